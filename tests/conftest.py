@@ -1,0 +1,68 @@
+"""What all tests share: a quiet, single-threaded environment, the real images, and one Ray."""
+
+from __future__ import annotations
+
+import os
+
+# Read when torch, Ray, MLflow and matplotlib are first imported, here and in every process the tests start.
+os.environ.update(
+    OMP_NUM_THREADS="1",  # results in the last digit depend on the number of threads
+    MKL_NUM_THREADS="1",
+    MPLBACKEND="Agg",
+    MLFLOW_DISABLE_TELEMETRY="true",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_AIR_NEW_OUTPUT="0",
+    RAY_CHDIR_TO_TRIAL_DIR="0",
+    RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS="0",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+)
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# On a busy machine a slow example is no fault; and every machine tries the same examples.
+settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("tunebook")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that ask for what this machine lacks are skipped, and say so."""
+    if item.get_closest_marker("data") and not os.environ.get("TUNEBOOK_DATA"):
+        pytest.skip("TUNEBOOK_DATA names no folder of real images")
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+
+
+@pytest.fixture(scope="session")
+def real_images() -> Path:
+    """The folder of real images that TUNEBOOK_DATA names; tests that use it are marked `data`."""
+    folder = Path(os.environ["TUNEBOOK_DATA"])
+    if not folder.is_dir():
+        pytest.fail(f"TUNEBOOK_DATA is {folder}, which is no folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """One local Ray with two CPUs for all tests that need one; quiet, and without its dashboard."""
+    import logging
+
+    import ray
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        num_gpus=0,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    yield
+    ray.shutdown()

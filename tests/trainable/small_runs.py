@@ -1,0 +1,70 @@
+"""Small data, nets and recipes that the tests of Run share: an epoch takes milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from trainable.data import DataSet, from_arrays
+from trainable.metrics import EpochResult
+from trainable.recipe import Recipe
+
+CLASSES = 3
+SIZE = 8
+TIMES = {
+    "epoch_seconds",
+    "data_seconds",
+    "evaluation_seconds",
+    "images_per_second",
+    "peak_memory_bytes",
+}
+"""What two equal runs need not agree on."""
+
+
+def images(count: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Noise with a bright column whose place tells the class."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(count) % CLASSES
+    pixels = random.integers(0, 100, (count, SIZE, SIZE), dtype=np.uint8)
+    pixels[np.arange(count), :, 2 * labels] += 120
+    return pixels, labels
+
+
+def data_set(train: int = 48, validation: int = 20, test: int = 20) -> DataSet:
+    return from_arrays(images(train, 0), images(validation, 1), images(test, 2))
+
+
+def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
+    """Three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
+    plain: dict[str, Any] = {
+        "data.path": "arrays",
+        "model.width": 4,
+        "augmentation.crop.kind": "none",
+        "augmentation.flip_probability": 0.0,
+        "precision.kind": "fp32",
+        "optimizer.scaling": "none",
+        "loop.epochs": 3,
+        "loop.batch_size": 16,
+    }
+    return Recipe().with_values({**plain, **(values or {})})
+
+
+def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
+    """A net in fp64 without batch statistics: what it computes of an image depends on no other image."""
+    torch.manual_seed(seed)
+    layers = [
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(4 * SIZE * SIZE, CLASSES),
+    ]
+    return nn.Sequential(*layers).double()
+
+
+def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
+    """What a run measured, without how long it took."""
+    return [{name: value for name, value in result.tree().items() if name not in TIMES} for result in history]

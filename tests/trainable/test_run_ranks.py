@@ -1,0 +1,114 @@
+"""Two ranks are one: the seam for data-parallel training, proved with gloo and nothing else."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, distributed
+from torch.multiprocessing.spawn import spawn
+
+from tests.trainable.small_runs import data_set, numbers, plain_net, small_recipe
+from trainable.errors import DataError
+from trainable.ranks import ALONE, Ranks
+from trainable.run import Run
+
+WORLD = 2
+CASES: list[dict[str, Any]] = [
+    {},
+    {
+        "optimizer.kind": "adamw",
+        "loop.batch_size": 15,  # shares of 7 and 8
+        "loop.micro_batch": 3,
+        "regularisation.clip_norm": 0.3,
+        "regularisation.label_smoothing": 0.1,
+        "regularisation.ema_decay": 0.9,
+        "evaluation.weights": "ema",
+        "evaluation.batch_size": 8,  # batches of 8, 8 and 4: two for rank 0, one for rank 1
+        "augmentation.crop.kind": "pad",
+    },
+    {"optimizer.lr": 1e6, "loop.batch_size": WORLD},
+]
+
+
+def histories(ranks: Ranks) -> list[list[dict[str, Any]]]:
+    """Each case trained to its end; rank 1 begins with other weights, which rank 0's replace."""
+    return [_history(values, ranks) for values in CASES]
+
+
+def _history(values: dict[str, Any], ranks: Ranks) -> list[dict[str, Any]]:
+    run = Run(small_recipe(values), data=data_set(), model=plain_net(seed=ranks.rank), ranks=ranks)
+    while not run.finished:
+        run.step()
+    return numbers(run.history)
+
+
+def statistics(ranks: Ranks) -> list[float]:
+    """The running means of a net with BatchNorm, after an epoch."""
+    run = Run(small_recipe(), data=data_set(), ranks=ranks)
+    run.step()
+    means: list[float] = run.weights()["stem_norm.running_mean"].tolist()
+    return means
+
+
+def work(rank: int, folder: str) -> None:
+    """What each of the two processes does."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
+
+    def reduce(tensor: Tensor) -> Tensor:
+        distributed.all_reduce(tensor)
+        return tensor
+
+    ranks = Ranks(rank, WORLD, reduce, distributed.barrier)
+    results = [histories(ranks), statistics(ranks)]
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(results))
+    distributed.barrier()  # where one leaves while the other works, gloo aborts at exit (2 of 10 times)
+    distributed.destroy_process_group()
+
+
+@pytest.mark.integration
+def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
+    spawn(work, (str(tmp_path),), nprocs=WORLD)
+    (first, means), second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(WORLD))
+    assert [first, means] == second  # also the statistics of BatchNorm, of which each rank saw its own half
+    assert first[-1][-1]["diverged"]
+    for theirs, ours in zip(first, histories(ALONE), strict=True):
+        assert len(theirs) == len(ours)
+        for their, our in zip(theirs, ours, strict=True):
+            assert their.pop("val_top5_accuracy") is our.pop("val_top5_accuracy") is None
+            assert their == pytest.approx(our, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("batch", "world"), [(16, 2), (15, 2), (10, 4), (3, 3)])
+def test_shares_cover_a_batch_once_and_evenly(batch: int, world: int) -> None:
+    shares = [list(range(batch)[Ranks(rank, world).share(batch)]) for rank in range(world)]
+    assert list(chain.from_iterable(shares)) == list(range(batch))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_rank_outside_its_world_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"rank must be in \[0, world = 2\), got 2"):
+        Ranks(2, 2)
+
+
+def test_a_batch_that_leaves_a_rank_without_images_is_refused() -> None:
+    with pytest.raises(DataError, match=r"loop\.batch_size 1 is below the 2 ranks"):
+        Run(small_recipe({"loop.batch_size": 1}), data=data_set(), ranks=Ranks(0, 2))
+
+
+def test_tensors_of_several_types_are_summed_in_place() -> None:
+    ranks = Ranks(0, 2, reduce=lambda tensor: 2 * tensor)
+    tensors = [torch.ones(2, 3), torch.tensor(4), torch.full((2,), 0.5, dtype=torch.float64)]
+    ranks.sum_in_place(tensors)
+    assert [each.tolist() for each in tensors] == [[[2.0] * 3] * 2, 8, [1.0, 1.0]]
+
+
+def test_ranks_take_over_the_tensors_of_the_first() -> None:
+    mine, theirs = torch.full((3,), 7.0), torch.full((3,), 2.0)
+    Ranks(1, 2, reduce=lambda tensor: tensor + theirs).copy_from_first([mine])
+    assert torch.equal(mine, theirs)

@@ -1,0 +1,171 @@
+"""One recipe from the command line: files, JSON, exit codes, and the same numbers again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.trainable.small_runs import TIMES, images, small_recipe
+from trainable.__main__ import main
+from trainable.errors import RecipeError, UserError
+from trainable.recipe import Provenance, Recipe
+from trainable.run import Run
+from trainable.train import threads_of, with_settings
+from trainable.yamlfile import read_recipe, write_recipe
+
+torch.set_num_threads(1)
+
+DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32"})
+
+
+def train(recipe: Path, *arguments: str) -> int:
+    return main([str(recipe), *arguments])
+
+
+def without_times(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if name not in TIMES}
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    write_recipe(tmp_path / "digits.yaml", DIGITS)
+    return tmp_path / "digits.yaml"
+
+
+def test_a_recipe_trained_twice_and_once_more_from_what_it_left_gives_the_same_numbers(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+    for source, out in ((digits, "one"), (digits, "two"), (tmp_path / "one" / "recipe.yaml", "three")):
+        assert train(source, "--out", str(tmp_path / out), "--test", "--json") == 0
+        seen.append(json.loads(capsys.readouterr().out))
+    first, *others = [without_times(tree) for tree in seen]
+    assert others == [first, first]
+    assert first["epoch"] == 2
+    assert 0.0 < first["test_accuracy"] < 1.0
+    weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("one", "two", "three")]
+    assert weights[0] == weights[1] == weights[2]
+
+
+def test_the_files_left_tell_the_whole_run(digits: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert train(digits, "--out", str(out), "--test") == 0
+    assert sorted(path.name for path in out.iterdir()) == ["metrics.json", "model.safetensors", "recipe.yaml"]
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert [result["epoch"] for result in metrics["history"]] == [1, 2]
+    assert metrics["last"]["val_accuracy"] == metrics["history"][-1]["val_accuracy"]
+    confusion = np.array(metrics["last"]["test_confusion"])
+    assert np.trace(confusion) / confusion.sum() == pytest.approx(metrics["last"]["test_accuracy"])
+    recipe = read_recipe(out / "recipe.yaml")
+    assert recipe.provenance is not None
+    assert recipe.provenance.threads == torch.get_num_threads()
+    assert recipe.provenance.class_names == tuple("0123456789")
+    assert recipe.provenance.metrics["test_accuracy"] == metrics["last"]["test_accuracy"]
+    assert recipe.data.image_size == 8
+    run = Run(recipe)
+    run.model.load_state_dict(load_file(out / "model.safetensors"))
+    assert run.evaluate("test")["test_accuracy"] == metrics["last"]["test_accuracy"]
+
+
+def test_progress_and_the_confusion_matrix_are_printed(
+    digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(digits, "--test", "--set", "loop.epochs=1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("epoch 1/1  train_loss")
+    assert lines[1].startswith("finished: val_accuracy")
+    matrix = [[int(count) for count in line.split()[1:]] for line in lines[-10:]]
+    assert sum(map(sum, matrix)) == 269
+
+
+def test_a_diverged_run_leaves_no_model_and_fails(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert train(digits, "--set", "optimizer.lr=1e6", "--out", str(out), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["diverged"] is True
+    assert sorted(path.name for path in out.iterdir()) == ["metrics.json", "recipe.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "optimizer.lrr=1"), "optimizer.lrr: unknown key; did you mean 'lr'"),
+        (("--set", "optimizer.lr"), "expected path=value"),
+        (("--data", "no/such/folder"), "no/such/folder does not exist"),
+        (("--set", "data.test_fraction=0.0", "--test"), "no test part"),
+        (("--set", "loop.batch_size=5000"), "loop.batch_size 5000 is above the 1259 training images"),
+        (("--set", "model.kind=torchvision", "--set", "model.name=resnet81"), "resnet18"),
+        (("--set", "precision.kind=tf32"), "precision.kind: tf32"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_the_person_can_mend_is_said_before_training(
+    digits: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(digits, *arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "epoch" not in captured.out
+
+
+def test_an_out_folder_that_cannot_be_made_is_said_before_training(
+    digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(digits, "--out", str(digits / "below a file")) == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
+def test_other_images_take_the_place_of_the_recipes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = {"train": images(48, 0), "val": images(20, 1), "test": images(20, 2)}
+    arrays: dict[str, Any] = {f"{name}_images": pixels for name, (pixels, _) in parts.items()}
+    arrays |= {f"{name}_labels": labels[:, None] for name, (_, labels) in parts.items()}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    recipe = small_recipe({"data.path": "digits", "data.format": "digits", "data.image_size": 8})
+    found = Provenance(data_digest="of other images", threads=1)
+    write_recipe(tmp_path / "best.yaml", recipe.model_copy(update={"provenance": found}))
+    assert train(tmp_path / "best.yaml", "--data", str(tmp_path / "mine.npz"), "--test") == 0
+    printed = capsys.readouterr().out
+    assert "not the images that the recipe was found with" in printed
+    assert "test_accuracy" in printed
+
+
+def test_settings_are_values_of_yaml_and_drop_a_provenance_that_no_longer_holds() -> None:
+    recipe = DIGITS.model_copy(update={"provenance": Provenance(trial=3)})
+    changed = with_settings(recipe, ["optimizer.lr=1e-3", "data.flips=[horizontal]", "loop.micro_batch=null"])
+    assert changed.get("optimizer.lr") == 1e-3
+    assert changed.data.flips == ("horizontal",)
+    assert changed.loop.micro_batch is None
+    assert changed.provenance is None
+    assert with_settings(recipe, ["loop.epochs=2"]).provenance == Provenance(trial=3)
+    moved = with_settings(recipe, [], "elsewhere")
+    assert (moved.data.path, moved.data.format, moved.provenance) == (
+        "elsewhere",
+        "auto",
+        Provenance(trial=3),
+    )
+
+
+@pytest.mark.parametrize("text", ["lr", "=3", "optimizer.lr=[1"])
+def test_a_setting_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises((RecipeError, UserError), match="--set"):
+        with_settings(DIGITS, [text])
+
+
+def test_the_threads_of_the_provenance_are_used_and_put_back() -> None:
+    before = torch.get_num_threads()
+    said: list[str] = []
+    with threads_of(Provenance(threads=before + 1), said.append):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+    with threads_of(Provenance(threads=512), said.append):
+        pass
+    assert "512 threads" in said[-1]

@@ -1,0 +1,106 @@
+"""`python -m trainable RECIPE.yaml`: one run, no search.
+
+Exit codes: 0 done, 1 the run crashed or diverged, 2 the recipe, the data or the usage is wrong, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from trainable.errors import UserError
+from trainable.evaluate import Scores
+from trainable.run import RunError
+from trainable.train import Outcome, train, with_settings
+from trainable.yamlfile import read_recipe
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train as the command line says; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return train_file(
+            options.recipe,
+            settings=options.set,
+            data=options.data,
+            out=options.out,
+            test=options.test,
+            download=options.download,
+            as_json=options.json,
+        )
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def train_file(
+    recipe: str | Path,
+    *,
+    settings: Sequence[str] = (),
+    data: str | None = None,
+    out: str | Path | None = None,
+    test: bool = False,
+    download: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Train a recipe's file and print what it comes to; 0 done, 1 crashed or diverged. Raises UserError."""
+    progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+    changed = with_settings(read_recipe(recipe), settings, data)
+    try:
+        outcome = train(changed, out=out, test=test, download=download, say=progress)
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(outcome.tree(), allow_nan=False) if as_json else summary(outcome))
+    return 1 if outcome.diverged else 0
+
+
+def summary(outcome: Outcome) -> str:
+    """The end of a run in words, with the test part's confusion matrix where it was scored."""
+    last = outcome.history[-1]
+    lines = [f"{'diverged' if outcome.diverged else 'finished'}: val_accuracy {last.val_accuracy:.4f}"]
+    if outcome.test is not None:
+        lines += [f"{name} {value:.4f}" for name, value in outcome.test.metrics("test").items()]
+        provenance = outcome.recipe.provenance
+        lines += _matrix(outcome.test, provenance.class_names if provenance is not None else ())
+    return "\n".join(lines)
+
+
+def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
+    """Rows are the true classes, columns what the model said, in the same order."""
+    rows = scores.confusion or ()
+    width = max((len(str(count)) for row in rows for count in row), default=1)
+    label = max((len(name) for name in names), default=0)
+    return [
+        f"{name:>{label}}  " + " ".join(f"{count:>{width}}" for count in row)
+        for name, row in zip(names, rows, strict=False)
+    ]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainable", description="Train one recipe.")
+    parser.add_argument("recipe", metavar="RECIPE.yaml")
+    parser.add_argument("--data", metavar="PATH", help="the images, in place of the recipe's data.path")
+    parser.add_argument(
+        "--out", metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
+    )
+    parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
+    parser.add_argument(
+        "--download", action="store_true", help="let torchvision fetch a data set that is missing"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON at the end")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="set a recipe's field"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

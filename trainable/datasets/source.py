@@ -1,0 +1,105 @@
+"""Where images come from: a set of labelled images, each opened when it is wanted."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Pixels = NDArray[np.uint8]
+Integers = NDArray[np.int64]
+Flip = Literal["horizontal", "vertical"]
+
+
+class Source(abc.ABC):
+    """Labelled images as they are stored; cheap to make, picklable, and safe to read from several threads."""
+
+    labels: Integers
+    """[N], each a position in the collection's classes."""
+
+    @abc.abstractmethod
+    def open(self, index: int) -> Image.Image:
+        """The image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
+
+    @abc.abstractmethod
+    def name(self, index: int) -> str:
+        """What a person would call the image: a path relative to the data set, or its number."""
+
+    @abc.abstractmethod
+    def stored_bytes(self, indices: Integers) -> int:
+        """How much the images take as stored; 0 where that is not known."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@final
+class ArraySource(Source):
+    """Images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
+
+    def __init__(self, images: Pixels, labels: Integers) -> None:
+        self.images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
+        self.labels = labels
+
+    def open(self, index: int) -> Image.Image:
+        return Image.fromarray(self.images[index])
+
+    def name(self, index: int) -> str:
+        return str(index)
+
+    def stored_bytes(self, indices: Integers) -> int:
+        return len(indices) * self.images[:1].nbytes
+
+
+@final
+class FileSource(Source):
+    """Image files under one folder."""
+
+    def __init__(self, root: str, paths: Sequence[str], labels: Integers) -> None:
+        self.root = root
+        self.paths = tuple(paths)
+        """Relative to the root, with forward slashes."""
+        self.labels = labels
+
+    def open(self, index: int) -> Image.Image:
+        return Image.open(os.path.join(self.root, self.paths[index]))
+
+    def name(self, index: int) -> str:
+        return self.paths[index]
+
+    def stored_bytes(self, indices: Integers) -> int:
+        return sum(os.stat(os.path.join(self.root, self.paths[index])).st_size for index in indices)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set as its format has it, before anything is split off, limited or decoded."""
+
+    path: str
+    """As it would stand in a resolved recipe: absolute, or the name of a bundled set."""
+    format: str
+    classes: tuple[str, ...]
+    train: Source
+    validation: Source | None = None
+    test: Source | None = None
+    whole: bool = False
+    """One tree without parts: a test part is split off too, not just a validation part."""
+    flips: tuple[Flip, ...] = ()
+    """The flips under which its labels are known to survive."""
+
+
+class Selection(NamedTuple):
+    """Some images of a source, in order."""
+
+    source: Source
+    indices: Integers
+
+    @property
+    def labels(self) -> Integers:
+        return self.source.labels[self.indices]

@@ -1,0 +1,78 @@
+"""Uniform numbers that belong to an image: a function of (seed, epoch, stream, index) and of nothing else.
+
+A sequential generator would tie an image's augmentation to the batch it happens to be in. These numbers are
+the same for any batch size, micro-batch, rank, device and worker, so that resuming equals never stopping, and
+two ranks equal one. Each augmentation has a stream of its own: switching one off leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+_MASK = 2**64 - 1
+_GAMMA = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+
+
+class Stream(enum.IntEnum):
+    """What the numbers are for. The values are part of every saved run: never change or reuse one."""
+
+    CROP = 1
+    HORIZONTAL_FLIP = 2
+    VERTICAL_FLIP = 3
+    POLICY = 4
+    ERASING = 5
+    SAMPLE = 6
+
+
+class Draws(NamedTuple):
+    """The random numbers of some images in one epoch."""
+
+    seed: int
+    epoch: int
+    indices: Integers
+    """[B], positions in the training part."""
+
+    def uniform(self, stream: Stream, count: int) -> Floats:
+        """[B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
+        counters = self.indices[:, None] * count + np.arange(count)
+        bits = _splitmix(_key(self.seed, self.epoch, stream), counters.astype(np.uint64))
+        return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def sample_seed(seed: int, epoch: int, index: int) -> int:
+    """A generator's seed (63 bits) for one image in one epoch."""
+    counter = np.array([index], np.uint64)
+    return int(_splitmix(_key(seed, epoch, Stream.SAMPLE), counter)[0] >> np.uint64(1))
+
+
+def integers(uniform: Floats, bound: Integers | int) -> Integers:
+    """Uniform integers in [0, bound) from uniform numbers in [0, 1), elementwise."""
+    return np.floor(uniform * bound).astype(np.int64)
+
+
+def _key(*parts: int) -> int:
+    key = 0
+    for part in parts:
+        key = int(_splitmix((key + part) & _MASK, np.zeros(1, np.uint64))[0])
+    return key
+
+
+def _splitmix(key: int, counters: Words) -> Words:
+    """SplitMix64's outputs at places `counters` (from 0), seeded with `key`.
+
+    Source: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014, section 4.
+    """
+    state = np.uint64(key) + (counters + np.uint64(1)) * np.uint64(_GAMMA)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(_FIRST)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(_SECOND)
+    return state ^ (state >> np.uint64(31))

@@ -1,0 +1,128 @@
+"""Faults in what a person wrote: gathered, placed and put into words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong: its dotted path and what was expected against what was got."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class UserError(Exception):
+    """Something that the person who called can mend: shown without a traceback, exit code 2."""
+
+
+class FaultyInput(UserError):
+    """A file or mapping with faults; the message lists them all, one a line."""
+
+    subject = "input"
+
+    def __init__(self, faults: Sequence[Fault], where: str = "") -> None:
+        self.faults = tuple(faults)
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        head = f"{where or self.subject}: {count}"
+        super().__init__("\n  ".join([head, *map(str, self.faults)]))
+
+
+class RecipeError(FaultyInput):
+    """A recipe that cannot be."""
+
+    subject = "recipe"
+
+
+class DataError(UserError):
+    """Images or labels that cannot be used; the message names the file or folder and the way out."""
+
+
+class ModelError(UserError):
+    """A model that does not exist or does not fit the images."""
+
+
+def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list[Fault]:
+    """Pydantic's errors as Faults whose paths are those of the written tree (union tags left out)."""
+    return [_fault(dict(item), tree, model) for item in error.errors(include_url=False)]
+
+
+def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
+    location = list(_without_tags(item["loc"], tree))
+    path = ".".join(str(part) for part in location)
+    got = item["input"]
+    match item["type"]:
+        case "extra_forbidden":
+            return Fault(path, _unknown_key(str(item["loc"][-1]), item["loc"][:-1], model))
+        case "missing":
+            return Fault(path, "is required")
+        case "union_tag_invalid":
+            expected, got = item["ctx"]["expected_tags"], item["ctx"]["tag"]
+            return Fault(f"{path}.kind", f"expected one of {expected}, got {got!r}")
+        case "union_tag_not_found":
+            return Fault(f"{path}.kind", f"is required, to say which {path or 'kind'} this is")
+        case "value_error":
+            return Fault(path, str(item["ctx"]["error"]))
+        case _:
+            message = item["msg"].removeprefix("Input should be ").removeprefix("Value should be ")
+            return Fault(path, f"expected {message}, got {got!r}")
+
+
+def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:
+    """A union's tag stands in pydantic's location but not in what the person wrote."""
+    node = tree
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(node, Mapping):
+            if part not in node and node.get("kind") == part and not (last and part in node):
+                continue
+            yield part
+            node = node.get(part)
+        elif isinstance(node, list | tuple) and isinstance(part, int):
+            yield part
+            node = node[part] if part < len(node) else None
+        else:
+            yield part
+            node = None
+
+
+def _unknown_key(name: str, location: Sequence[str | int], model: type[BaseModel]) -> str:
+    known = known_fields(location, model)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown key{hint} (known: {', '.join(known)})"
+
+
+def known_fields(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
+    """The field names of the section at a pydantic location, where union tags select the member."""
+    candidates: list[type[BaseModel]] = [model]
+    for part in location:
+        tagged = [each for each in candidates if _tag(each) == part]
+        if tagged and len(candidates) > 1:
+            candidates = tagged
+            continue
+        candidates = [
+            each
+            for candidate in candidates
+            if str(part) in candidate.model_fields
+            for each in _models_in(candidate.model_fields[str(part)].annotation)
+        ]
+    return list(dict.fromkeys(name for candidate in candidates for name in candidate.model_fields))
+
+
+def _tag(model: type[BaseModel]) -> Any:
+    field = model.model_fields.get("kind")
+    return field.default if field is not None else None
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,0 +1,58 @@
+"""The seam for data-parallel training: what a Run needs to know of the other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _no_wait() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among `world` that train one model together; the default is a world of one.
+
+    `reduce(tensor)` returns the sum over all ranks, in place or not; every rank must call it in the same
+    order. `barrier()` returns once every rank has called it. A fault in the numbers raises ValueError.
+    """
+
+    rank: int = 0
+    world: int = 1
+    reduce: Callable[[Tensor], Tensor] = _alone
+    barrier: Callable[[], object] = _no_wait
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank must be in [0, world = {self.world}), got {self.rank}")
+
+    def share(self, batch: int) -> slice:
+        """This rank's slice of a batch: whole images, as even as they go, nothing padded or dropped."""
+        return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
+
+    def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over ranks, with one reduction per number type."""
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+            flat = self.reduce(torch.cat([tensor.reshape(-1) for tensor in alike]))
+            for tensor, total in zip(alike, flat.split([each.numel() for each in alike]), strict=True):
+                tensor.copy_(total.view(tensor.shape))
+
+    def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
+        """Give every rank the tensors of rank 0."""
+        if self.rank != 0:
+            for tensor in tensors:
+                tensor.zero_()
+        self.sum_in_place(tensors)
+
+
+ALONE = Ranks()
+"""A world of one process."""

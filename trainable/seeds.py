@@ -1,0 +1,45 @@
+"""Randomness of a run as functions of its seed: nothing is carried from one epoch to the next.
+
+Every generator that an epoch uses is seeded anew from (seed, use, epoch, rank), so a resumed run draws what
+one that never stopped would have drawn, and there is no generator state to save.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+class Use(enum.IntEnum):
+    """What the numbers are for. The values are part of every saved run: never change or reuse one."""
+
+    WEIGHTS = 1
+    ORDER = 2
+    LAYERS = 3
+    MIXING = 4
+
+
+def derive(seed: int, use: Use, *parts: int) -> int:
+    """A seed of 63 bits, independent between uses and parts (numpy's SeedSequence)."""
+    return int(np.random.SeedSequence([seed, use, *parts]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
+    """A CPU generator of our own."""
+    return torch.Generator().manual_seed(derive(seed, use, *parts))
+
+
+@contextmanager
+def global_generators(device: torch.device, seed: int) -> Iterator[None]:
+    """Seed the global generators of the CPU and one device, which torch's layers draw from; put them back."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices, device_type="cuda"):
+        torch.default_generator.manual_seed(seed)
+        for each in devices:
+            with torch.cuda.device(each):
+                torch.cuda.manual_seed(seed)
+        yield

@@ -1,0 +1,233 @@
+"""One recipe trained from beginning to end, with what it leaves behind: the function behind `train`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as safetensors_bytes
+
+from trainable.data import DataSet
+from trainable.errors import DataError, Fault, RecipeError, UserError
+from trainable.evaluate import Scores
+from trainable.metrics import EpochResult
+from trainable.recipe import Provenance, Recipe
+from trainable.run import PREFIXES, Run, default_device, load_data
+from trainable.yamlfile import parse_tree, write_recipe, write_whole
+
+MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
+PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
+"""What a run's numbers depend on: their versions stand in the provenance."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to: the recipe as it was trained, with its provenance, every epoch, and the test part's
+    scores where they were asked for."""
+
+    recipe: Recipe
+    history: tuple[EpochResult, ...]
+    test: Scores | None
+
+    @property
+    def diverged(self) -> bool:
+        return self.history[-1].diverged
+
+    def tree(self) -> dict[str, Any]:
+        """Digest, last EpochResult and test metrics, flat: what `train --json` prints."""
+        test = self.test.metrics(PREFIXES["test"]) if self.test is not None else {}
+        confusion = {"test_confusion": self.test.confusion} if self.test is not None else {}
+        return {"recipe": self.recipe.digest(), **self.history[-1].tree(), **test, **confusion}
+
+
+def train(
+    recipe: Recipe,
+    *,
+    data: DataSet | None = None,
+    out: str | Path | None = None,
+    test: bool = False,
+    download: bool = False,
+    device: torch.device | None = None,
+    say: Say = lambda line: None,
+) -> Outcome:
+    """Train a recipe; score the test part when asked to; leave three files in `out` when there is one.
+
+    The threads of the recipe's provenance are used again, and torch's setting is put back afterwards; `say`
+    takes a line an epoch, and one for everything in which this machine or these data differ from the
+    provenance. `out` gets `model.safetensors` (not where the run diverged: there is no model),
+    `metrics.json` and `recipe.yaml`, each whole or not at all. Raises UserError before training for
+    whatever stands in its way, RunError for a crash.
+    """
+    folder = _prepared(out)
+    with threads_of(recipe.provenance, say):
+        device = device or default_device()
+        images = data if data is not None else load_data(recipe, device, download=download)
+        if test and images.test is None:
+            raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+        run = Run(recipe, data=images, device=device)
+        try:
+            for line in differences(recipe.provenance, run):
+                say(line)
+            return _finish(run, folder, test, say)
+        finally:
+            run.close()
+
+
+def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:
+    """The recipe with `path=value` settings (values as in YAML) and another data path applied.
+
+    Another path is read with `data.format: auto`, unless a setting says otherwise. A recipe that settings
+    change is no longer the one that its provenance tells of, which is dropped. Raises RecipeError,
+    UserError.
+    """
+    values = dict(_setting(text) for text in settings)
+    changed = recipe.with_values(values)
+    if changed.digest() != recipe.digest():
+        changed = changed.model_copy(update={"provenance": None})
+    if data_path is None:
+        return changed
+    place = {"data.path": data_path, "data.format": "auto", "data.name": None}
+    return changed.with_values({path: value for path, value in place.items() if path not in values})
+
+
+@contextmanager
+def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
+    """Torch's threads as a provenance records them, put back afterwards: it decides the last digits."""
+    before = torch.get_num_threads()
+    wanted = provenance.threads if provenance is not None and provenance.threads is not None else before
+    if wanted != before:
+        torch.set_num_threads(wanted)
+    if torch.get_num_threads() != wanted:
+        say(f"the recipe was trained with {wanted} threads, torch gives {torch.get_num_threads()}: {_DIGITS}")
+    elif wanted > (cores := os.cpu_count() or 1):
+        say(
+            f"the recipe was trained with {wanted} threads, used again on {cores} cores: same numbers, slower"
+        )
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_DIGITS = "the last digits of its numbers will differ"
+
+
+def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
+    """In what a run is not the one that a provenance tells of, a line each."""
+    if provenance is None:
+        return
+    if provenance.device is not None and provenance.device != _device_name(run.device):
+        yield f"the recipe was trained on {provenance.device}, this is {_device_name(run.device)}: {_DIGITS}"
+    if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
+        yield "these are not the images that the recipe was found with, or another split of them"
+    now = versions()
+    for name, version in provenance.versions.items():
+        if name in now and now[name] != version:
+            yield f"the recipe was trained with {name} {version}, this is {now[name]}: {_DIGITS}"
+
+
+def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
+    """The recipe's provenance brought up to date with what this run used and scored."""
+    earlier = run.recipe.provenance or Provenance()
+    return earlier.model_copy(
+        update={
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "metrics": dict(scores),
+            "data_digest": run.data.info.digest,
+            "class_names": run.data.info.classes,
+            "threads": torch.get_num_threads(),
+            "device": _device_name(run.device),
+            "micro_batch": run.micro_batch,
+            "versions": versions(),
+        }
+    )
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of what a run's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # timm is optional, and a source tree is not a distribution
+            continue
+    return found
+
+
+def _finish(run: Run, folder: Path | None, test: bool, say: Say) -> Outcome:
+    while not run.finished:
+        say(_line(run.step(), run.recipe.loop.epochs))
+    if folder is not None and not run.diverged:
+        tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
+        content = safetensors_bytes(tensors, metadata={"recipe": run.recipe.digest()})
+        write_whole(folder / MODEL_FILE, content)
+    scores = run.score("test", confusion=True) if test else None
+    named = {
+        **_scores_in(run.history[-1]),
+        **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
+    }
+    recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named)})
+    outcome = Outcome(recipe, run.history, scores)
+    if folder is not None:
+        write_recipe(folder / RECIPE_FILE, recipe)
+        write_whole(folder / METRICS_FILE, _metrics_file(outcome))
+    return outcome
+
+
+def _prepared(out: str | Path | None) -> Path | None:
+    """The folder, made before training, so that an hour's work is not lost to a misspelt one."""
+    if out is None:
+        return None
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {folder}: cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--out {folder}: cannot be written to")
+    return folder
+
+
+def _metrics_file(outcome: Outcome) -> bytes:
+    tree = {
+        "recipe": outcome.recipe.digest(),
+        "class_names": outcome.recipe.provenance.class_names if outcome.recipe.provenance else (),
+        "last": outcome.tree(),
+        "history": [result.tree() for result in outcome.history],
+    }
+    return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise RecipeError([Fault(text, "expected path=value, such as optimizer.lr=0.05")], "--set")
+    return path, parse_tree(f"value: {value}", f"--set {path}")["value"]
+
+
+def _scores_in(result: EpochResult) -> dict[str, float]:
+    """What the model scored, without how long it took."""
+    return {name: value for name, value in result.metrics().items() if name.startswith(("train_", "val_"))}
+
+
+def _line(result: EpochResult, epochs: int) -> str:
+    state = "  diverged" if result.diverged else ""
+    return (
+        f"epoch {result.epoch}/{epochs}  train_loss {result.train_loss:.4f}  val_loss {result.val_loss:.4f}  "
+        f"val_accuracy {result.val_accuracy:.4f}  lr {result.lr:.3g}  {result.epoch_seconds:.1f} s{state}"
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

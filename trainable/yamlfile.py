@@ -1,0 +1,109 @@
+"""Recipes and studies as YAML files: strict to read, commented to write.
+
+YAML 1.2 is read, so `1e-3` is a number and `no` a word. A key that stands twice is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+
+COMMENT_COLUMN = 40
+LINE_WIDTH = 4096
+"""Lines are never folded: a value and the comment beside it stay together."""
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """The recipe in a YAML file. Raises UserError for unreadable YAML, RecipeError for faults in it."""
+    return Recipe.from_tree(read_tree(path), where=str(path))
+
+
+def write_recipe(path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | None = None) -> None:
+    """Write every field; `reasons` (dotted path -> why) stand as comments beside their values."""
+    write_whole(Path(path), to_yaml(recipe.tree(), reasons or {}).encode())
+
+
+def read_tree(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    return parse_tree(text, str(path))
+
+
+def parse_tree(text: str, where: str) -> dict[str, Any]:
+    """The mapping in a YAML text; `where` names it in errors."""
+    try:
+        tree = YAML(typ="safe", pure=True).load(text)
+    except DuplicateKeyError as error:
+        problem = _first_line(error.problem)
+        raise UserError(f"{where}: {_place(error)}{problem}; write each key once") from None
+    except MarkedYAMLError as error:
+        raise UserError(f"{where}: {_place(error)}not valid YAML: {_first_line(error.problem)}") from None
+    except (YAMLError, ValueError) as error:
+        raise UserError(f"{where}: not valid YAML: {error}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise UserError(f"{where}: expected a mapping of sections, got {type(tree).__name__}")
+    return tree
+
+
+def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
+    """Nested plain data as YAML, with a comment beside each value whose dotted path has one."""
+    yaml = YAML()
+    yaml.width = LINE_WIDTH
+    yaml.representer.ignore_aliases = lambda _: True  # ruamel would write &id001 for repeated lists
+    out = io.StringIO()
+    yaml.dump(_commented(tree, comments, ""), out)
+    return out.getvalue()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all: a temporary name beside it, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes it private; its neighbours are not
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _commented(tree: Mapping[str, Any], comments: Mapping[str, str], prefix: str) -> CommentedMap:
+    node = CommentedMap()
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        node[name] = _commented(value, comments, f"{path}.") if isinstance(value, Mapping) else value
+        if path in comments:
+            node.yaml_add_eol_comment(" ".join(comments[path].split()), name, column=COMMENT_COLUMN)
+    return node
+
+
+def _place(error: MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "unreadable").strip().splitlines()[0]
