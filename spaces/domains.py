@@ -1,0 +1,138 @@
+"""What one value may be: a range of numbers or a closed list, checked when built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from trainable.errors import Fault, FaultyInput
+
+Value = float | int | str | bool | None
+"""One scalar of a Recipe."""
+
+
+class SpaceError(FaultyInput):
+    """A space that cannot be searched."""
+
+    subject = "space"
+
+
+@dataclass(frozen=True)
+class Float:
+    """Real numbers from `low` to `high`, both included; `log` spreads draws evenly over the logarithm.
+
+    Raises SpaceError unless both are finite numbers, low < high, and low > 0 where `log`.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _check_range(self.low, self.high, lowest=0.0 if self.log else None, strictly=True)
+
+    def __contains__(self, value: object) -> bool:
+        return is_number(value) and self.low <= value <= self.high
+
+    def extremes(self) -> tuple[Value, ...]:
+        """The values to try on a Recipe when the space is built."""
+        return (self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}{', log' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Integer:
+    """Whole numbers from `low` to `high`, both included; `log` spreads draws evenly over the logarithm.
+
+    Raises SpaceError unless both are whole numbers, low < high, and low >= 1 where `log`.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        unfit = [each for each in (self.low, self.high) if is_number(each) and not isinstance(each, int)]
+        if unfit:
+            raise SpaceError([Fault("", f"expected whole numbers, got {_listed(unfit)}")])
+        _check_range(self.low, self.high, lowest=1 if self.log else None, strictly=False)
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
+
+    def extremes(self) -> tuple[Value, ...]:
+        return (self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low} to {self.high}, whole{', log' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of `options`, which are scalars. Raises SpaceError when there is none, or one stands twice."""
+
+    options: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        if faults:
+            raise SpaceError(faults)
+
+    def _faults(self) -> Iterator[Fault]:
+        if not self.options:
+            yield Fault("", "expected at least one option, got none")
+        if unfit := [each for each in self.options if not isinstance(each, Value)]:
+            yield Fault("", f"expected numbers, words, true, false or null as options, got {_listed(unfit)}")
+            return
+        if endless := [each for each in self.options if isinstance(each, float) and not math.isfinite(each)]:
+            yield Fault("", f"expected finite numbers as options, got {_listed(endless)}")
+        if twice := [each for at, each in enumerate(self.options) if _among(each, self.options[:at])]:
+            yield Fault("", f"expected each option once, got {_listed(twice)} again")
+
+    def __contains__(self, value: object) -> bool:
+        return _among(value, self.options)
+
+    def extremes(self) -> tuple[Value, ...]:
+        return self.options
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(shown(each) for each in self.options)}"
+
+
+Domain = Float | Integer | Choice
+
+
+def shown(value: object) -> str:
+    """A scalar as it would stand in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an int or a float; `true` is neither."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _among(value: object, options: tuple[Value, ...]) -> bool:
+    """Whether a value stands in options, where `true` is not 1 as it is in Python."""
+    return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in options)
+
+
+def _check_range(low: float, high: float, lowest: float | None, *, strictly: bool) -> None:
+    unfit = [each for each in (low, high) if not is_number(each) or not math.isfinite(each)]
+    if unfit:
+        raise SpaceError([Fault("", f"expected two finite numbers, got {_listed(unfit)}")])
+    if not low < high:
+        raise SpaceError([Fault("", f"expected low < high, got low {low}, high {high}")])
+    if lowest is not None and (low <= lowest if strictly else low < lowest):
+        bound = f"low > {lowest:g}" if strictly else f"low >= {lowest:g}"
+        raise SpaceError([Fault("", f"a logarithmic range needs {bound}, got {low}")])
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(repr, values))

@@ -1,0 +1,48 @@
+"""Facts and recipes that the tests of the spaces share."""
+
+from typing import Any
+
+from spaces.facts import Facts
+from trainable.recipe import Recipe
+
+MILLION = 1_000_000
+IMAGENET: dict[str, Any] = {
+    "train_images": 1_280_000,
+    "classes": 1000,
+    "channels": 3,
+    "image_size": 224,
+    "flips": ("horizontal",),
+    "parameters": 25_600_000,
+    "epochs": 120,
+    "cpus": 8,
+    "gpus": 1.0,
+    "gpu_memory_bytes": 80 * 2**30,
+}
+"""A ResNet50 on ImageNet-1k: what the documents' numbers were found on."""
+
+
+def digits_facts(**changes: Any) -> Facts:
+    """Facts of scikit-learn's digits on two cores, with changes."""
+    digits: dict[str, Any] = {
+        "train_images": 1257,
+        "classes": 10,
+        "class_balance": 0.95,
+        "channels": 1,
+        "image_size": 8,
+        "parameters": 77_754,
+        "epochs": 20,
+        "cpus": 1,
+        "gpus": 0.0,
+    }
+    return Facts(**{**digits, **changes})
+
+
+def imagenet_facts(**changes: Any) -> Facts:
+    """Facts of a ResNet50 on ImageNet-1k and one GPU, with changes."""
+    return digits_facts(**{**IMAGENET, **changes})
+
+
+def base_recipe(facts: Facts, **values: Any) -> Recipe:
+    """The default recipe of the facts' length, with values by dotted path (`__` for the dot)."""
+    written = {path.replace("__", "."): value for path, value in values.items()}
+    return Recipe().with_values({"loop.epochs": facts.epochs, **written})

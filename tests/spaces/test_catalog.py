@@ -1,0 +1,263 @@
+from typing import Any
+
+import pytest
+
+from spaces.catalog import make_space
+from spaces.domains import Choice, Float, Integer, SpaceError
+from spaces.facts import Facts
+from spaces.space import Dimension, Space, When
+from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
+
+LR = "optimizer.lr"
+RATE = {"log": [0.01, 1.0]}
+
+
+def document(facts: Facts, *pins: str, overrides: dict[str, Any] | None = None, **values: Any) -> Space:
+    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    pinned = frozenset(pins) | {path.replace("__", ".") for path in values}
+    return make_space("document", base_recipe(facts, **values), pinned, facts, overrides or {})
+
+
+def names(space: Space) -> list[str]:
+    return [each.name for each in space.dimensions]
+
+
+def of(space: Space, name: str) -> Dimension:
+    (found,) = (each for each in space.dimensions if each.name == name)
+    return found
+
+
+def faults(caught: pytest.ExceptionInfo[SpaceError]) -> dict[str, str]:
+    return {fault.path: fault.message for fault in caught.value.faults}
+
+
+def test_a_resnet50_on_imagenet_varies_everything() -> None:
+    assert names(document(imagenet_facts())) == [
+        "optimizer.kind",
+        "optimizer.lr[sgd]",
+        "optimizer.lr[adamw]",
+        "optimizer.weight_decay[sgd]",
+        "optimizer.weight_decay[adamw]",
+        "optimizer.momentum",
+        "schedule.warmup_epochs",
+        "regularisation.label_smoothing",
+        "augmentation.crop.scale_min",
+        "augmentation.policy.kind",
+        "augmentation.policy.magnitude",
+        "augmentation.erasing_probability",
+        "augmentation.mixing.kind",
+        "augmentation.mixing.alpha",
+    ]
+
+
+def test_a_tiny_net_on_tiny_images_varies_what_can_help_it() -> None:
+    assert names(document(digits_facts())) == [
+        "optimizer.kind",
+        "optimizer.lr[sgd]",
+        "optimizer.lr[adamw]",
+        "optimizer.weight_decay[sgd]",
+        "optimizer.weight_decay[adamw]",
+        "optimizer.momentum",
+        "schedule.warmup_epochs",
+        "augmentation.mixing.kind",
+        "augmentation.mixing.alpha",
+    ]
+
+
+def test_the_first_trial_is_the_documents_own_recipe() -> None:
+    space = document(imagenet_facts())
+    assert space.own == {
+        "optimizer.kind": "sgd",
+        "optimizer.lr": 0.1,
+        "optimizer.weight_decay": 1e-4,
+        "optimizer.momentum": 0.9,
+        "schedule.warmup_epochs": 1.0,
+        "regularisation.label_smoothing": 0.1,
+        "augmentation.crop.scale_min": 0.08,
+        "augmentation.policy.kind": "none",
+        "augmentation.erasing_probability": 0.0,
+        "augmentation.mixing.kind": "none",
+    }
+    recipe = space.recipe(space.own)
+    assert recipe == space.base
+    assert (recipe.loop.batch_size, recipe.schedule.kind) == (256, "cosine")
+
+
+def test_conditions_follow_the_kinds() -> None:
+    space = document(imagenet_facts())
+    assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
+    assert of(space, "augmentation.mixing.alpha").when == When("augmentation.mixing.kind", ("mixup",))
+    assert of(space, "augmentation.policy.magnitude").when == When(
+        "augmentation.policy.kind", ("randaugment",)
+    )
+
+
+def test_every_dimension_has_a_reason_and_a_source() -> None:
+    assert all(each.reason and each.source for each in document(imagenet_facts()).dimensions)
+
+
+def test_ranges_depend_on_the_facts_and_not_on_the_rest_of_the_recipe() -> None:
+    facts = imagenet_facts()
+    other = base_recipe(facts, model__width=64, loop__seed=7, optimizer__lr=3.0, loop__batch_size=8)
+    assert make_space("document", other, frozenset(), facts, {}).dimensions == document(facts).dimensions
+
+
+def test_pins_are_no_dimensions_and_stay_in_the_first_trial() -> None:
+    space = document(imagenet_facts(), optimizer__weight_decay=0.003, loop__batch_size=64)
+    assert "optimizer.weight_decay[sgd]" not in names(space)
+    assert "optimizer.weight_decay" not in space.own
+    recipe = space.recipe(space.own)
+    assert (recipe.optimizer.weight_decay, recipe.loop.batch_size) == (0.003, 64)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kind(kind: str) -> None:
+    space = document(imagenet_facts(), optimizer__kind=kind)
+    optimizer = [name for name in names(space) if name.startswith("optimizer")]
+    momentum = ["optimizer.momentum"] if kind == "sgd" else []
+    assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *momentum]
+    assert all(of(space, name).when is None for name in optimizer)
+    assert space.own[LR] == (0.1 if kind == "sgd" else 1e-3)
+
+
+def test_a_kind_that_is_pinned_to_one_that_varies_brings_its_dimension() -> None:
+    space = document(digits_facts(), augmentation__policy__kind="randaugment")
+    assert of(space, "augmentation.policy.magnitude").domain == Integer(1, 9)
+    assert of(space, "augmentation.policy.magnitude").when is None
+
+
+def test_a_pin_that_a_drawn_kind_lacks_is_refused() -> None:
+    with pytest.raises(SpaceError) as caught:
+        document(imagenet_facts(), optimizer__momentum=0.8)
+    assert "pin optimizer.kind too" in faults(caught)["optimizer.momentum"]
+    assert "optimizer.momentum" not in names(
+        document(imagenet_facts(), optimizer__momentum=0.8, optimizer__kind="sgd")
+    )
+
+
+def test_a_pin_that_every_kind_has_holds_for_all() -> None:
+    space = document(imagenet_facts(), optimizer__lr=0.01)
+    drawn = {**space.own, "optimizer.kind": "adamw"}
+    assert (
+        space.recipe({path: drawn[path] for path in drawn if path != "optimizer.momentum"}).optimizer.lr
+        == 0.01
+    )
+
+
+def test_an_override_replaces_all_dimensions_of_its_path_by_one() -> None:
+    space = document(imagenet_facts(), overrides={LR: RATE})
+    assert [name for name in names(space) if name.startswith(LR)] == [LR]
+    assert of(space, LR).domain == Float(0.01, 1.0, log=True)
+    assert of(space, LR).when is None
+    assert space.own[LR] == 0.1
+
+
+def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None:
+    space = document(
+        imagenet_facts(),
+        overrides={
+            "optimizer.momentum": {"uniform": [0.5, 0.99]},
+            "optimizer.beta2": {"choice": [0.95, 0.999]},
+            "augmentation.mixing.alpha": {"log": [0.1, 2.0]},
+        },
+    )
+    assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
+    assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw",))
+    assert of(space, "augmentation.mixing.alpha").when == When(
+        "augmentation.mixing.kind", ("mixup", "cutmix")
+    )
+
+
+def test_an_override_of_what_the_space_fixes_adds_a_dimension() -> None:
+    space = document(imagenet_facts(), overrides={"loop.batch_size": {"choice": [128, 512]}})
+    assert of(space, "loop.batch_size").domain == Choice((128, 512))
+    assert names(space)[-1] == "loop.batch_size"
+    assert space.own["loop.batch_size"] == 128  # the rule's 256 is not among the options
+
+
+def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options() -> None:
+    space = document(
+        digits_facts(), overrides={"augmentation.crop.kind": {"choice": ["none", "pad", "resized"]}}
+    )
+    assert names(space)[0] == "augmentation.crop.kind"
+    assert of(space, "augmentation.crop.fraction").when == When("augmentation.crop.kind", ("pad",))
+    assert of(space, "augmentation.crop.scale_min").when == When("augmentation.crop.kind", ("resized",))
+    assert space.own["augmentation.crop.kind"] == "none"
+
+
+def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
+    space = document(imagenet_facts(), overrides={"optimizer.kind": {"choice": ["adamw"]}})
+    assert space.own["optimizer.kind"] == "adamw"
+    assert space.own[LR] == 1e-3
+    assert of(space, LR).domain == Float(1e-4, 1e-2, log=True)
+    assert "optimizer.momentum" not in names(space)
+
+
+def test_a_fixed_override_is_a_pin() -> None:
+    space = document(imagenet_facts(), overrides={"optimizer.kind": {"fixed": "adamw"}, LR: {"fixed": 0.002}})
+    assert [name for name in names(space) if name.startswith("optimizer")] == ["optimizer.weight_decay"]
+    assert space.recipe(space.own).optimizer.lr == 0.002
+    assert {"optimizer.kind", LR} <= space.pins
+
+
+def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
+    space = document(imagenet_facts(), overrides={LR: {"log": [1.0, 10.0]}})
+    assert space.own[LR] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path", "message"),
+    [
+        (
+            {"optimizer.weight_decay": {"log": [0.1, 0.01]}},
+            "optimizer.weight_decay",
+            "expected low < high, got",
+        ),
+        (
+            {"optimizer.weight_decay": {"uniform": [-1, 1]}},
+            "optimizer.weight_decay",
+            "-1 is refused by the recipe",
+        ),
+        ({"optimizer.lrr": RATE}, "optimizer.lrr", "no field 'lrr' in optimizer; known: kind, lr, scaling"),
+        ({"optimiser.lr": RATE}, "optimiser.lr", "no field 'optimiser' in the recipe; known: version, task"),
+        (
+            {"optimizer": RATE},
+            "optimizer",
+            "is a section; name one of its fields: optimizer.kind, optimizer.lr",
+        ),
+        (
+            {"schedule.gamma": RATE},
+            "schedule.gamma",
+            "no field 'gamma' in schedule; known: warmup_epochs, kind",
+        ),
+        ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "unknown key"),
+        ({"optimizer.kind": {"choice": ["lamb"]}}, "optimizer.kind", "expected one of 'sgd', 'adamw'"),
+        ({"optimizer.kind": {"choice": ["sgd", "lamb"]}}, "optimizer.kind", "lamb is refused by the recipe"),
+        ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "schedule.warmup_epochs", "120 is refused"),
+        ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
+    ],
+)
+def test_an_override_that_cannot_be_is_refused_at_its_place_in_the_study(
+    overrides: dict[str, Any], path: str, message: str
+) -> None:
+    with pytest.raises(SpaceError) as caught:
+        document(imagenet_facts(), overrides=overrides)
+    (place,) = faults(caught)
+    assert place == f"space.overrides.{path}"
+    assert message in faults(caught)[place]
+
+
+def test_an_override_of_a_pin_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"space\.overrides\.optimizer\.lr: is pinned to 0\.3 in base"):
+        document(imagenet_facts(), overrides={LR: RATE}, optimizer__lr=0.3)
+
+
+def test_an_unknown_space_names_the_known_ones() -> None:
+    facts = digits_facts()
+    with pytest.raises(SpaceError, match=r"space\.name: expected one of document, got 'documents'"):
+        make_space("documents", base_recipe(facts), frozenset(), facts, {})
+
+
+def test_facts_of_another_length_are_refused() -> None:
+    with pytest.raises(SpaceError, match=r"loop\.epochs: expected the 20 epochs of the facts, got 30"):
+        make_space("document", base_recipe(digits_facts(epochs=30)), frozenset(), digits_facts(), {})

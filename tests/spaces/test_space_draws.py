@@ -1,0 +1,79 @@
+"""Over a broad grid of facts: whatever is drawn is a recipe, and its names lead back to its values."""
+
+from typing import assert_never
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spaces.catalog import make_space
+from spaces.domains import Choice, Domain, Float, Integer, Value
+from spaces.facts import Facts
+from spaces.space import Space
+from tests.spaces.small_facts import base_recipe
+
+
+def powers_of_ten(low: float, high: float) -> st.SearchStrategy[int]:
+    return st.floats(low, high).map(lambda exponent: round(10**exponent))
+
+
+FACTS = st.builds(
+    Facts,
+    train_images=powers_of_ten(2, 7),
+    classes=st.integers(2, 1000),
+    class_balance=st.floats(0.001, 1.0),
+    channels=st.sampled_from((1, 3)),
+    image_size=st.integers(8, 384),
+    flips=st.sampled_from(((), ("horizontal",), ("horizontal", "vertical"))),
+    parameters=powers_of_ten(4, 9),
+    epochs=st.integers(1, 300),
+    cpus=st.integers(1, 64),
+    gpus=st.sampled_from((0.0, 0.5, 1.0)),
+    pretrained=st.booleans(),
+)
+
+
+def space_of(facts: Facts) -> Space:
+    return make_space("document", base_recipe(facts), frozenset(), facts, {})
+
+
+def in_domain(domain: Domain) -> st.SearchStrategy[Value]:
+    match domain:
+        case Float(low=low, high=high):
+            return st.floats(low, high)
+        case Integer(low=low, high=high):
+            return st.integers(low, high)
+        case Choice(options=options):
+            return st.sampled_from(options)
+        case _:
+            assert_never(domain)
+
+
+@given(facts=FACTS, data=st.data())
+def test_every_draw_is_a_recipe(facts: Facts, data: st.DataObject) -> None:
+    space = space_of(facts)
+    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    recipe = space.recipe(values)
+    assert {path: recipe.get(path) for path in values} == values
+    assert recipe.schedule.warmup_epochs <= facts.epochs / 10
+    assert recipe.loop.batch_size <= facts.train_images
+
+
+@given(facts=FACTS, data=st.data())
+def test_names_lead_back_to_the_values(facts: Facts, data: st.DataObject) -> None:
+    space = space_of(facts)
+    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    assert space.values_of(space.named(values)) == values
+
+
+@given(facts=FACTS)
+def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
+    space = space_of(facts)
+    domains = {each.name: each.domain for each in space.dimensions}
+    outside = {name: value for name, value in space.named(space.own).items() if value not in domains[name]}
+    assert not outside
+
+
+@given(facts=FACTS)
+@settings(max_examples=20)
+def test_facts_that_were_kept_give_the_same_space_again(facts: Facts) -> None:
+    assert space_of(Facts.from_tree(facts.tree())) == space_of(facts)
