@@ -1,0 +1,184 @@
+"""The command line `tunebook`. Commands import what they need when called: --help is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trainable.errors import UserError
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="tunebook",
+    help="Find the best training recipe of an image model on a Ray cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A search folder: STORAGE/NAME.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
+]
+DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
+Download = Annotated[bool, typer.Option("--download", help="Let torchvision download the data set.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def search(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY.yaml]", help="A study; or use --data.")
+    ] = None,
+    data: DataPath = None,
+    model: Annotated[str | None, typer.Option(help="resnet_small, a torchvision name, or timm/NAME.")] = None,
+    trials: Annotated[int | None, typer.Option(help="How many trials.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Stop after so many hours.")] = None,
+    cpus: Annotated[int | None, typer.Option(help="CPUs a trial.")] = None,
+    gpus: Annotated[float | None, typer.Option(help="GPUs a trial; a fraction shares one.")] = None,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
+    storage: Annotated[str | None, typer.Option(help="Folder that holds the searches.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's; default: SQLite in STORAGE.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="MLflow experiment.")] = None,
+    download: Download = False,
+    set_: Set = None,
+) -> None:
+    """Search for the best recipe: sample, train, prune, track and export."""
+    from search import driver
+    from search.study import study_from
+
+    flags: dict[str, Any] = {
+        "data.path": data,
+        "base.model": model,
+        "budget.trials": trials,
+        "budget.epochs": epochs,
+        "budget.hours": hours,
+        "resources.cpus": cpus,
+        "resources.gpus": gpus,
+        "storage": storage,
+        "name": name,
+        "tracking.uri": tracking_uri,
+        "tracking.experiment": experiment,
+    }
+    given = {path: value for path, value in flags.items() if value is not None}
+    asked = study_from(study, {**given, **_settings(set_)})
+    _leave(driver.search(asked, address=address, download=download))
+
+
+@app.command()
+def resume(
+    folder: Folder,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
+) -> None:
+    """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
+    from search import driver
+
+    _leave(driver.resume(folder, address=address))
+
+
+@app.command()
+def show(folder: Folder, json: Json = False) -> None:
+    """Show a search: its trials, the best one, what pruning saved."""
+    from search import report
+    from search.folder import read_search, read_summary
+
+    report.show(read_summary(folder), read_search(folder), as_json=json)
+
+
+@app.command()
+def ui(folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.")] = 5000) -> None:
+    """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
+    from search import tracking
+
+    raise typer.Exit(tracking.serve(folder, port))
+
+
+@app.command()
+def sync(folder: Folder) -> None:
+    """Send to MLflow what could not be sent while the search ran."""
+    from search import driver
+
+    raise typer.Exit(0 if driver.sync(folder) else FAILED)
+
+
+@app.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where the recipe goes.")],
+    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
+) -> None:
+    """Write a trial's recipe, with its provenance, as YAML."""
+    from search.export import export_recipe
+
+    print(f"{export_recipe(folder, out, trial)} -> {out}")
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="A recipe.")],
+    data: DataPath = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model, metrics and recipe.")] = None,
+    test: Annotated[
+        bool, typer.Option("--test", help="Score the test part, with a confusion matrix.")
+    ] = False,
+    set_: Set = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Train one recipe, without a search."""
+    from trainable.__main__ import train_file
+
+    code = train_file(
+        recipe, settings=set_ or (), data=data, out=out, test=test, download=download, as_json=json
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def explain(
+    file: Annotated[Path, typer.Argument(metavar="STUDY|RECIPE", help="A study or a recipe in YAML.")],
+) -> None:
+    """Explain every range of a study, or every value of a recipe: why it is so, and who says so."""
+    from search.explain import explain_file
+
+    explain_file(file)
+
+
+def _settings(pairs: list[str] | None) -> dict[str, Any]:
+    """`--set path=value` as a mapping; values are read as YAML, so 1e-3 is a number and [a, b] a list."""
+    from trainable.yamlfile import parse_tree
+
+    values: dict[str, Any] = {}
+    for pair in pairs or []:
+        path, equals, text = pair.partition("=")
+        if not equals or not path.strip():
+            raise UserError(f"--set {pair}: expected PATH=VALUE, such as optimizer.lr=0.1")
+        values[path.strip()] = parse_tree(f"value: {text}", f"--set {pair}")["value"]
+    return values
+
+
+def _leave(state: str) -> None:
+    """The exit code that a search's state stands for."""
+    codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}
+    raise typer.Exit(codes[state])
+
+
+def main() -> None:
+    """Entry point: a person's mistake is one message and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        print(f"tunebook: {error}", file=sys.stderr)
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""A search from its first check to its last event: start, resume, end, and what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from search import report
+from search.cluster import Hardware, joined, local_hardware, local_ray
+from search.consumer import Backlog, Consumer
+from search.export import export_recipe, versions
+from search.folder import (
+    BEST_FILE,
+    FACTS_FILE,
+    PICTURE_FILE,
+    STUDY_FILE,
+    read_facts,
+    read_search,
+    read_summary,
+    recipe_text,
+)
+from search.journal import Journal, is_locked
+from search.ledger import Ledger
+from search.mirror import Mirror
+from search.picture import draw
+from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
+from search.raytune import StopSwitch, run_trials
+from search.results import Summary
+from search.sampler import make_sampler
+from search.study import Study, read_study
+from search.tracking import Tracker, resolve_tracking_uri
+from trainable.errors import UserError
+
+Closing = Literal["finished", "interrupted", "failed"]
+
+DRAIN_SECONDS = 60.0
+"""How long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
+CATCH_UP_SECONDS = 15.0
+
+
+def search(study: Study, *, address: str | None = None, download: bool = False) -> Closing:
+    """Run a new search and return how it ended: finished, interrupted or failed.
+
+    Raises UserError before anything is written when the study, the data or the resources are wrong.
+    """
+    study = settled(study)
+    folder = Path(study.storage) / str(study.name)
+    refuse_existing(folder, study)
+    with _machines(address) as hardware:
+        prepared = prepare(study, folder, hardware, download=download)
+        folder.mkdir(parents=True, exist_ok=True)
+        study.write(folder)
+        write_facts(prepared)
+        return _drive(prepared, hardware)
+
+
+def resume(folder: Path, *, address: str | None = None) -> Closing:
+    """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
+    folder = folder.absolute()
+    study = read_search(folder)
+    if read_summary(folder).state == "finished":
+        report.say(f"{folder}: this search is finished; `tunebook show {folder}` shows it")
+        sync(folder)
+        return "finished"
+    with _machines(address) as hardware:
+        return _drive(prepare_again(study, folder, hardware), hardware)
+
+
+def sync(folder: Path) -> bool:
+    """Send MLflow what it lacks; whether nothing is left."""
+    folder = folder.absolute()
+    backlog = tracker_of(folder).sync()
+    report.say(str(backlog))
+    return backlog.complete
+
+
+def settled(study: Study) -> Study:
+    """The study with a name, absolute paths and an absolute tracking URI: it means the same from anywhere."""
+    named = study.resolved(study.name or default_name(study))
+    uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
+    return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
+
+
+def default_name(study: Study) -> str:
+    """The data's name and the time: searches of one storage never collide."""
+    stem = Path(study.data.name or study.data.path).stem or "search"
+    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def refuse_existing(folder: Path, study: Study) -> None:
+    """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / STUDY_FILE).exists() or not (folder / FACTS_FILE).exists():
+        raise UserError(f"{folder}: exists and is not a search; choose another --name")
+    if is_locked(folder):
+        raise UserError(f"{folder}: this search is running; `tunebook show {folder}` shows it")
+    if read_study(folder / STUDY_FILE) == study:
+        raise UserError(f"{folder}: this search exists; go on with `tunebook resume {folder}`")
+    raise UserError(f"{folder}: another study has this name; choose another --name")
+
+
+def tracker_of(folder: Path) -> Tracker:
+    """What sends a search folder's journal to MLflow."""
+    study = read_search(folder)
+    facts, info = read_facts(folder)
+    space = build_space(study, facts, info)
+    return Tracker(folder, study, lambda values: recipe_text(space.recipe(values), facts), versions())
+
+
+def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
+    """The search's memory, rebuilt from what the journal holds."""
+    study = prepared.study
+    return Ledger(
+        journal,
+        prepared.space,
+        make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
+        prepared.scheduler,
+        trials=study.budget.trials,
+        epochs=study.budget.epochs,
+        metric=study.objective.metric,
+    )
+
+
+@contextlib.contextmanager
+def _machines(address: str | None) -> Iterator[Hardware]:
+    """What the search may use: this machine, or the cluster at `address`, joined for the block."""
+    if address is None:
+        yield local_hardware()
+        return
+    with joined(address) as hardware:
+        yield hardware
+
+
+def _drive(prepared: Prepared, hardware: Hardware) -> Closing:
+    """Everything from the first event of this driver to its last.
+
+    A private Ray is started only here, when every check has passed, so that a mistake is told at once.
+    """
+    study, folder, name = prepared.study, prepared.folder, str(prepared.study.name)
+    tracker = tracker_of(folder)
+    followers = [tracker, Mirror(folder, study, prepared.space)]
+    with Journal(folder) as journal:
+        ledger = make_ledger(prepared, journal)
+        ledger.begin(name)
+        switch = StopSwitch(_deadline(study, read_summary(folder)))
+        view = report.LiveView(study, prepared.scheduler, prepared.concurrent, folder)
+        with _following(followers), switch.listening():
+            with view, local_ray(hardware):
+                run_trials(prepared, ledger, switch, view.update)
+            state, reason = _verdict(ledger, switch)
+            ledger.close(state, reason)
+            tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
+            best = _leave_results(folder)
+        backlogs = [follower.backlog() for follower in followers]
+    report.closing(folder, study, read_summary(folder), best)
+    _tell(backlogs, folder)
+    return state
+
+
+@contextlib.contextmanager
+def _following(followers: list[Consumer]) -> Iterator[None]:
+    """Consumers of the journal at work in the background, and given time to catch up in the end."""
+    for follower in followers:
+        follower.start()
+    try:
+        yield
+    finally:
+        for follower in followers:
+            follower.close(DRAIN_SECONDS)
+
+
+def _deadline(study: Study, summary: Summary) -> float | None:
+    """When the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
+    if study.budget.hours is None:
+        return None
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
+
+
+def _verdict(ledger: Ledger, switch: StopSwitch) -> tuple[Closing, str | None]:
+    """How the search ended, and why, once no trial runs any more."""
+    if switch.interrupted:
+        return "interrupted", "stopped by a signal"
+    reason = None
+    if switch.out_of_time:
+        reason = "the budget of hours is spent"
+        ledger.cut_short(reason)
+    if not ledger.has_finished_trial:
+        return "failed", "no trial finished: all crashed, diverged or were cut short"
+    return "finished", reason
+
+
+def _leave_results(folder: Path) -> Path | None:
+    """`best.yaml` and the picture of the trials; the recipe's path, if any trial has finished."""
+    summary = read_summary(folder)
+    draw(summary, folder / PICTURE_FILE)
+    if summary.best is None:
+        return None
+    export_recipe(folder, folder / BEST_FILE)
+    return folder / BEST_FILE
+
+
+def _tell(backlogs: list[Backlog], folder: Path) -> None:
+    """What did not arrive, and the command that sends it."""
+    for backlog in backlogs:
+        if not backlog.complete:
+            report.say(f"{backlog}; send it with `tunebook sync {folder}`")

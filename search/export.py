@@ -1,0 +1,92 @@
+"""From a search folder to `best.yaml`: a trial's whole recipe, why its values, and where it comes from."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from search.folder import read_facts, read_search, read_summary
+from search.prepare import build_space
+from search.results import Summary, TrialSummary
+from search.study import Study
+from spaces.explain import reasons
+from trainable.errors import UserError
+from trainable.recipe import Provenance, Recipe
+from trainable.yamlfile import write_recipe
+
+VERSIONED = ("tunebook", "torch", "torchvision", "timm", "numpy", "ray", "optuna")
+
+
+def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
+    """Write the best trial's recipe, or the named trial's, to `out`; which one it was, in words.
+
+    Raises UserError where the search has no such trial, or no finished one yet.
+    """
+    study = read_search(folder)
+    summary = read_summary(folder)
+    chosen = _chosen(summary, folder, trial)
+    facts, info = read_facts(folder)
+    recipe = build_space(study, facts, info).recipe(chosen.values)
+    provenance = Provenance(
+        search=summary.search,
+        trial=chosen.id,
+        mlflow_run_id=chosen.mlflow_run_id,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        metrics=dict(chosen.metrics),
+        data_digest=info.digest,
+        class_names=info.classes,
+        threads=facts.cpus,
+        device="cuda" if facts.gpus else "cpu",
+        versions=versions(),
+        git_commit=git_commit(Path.cwd()),
+    )
+    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, facts))
+    return _in_words(chosen, study, recipe)
+
+
+def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
+    if trial is None:
+        if summary.best is None:
+            raise UserError(f"{folder}: no trial has finished yet, so there is no best recipe to export")
+        return summary.best
+    for candidate in summary.trials:
+        if candidate.id == trial:
+            return candidate
+    known = f"0 to {len(summary.trials) - 1}" if summary.trials else "none yet"
+    raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
+
+
+def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:
+    metric = study.objective.metric
+    value = trial.metrics.get(metric)
+    score = f"{metric} {value:.4f}" if value is not None else "no result yet"
+    return f"trial {trial.id} ({trial.state}, {score}, recipe {recipe.digest()})"
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide whether a recipe gives the same numbers again."""
+    found = {}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit of the user's tree, `+changes` where files differ from it; None outside a repository."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{commit}+changes" if changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    return done.stdout.strip()

@@ -1,0 +1,65 @@
+"""A search's folder, STORAGE/NAME/: what stands where in it, and how others read it while a driver writes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from search.journal import EVENTS_FILE, is_locked, read
+from search.results import Summary, summarise
+from search.study import Study, read_study
+from search.tracking_cursor import run_ids
+from spaces.explain import reasons
+from spaces.facts import Facts
+from trainable.data import DataInfo
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.yamlfile import to_yaml
+
+STUDY_FILE = "study.yaml"
+FACTS_FILE = "facts.json"
+BEST_FILE = "best.yaml"
+PICTURE_FILE = "trials.png"
+
+
+def trial_folder(folder: Path, trial: int) -> Path:
+    """Where a trial keeps its checkpoints."""
+    return folder / "trials" / f"{trial:04d}"
+
+
+def read_search(folder: Path) -> Study:
+    """The resolved study of a search folder. Raises UserError where the folder is none."""
+    if not (folder / STUDY_FILE).exists():
+        raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
+    return read_study(folder / STUDY_FILE)
+
+
+def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
+    """What was measured when the search began. Raises UserError where the file is missing."""
+    try:
+        record = json.loads((folder / FACTS_FILE).read_text())
+    except FileNotFoundError:
+        raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)") from None
+    return Facts.from_tree(record["facts"]), DataInfo.from_tree(record["data"])
+
+
+def read_summary(folder: Path) -> Summary:
+    """What the search has come to, from its journal. Raises UserError where there is none."""
+    study = read_search(folder)
+    locked = is_locked(
+        folder
+    )  # before the journal is read: a search that ends in between has not been killed
+    return summarise(
+        read(folder / EVENTS_FILE),
+        time.time(),
+        objective=study.objective.metric,
+        epochs=study.budget.epochs,
+        locked=locked,
+        mlflow_run_ids=run_ids(folder),
+    )
+
+
+def recipe_text(recipe: Recipe, facts: Facts) -> str:
+    """A recipe as YAML, with the reason of every value that a heuristic speaks of beside it."""
+    return to_yaml(recipe.tree(), reasons(recipe, facts))

@@ -1,0 +1,225 @@
+"""The search itself: a Ledger behind Ray Tune's searcher, scheduler, callback and stopper.
+
+Ray places trials and moves results; every decision is the Ledger's, and the Ledger's truth is the journal. So
+Ray's own experiment state is scratch: it is never restored from, and it is deleted in the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import cloudpickle
+from ray import tune
+from ray.exceptions import RayTaskError
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from search.folder import trial_folder
+from search.ledger import Decision, Ledger
+from search.prepare import Prepared
+from trainable import checkpoint
+from trainable.metrics import EpochResult
+from trainable.trial import Task, TrialTrainable
+from trainable.watchdog import take_note
+
+SCRATCH = ".ray"
+
+
+@dataclass
+class StopSwitch:
+    """Why the search should end early: a signal, or the budget of hours."""
+
+    deadline: float | None = None
+    """time.monotonic() after which no more training happens."""
+    signals: list[int] = field(default_factory=list)
+
+    @property
+    def interrupted(self) -> bool:
+        return bool(self.signals)
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the search cleanly, once; a second Ctrl-C interrupts as usual."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            if self.signals:
+                raise KeyboardInterrupt
+            self.signals.append(number)
+
+        for number in before:
+            signal.signal(number, on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def run_trials(
+    prepared: Prepared,
+    ledger: Ledger,
+    switch: StopSwitch,
+    on_progress: Callable[[], None],
+    trainable: type[TrialTrainable] = TrialTrainable,
+) -> None:
+    """Train every trial that the ledger proposes, on the Ray that is running.
+
+    Returns when all have ended, or soon after the switch says stop; the journal then tells what is left.
+    """
+    scratch = prepared.folder / SCRATCH
+    resources = {"cpu": prepared.per_trial.cpus, "gpu": prepared.per_trial.gpus or 0}
+    placed = tune.with_resources(
+        tune.with_parameters(
+            trainable,
+            data=prepared.data,
+            threads=prepared.per_trial.cpus,
+            step_seconds=prepared.study.limits.step_seconds,
+        ),
+        resources,
+    )
+    tuner = tune.Tuner(
+        placed,
+        tune_config=tune.TuneConfig(
+            search_alg=LedgerSearcher(ledger, prepared.folder),
+            scheduler=LedgerScheduler(ledger),
+            num_samples=-1,
+            max_concurrent_trials=prepared.concurrent,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=f"{int(time.time())}",
+            storage_path=str(scratch),
+            failure_config=tune.FailureConfig(max_failures=prepared.study.limits.retries),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            callbacks=[LedgerCallback(ledger, prepared.folder, on_progress)],
+            stop=SwitchStopper(switch),
+            verbose=0,
+        ),
+    )
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    try:
+        tuner.fit()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class Scratch:
+    """Ray pickles its parts for `Tuner.restore`; ours are not restored from that, so they go empty."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no types
+    """What to train next: the ledger's proposals."""
+
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._folder = folder
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+        proposal = self._ledger.propose()
+        if proposal is None:
+            return str(Searcher.FINISHED)
+        task = Task(proposal.recipe, trial_folder(self._folder, proposal.trial))
+        return {"trial": proposal.trial, **task.config()}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """The scheduler and the callback have told the ledger already."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing: the journal is the state."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the journal is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the journal is the state."""
+
+
+class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
+    """Whether a trial goes on: each of its epochs is entered in the ledger, which decides.
+
+    A trial never says that it is done; so every result passes here, also its last.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        decision = Decision.CONTINUE
+        for tree in result["epochs"]:
+            decision = self._ledger.epoch(trial.config["trial"], EpochResult.from_tree(tree))
+        return str(TrialScheduler.STOP if decision is Decision.STOP else TrialScheduler.CONTINUE)
+
+
+class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
+    """What happened to a trial apart from its results, and the pulse of the display."""
+
+    def __init__(self, ledger: Ledger, folder: Path, on_progress: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._folder = folder
+        self._on_progress = on_progress
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        latest = checkpoint.latest(trial_folder(self._folder, trial.config["trial"]))
+        self._ledger.start(trial.config["trial"], latest.epoch if latest is not None else 0)
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._ledger.retry(trial.config["trial"], self._reason(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._ledger.fail(trial.config["trial"], self._reason(trial))
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A stopped trial's checkpoints have done their work; a finished one keeps its model."""
+        if self._ledger.ended(trial.config["trial"]) in ("stopped", "diverged"):
+            checkpoint.remove(trial_folder(self._folder, trial.config["trial"]))
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._on_progress()
+
+    def _reason(self, trial: Trial) -> str:
+        note = take_note(trial_folder(self._folder, trial.config["trial"]))
+        return note if note is not None else failure_reason(trial)
+
+
+class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
+    """Ends the whole search when the switch says so."""
+
+    def __init__(self, switch: StopSwitch) -> None:
+        self._switch = switch
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._switch.interrupted or self._switch.out_of_time
+
+
+def failure_reason(trial: Trial) -> str:
+    """A crashed trial's error in one line: the exception raised, or how its process died."""
+    path = trial.pickled_error_file
+    if path is None or not Path(path).exists():
+        return "the trial's process could not be started"
+    error = cloudpickle.loads(Path(path).read_bytes())
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    lines = str(cause).strip().splitlines() or [""]
+    return f"{type(cause).__name__}: {lines[0]}"

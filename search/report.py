@@ -1,0 +1,263 @@
+"""What a person sees of a search: the plan, the live table, the table of trials, an explanation."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from search.journal import EVENTS_FILE, read_from
+from search.results import Summariser, Summary, TrialSummary
+from search.scheduler import Asha, expected_share
+from search.study import Study
+
+REFRESH_SECONDS = 0.5
+ROWS_WHILE_RUNNING = 12
+COLOURS = {
+    "finished": "green",
+    "running": "cyan",
+    "queued": "dim",
+    "stopped": "yellow",
+    "diverged": "magenta",
+    "failed": "red",
+    "paused": "dim",
+}
+
+
+def console() -> Console:
+    """Where tables go; a narrow pipe still gets whole lines."""
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+def say(text: str) -> None:
+    """One plain line."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def plan(study: Study, scheduler: Asha, concurrent: int) -> str:
+    """The search in one line, before it starts."""
+    trials, epochs = study.budget.trials, study.budget.epochs
+    line = f"{trials} trials x {epochs} epochs at most, {concurrent} at once"
+    rungs = list(scheduler.recorded)
+    if rungs:
+        saving = 1.0 - expected_share(rungs, study.scheduler.reduction_factor, epochs)
+        line += f"; compared after {_listed(rungs)} epochs, which saves about {saving:.0%} of them"
+    if study.budget.hours is not None:
+        line += f"; {study.budget.hours:g} hours at most"
+    return line
+
+
+def headline(summary: Summary, metric: str) -> str:
+    """Best so far, trials by state, epochs saved: the search in one line while and after it runs."""
+    states = Counter(trial.state for trial in summary.trials)
+    parts = [f"{count} {state}" for state, count in sorted(states.items())]
+    best = summary.best
+    if best is not None:
+        parts.insert(0, f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})")
+    parts.append(f"{summary.epochs_trained} epochs trained")
+    if summary.epochs_if_unpruned:
+        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} saved")
+    return ", ".join(parts)
+
+
+def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary]) -> Table:
+    """One row a trial: how far it came, its score, and the values that were searched."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("trial", justify="right")
+    table.add_column("state")
+    table.add_column("epochs", justify="right")
+    table.add_column(metric, justify="right")
+    table.add_column("values", overflow="fold")
+    for trial in trials:
+        value = trial.metrics.get(metric)
+        is_best = summary.best is not None and trial.id == summary.best.id
+        table.add_row(
+            f"{'* ' if is_best else ''}{trial.id}",
+            Text(trial.state, style=COLOURS.get(trial.state, "")),
+            str(trial.epochs),
+            "" if value is None else f"{value:.4f}",
+            Text(_values(trial), style="bold" if is_best else ""),
+        )
+    return table
+
+
+def ranked(summary: Summary, metric: str, mode: str) -> list[TrialSummary]:
+    """Trials as a person wants them: finished ones first, then by epochs trained and score."""
+    sign = 1.0 if mode == "max" else -1.0
+
+    def key(trial: TrialSummary) -> tuple[bool, int, float]:
+        score = trial.metrics.get(metric)
+        return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
+
+    return sorted(summary.trials, key=key, reverse=True)
+
+
+class LiveView:
+    """The running search on the screen: a table on a terminal, else one plain line for each trial that ends.
+
+    It reads the journal like any other reader; `update` may be called as often as one likes.
+    """
+
+    def __init__(self, study: Study, scheduler: Asha, concurrent: int, folder: Path) -> None:
+        self._study = study
+        self._metric = study.objective.metric
+        self._path = folder / EVENTS_FILE
+        self._offset = 0
+        self._summariser = Summariser(self._metric, study.budget.epochs)
+        self._told: set[int] = set()
+        self._drawn = 0.0
+        self._began = time.monotonic()
+        self._console = console()
+        self._live: Live | None = None
+        self._plan = plan(study, scheduler, concurrent)
+        self._read()
+        self._epochs_before = self._summary().epochs_trained
+        self._told.update(trial.id for trial in self._summary().trials if trial.ended)
+
+    def __enter__(self) -> Self:
+        self._console.print(self._plan, soft_wrap=True)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._read()
+        if self._live is not None:
+            self._live.stop()
+        else:
+            self._tell_ends()
+
+    def update(self) -> None:
+        """Draw what is new, at most twice a second."""
+        if time.monotonic() - self._drawn < REFRESH_SECONDS:
+            return
+        self._drawn = time.monotonic()
+        if not self._read():
+            return
+        if self._live is not None:
+            self._live.update(self._picture(), refresh=True)
+        else:
+            self._tell_ends()
+
+    def _read(self) -> bool:
+        if not self._path.exists():
+            return False
+        events, self._offset = read_from(self._path, self._offset)
+        for event in events:
+            self._summariser.apply(event)
+        return bool(events) or self._live is not None
+
+    def _summary(self) -> Summary:
+        return self._summariser.summary(time.time(), locked=True)
+
+    def _picture(self) -> Group:
+        summary = self._summary()
+        rows = [trial for trial in summary.trials if trial.state == "running"]
+        ended = [
+            trial for trial in ranked(summary, self._metric, self._study.objective.direction) if trial.ended
+        ]
+        rows += ended[: ROWS_WHILE_RUNNING - len(rows)]
+        left = self._time_left(summary)
+        head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
+        return Group(head, trials_table(summary, self._metric, rows))
+
+    def _tell_ends(self) -> None:
+        summary = self._summary()
+        for trial in summary.trials:
+            if not trial.ended or trial.id in self._told:
+                continue
+            self._told.add(trial.id)
+            value = trial.metrics.get(self._metric)
+            score = "" if value is None else f", {self._metric} {value:.4f}"
+            reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
+            done = f"{len(self._told)}/{self._study.budget.trials}"
+            left = self._time_left(summary)
+            line = f"[{done}] trial {trial.id} {trial.state} after {trial.epochs} epochs{score}{reason}"
+            say(f"{line}; {left}" if left else line)
+
+    def _time_left(self, summary: Summary) -> str:
+        """The epochs that the trials still to come are expected to take, at the pace so far."""
+        ended = [trial for trial in summary.trials if trial.ended]
+        trained = summary.epochs_trained - self._epochs_before
+        if not ended or trained <= 0:
+            return ""
+        each = sum(trial.epochs for trial in ended) / len(ended)
+        to_come = each * (self._study.budget.trials - len(ended))
+        to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
+        seconds = max(0.0, to_come) * (time.monotonic() - self._began) / trained
+        return f"about {_duration(seconds)} left"
+
+
+def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None) -> None:
+    """The end of a search: its trials, the best recipe's path, and the commands to go on with."""
+    out = console()
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
+    out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    match summary.state:
+        case "finished":
+            say(f"\nbest recipe: {best_file}")
+            say(f"  tunebook ui {folder}")
+            say(f"  tunebook train {best_file} --test")
+        case "interrupted":
+            say(f"\ninterrupted; go on with:\n  tunebook resume {folder}")
+        case _:
+            say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
+
+
+def show(summary: Summary, study: Study, *, as_json: bool) -> None:
+    """The table of a search's trials, or the whole summary as JSON."""
+    if as_json:
+        print(json.dumps(summary.json(), indent=2, allow_nan=False))
+        return
+    out = console()
+    out.print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
+    out.print(headline(summary, study.objective.metric), soft_wrap=True)
+
+
+def rows_table(title: str, rows: Sequence[Any]) -> Table:
+    """An explanation: one row a field, with what it is, why, and who says so."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in ("field", "range or value", "why", "source"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(row.path, row.what, row.reason, row.source)
+    return table
+
+
+def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
+    return ranked(summary, study.objective.metric, study.objective.direction)
+
+
+def _values(trial: TrialSummary) -> str:
+    return "  ".join(f"{path}={_short(value)}" for path, value in trial.values.items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    *head, last = map(str, numbers)
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,257 @@
+"""The Study: one whole search as data, read from YAML and kept, resolved, in the search folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
+from trainable.metrics import OBJECTIVES, Mode
+from trainable.recipe import Data, Recipe, Spec
+from trainable.yamlfile import read_tree, to_yaml, write_whole
+
+DEFAULT_STORAGE = "searches"
+FIXED_BY_THE_STUDY = {
+    "data": "write it in the study's own section `data`",
+    "loop.epochs": "write budget.epochs, the length of the longest trial",
+    "version": "it is the file format's",
+    "provenance": "it is written by the search",
+}
+"""Recipe fields that `base` may not hold, and where they belong."""
+
+
+class StudyError(FaultyInput):
+    """A study that cannot be."""
+
+    subject = "study"
+
+
+class SpaceChoice(Spec):
+    """Which named space, and which of its dimensions are replaced (dotted path -> domain)."""
+
+    name: str = "document"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+
+
+class SamplerChoice(Spec):
+    kind: Literal["tpe", "random", "qmc"] = "tpe"
+
+
+class SchedulerChoice(Spec):
+    """ASHA's stopping rule, or none. `None` means: derived from the budget and the warm-up."""
+
+    kind: Literal["asha", "none"] = "asha"
+    grace_epochs: Annotated[int, Field(ge=1)] | None = None
+    reduction_factor: Annotated[int, Field(ge=2)] = 3
+    rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+
+    @model_validator(mode="after")
+    def rungs_rise(self) -> Self:
+        if self.rungs is not None:
+            if list(self.rungs) != sorted(set(self.rungs)):
+                raise ValueError(f"rungs must rise, got {list(self.rungs)}")
+            if self.grace_epochs is not None:
+                raise ValueError("give grace_epochs or rungs, not both")
+        return self
+
+
+class Budget(Spec):
+    trials: Annotated[int, Field(ge=1)] = 16
+    epochs: Annotated[int, Field(ge=1)] = Field(20, description="of the longest trial")
+    hours: Annotated[float, Field(gt=0.0)] | None = None
+
+
+class Resources(Spec):
+    """What one trial takes. `gpus: null` is one where the machine has any, else none."""
+
+    cpus: Annotated[int, Field(ge=1)] = 1
+    gpus: Annotated[float, Field(ge=0.0)] | None = None
+    workers: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def one_worker(self) -> Self:
+        if self.workers > 1:
+            raise ValueError(f"workers {self.workers}: a trial runs in one process so far; write 1")
+        if self.gpus is not None and self.gpus > 1:
+            raise ValueError(f"gpus {self.gpus:g}: a trial of one worker uses at most one GPU")
+        return self
+
+
+class Limits(Spec):
+    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch hangs")
+    retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
+
+
+class Objective(Spec):
+    metric: str = "val_accuracy"
+    mode: Mode | None = None
+
+    @model_validator(mode="after")
+    def metric_is_known(self) -> Self:
+        if self.metric not in OBJECTIVES:
+            raise ValueError(f"metric {self.metric!r} is none of {', '.join(OBJECTIVES)}")
+        if self.mode not in (None, OBJECTIVES[self.metric]):
+            raise ValueError(f"mode of {self.metric} is {OBJECTIVES[self.metric]!r}, got {self.mode!r}")
+        return self
+
+    @property
+    def direction(self) -> Mode:
+        return OBJECTIVES[self.metric]
+
+
+class Tracking(Spec):
+    uri: str | None = Field(None, description="default: SQLite beside the searches")
+    experiment: str = "tunebook"
+
+
+class Study(Spec):
+    """One search: a base recipe, a space around it, how to sample, when to stop, and what it may use."""
+
+    version: Literal[1] = 1
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    data: Data
+    base: dict[str, Any] = Field(default_factory=dict)
+    space: SpaceChoice = SpaceChoice()
+    sampler: SamplerChoice = SamplerChoice()
+    scheduler: SchedulerChoice = SchedulerChoice()
+    budget: Budget = Budget()
+    resources: Resources = Resources()
+    concurrent: Annotated[int, Field(ge=1)] | None = None
+    limits: Limits = Limits()
+    objective: Objective = Objective()
+    tracking: Tracking = Tracking()
+    storage: str = DEFAULT_STORAGE
+
+    @model_validator(mode="after")
+    def rungs_lie_in_the_budget(self) -> Self:
+        late = [rung for rung in self.scheduler.rungs or () if rung >= self.budget.epochs]
+        if late:
+            raise ValueError(f"scheduler.rungs {late} are not below budget.epochs {self.budget.epochs}")
+        grace = self.scheduler.grace_epochs
+        if grace is not None and grace >= self.budget.epochs > 1:
+            raise ValueError(
+                f"scheduler.grace_epochs {grace} is not below budget.epochs {self.budget.epochs}: "
+                "nothing would be pruned"
+            )
+        return self
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
+        """The study that a mapping describes. Raises StudyError with every fault at once."""
+        try:
+            study = cls.model_validate_json(json.dumps(tree))
+        except TypeError as error:
+            raise StudyError([Fault("", f"not plain data: {error}")], where) from None
+        except ValidationError as error:
+            raise StudyError(faults_of(error, tree, cls), where) from None
+        try:
+            study.base_recipe()
+        except RecipeError as error:
+            faults = [Fault(f"base.{path}" if path else "base", message) for path, message in error.faults]
+            raise StudyError(faults, where) from None
+        return study
+
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """The values that `base` fixes, by dotted path; nested and dotted keys mean the same."""
+        return dict(_leaves(self.base, ""))
+
+    def base_recipe(self) -> Recipe:
+        """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
+        for path in self.pinned:
+            for field, instead in FIXED_BY_THE_STUDY.items():
+                if path == field or path.startswith(f"{field}."):
+                    raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
+        with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
+        return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
+
+    def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
+        """A copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr": 0.2}`."""
+        return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
+
+    def resolved(self, name: str) -> Study:
+        """A copy whose paths are absolute, so that it means the same from any folder."""
+        storage = local_folder(self.storage)
+        data = self.data
+        if data.path != "digits":
+            data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
+        return self.model_copy(update={"name": name, "storage": str(storage), "data": data})
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / "study.yaml", to_yaml(self.model_dump(mode="json"), {}).encode())
+
+
+def read_study(path: Path) -> Study:
+    """The study in a YAML file. Raises UserError or StudyError."""
+    return Study.from_tree(read_tree(path), where=str(path))
+
+
+def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a study's tree with values set by dotted path; the schema judges new keys."""
+    copy: dict[str, Any] = json.loads(json.dumps(tree))
+    for path, value in values.items():
+        node = copy
+        *sections, name = _split(path)
+        for section in sections:
+            child = node.setdefault(section, {})
+            if not isinstance(child, dict):
+                raise StudyError([Fault(path, f"{section} is a single value, not a section")])
+            node = child
+        node[name] = value
+    return copy
+
+
+def _split(path: str) -> list[str]:
+    """`space.overrides` and `base` are keyed by the Recipe's own dotted paths: these stay whole."""
+    for head in ("space.overrides.", "base."):
+        if path.startswith(head):
+            return [*head.rstrip(".").split("."), path.removeprefix(head)]
+    return path.split(".")
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def local_folder(text: str) -> Path:
+    """The absolute path of a local folder. Raises UserError for addresses of object stores."""
+    if re.match(r"^[a-z0-9+]+://", text):
+        raise UserError(
+            f"storage: expected a folder on this machine or on a mounted disk, got {text!r}; "
+            "SQLite and the journal need a file system with locks"
+        )
+    return Path(os.path.expanduser(text)).absolute()
+
+
+def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
+    """The study in a file, or the default one, with values set by dotted path. Raises StudyError.
+
+    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`.
+    """
+    tree = read_tree(path) if path is not None else {}
+    values = dict(values)
+    if isinstance(name := values.get("base.model"), str):
+        values["base.model"] = model_named(name)
+    if path is None and "data.path" not in values:
+        raise UserError("give a study file, or --data PATH")
+    return Study.from_tree(tree_with_values(tree, values), where=str(path) if path is not None else "")
+
+
+def model_named(name: str) -> dict[str, str]:
+    """The model section that a name on the command line stands for."""
+    if name == "resnet_small":
+        return {"kind": "resnet_small"}
+    if name.startswith("timm/"):
+        return {"kind": "timm", "name": name.removeprefix("timm/")}
+    return {"kind": "torchvision", "name": name}

@@ -1,0 +1,182 @@
+"""A real MLflow server that starts late, is killed in mid-search and comes back: everything arrives, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.study import Study
+from search.tracking import SERVER_ENVIRONMENT, Tracker, run_ids
+
+pytestmark = pytest.mark.integration
+
+
+class Server:
+    """`mlflow server` on a SQLite file, in a process group of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.database = f"sqlite:///{folder}/mlflow.db"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        arguments = f"-m mlflow server --host 127.0.0.1 --port {self.port} --workers 1".split()
+        stores = [
+            "--backend-store-uri",
+            self.database,
+            "--artifacts-destination",
+            str(self._folder / "artifacts"),
+        ]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments, *stores],
+                cwd=self._folder,
+                env={**os.environ, **SERVER_ENVIRONMENT},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._answers, 60)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    server.kill()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.1)
+
+
+def tracker_of(folder: Path, uri: str, experiment: str = "tunebook") -> Tracker:
+    folder.mkdir(exist_ok=True)
+    (folder / "study.yaml").write_text("seed: 0\n")
+    tracking = {"uri": uri, "experiment": experiment}
+    study = Study.from_tree({"data": {"path": "digits"}, "storage": str(folder.parent), "tracking": tracking})
+    return Tracker(folder, study, lambda values: f"lr: {values['optimizer.lr']}\n")
+
+
+def begin(folder: Path, state: str = "started") -> SearchEvent:
+    return SearchEvent.model_validate({"state": state, "search_id": folder.name, "name": folder.name})
+
+
+def trial(number: int, epochs: int) -> list[Event]:
+    return [
+        TrialEvent(trial=number, values={"optimizer.lr": 0.5}),
+        StartEvent(trial=number, attempt=1, epoch=0),
+        *(
+            EpochEvent(trial=number, epoch=epoch, metrics={"val_loss": 1 / epoch})
+            for epoch in range(1, epochs + 1)
+        ),
+        EndEvent(trial=number, state="stopped"),
+    ]
+
+
+def write(journal: Journal, events: list[Event]) -> None:
+    for event in events:
+        journal.append(event)
+
+
+def runs_of(client: Any, folder: Path, experiment: str = "tunebook") -> dict[str | None, Any]:
+    """The search's runs by their trial's number; None is the search itself. There are no two of one trial."""
+    known = client.get_experiment_by_name(experiment)
+    if known is None:
+        return {}
+    runs = client.search_runs([known.experiment_id], f"tags.`tunebook.search_id` = '{folder.name}'")
+    found = {run.data.tags.get("tunebook.trial"): run for run in runs}
+    assert len(found) == len(runs)
+    return found
+
+
+def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setattr("search.consumer.LONGEST_PAUSE_SECONDS", 1.0)
+    folder, local = tmp_path / "late", tmp_path / "local"
+    tracker = tracker_of(folder, server.uri)
+    with Journal(folder) as journal:
+        write(journal, [begin(folder), *trial(0, 3)])
+        tracker.start()
+        wait_until(lambda: tracker.backlog().error is not None, 30)
+        assert tracker.backlog().events == 7
+
+        server.start()
+        write(journal, trial(1, 2))
+        wait_until(lambda: tracker.backlog().complete and 1 in run_ids(folder), 60)
+        client = MlflowClient(tracking_uri=server.uri)
+        before = runs_of(client, folder)
+        assert {run.info.status for run in before.values()} == {"RUNNING", "KILLED"}
+        assert (
+            "lr: 0.5" in Path(client.download_artifacts(before["1"].info.run_id, "recipe.yaml")).read_text()
+        )
+
+        # as with `tunebook ui`: another search writes into the server's database itself; both are read
+        direct = tracker_of(local, server.database, "direct")
+        with Journal(local) as other:
+            write(other, [begin(local), *trial(0, 2)])
+            direct.start()
+            write(journal, trial(2, 2))
+            wait_until(
+                lambda: len(runs_of(client, local, "direct")) == 2 and len(runs_of(client, folder)) == 4, 60
+            )
+            write(other, trial(1, 2))
+            assert direct.close(30).complete
+        assert len(runs_of(client, local, "direct")) == 3
+
+        wait_until(lambda: tracker.backlog().complete, 30)
+        server.kill()
+        write(journal, [*trial(3, 2), begin(folder, "finished")])
+        started = time.monotonic()
+        backlog = tracker.close(20)
+        assert time.monotonic() - started < 20, "a dead server is not waited for"
+        assert backlog.events == 6
+        assert f"{server.port}" in str(backlog.error)
+
+    server.start()
+    assert tracker_of(folder, server.uri).sync().complete
+    after = runs_of(client, folder)
+    assert set(after) == {None, "0", "1", "2", "3"}
+    assert all(after[key].info.run_id == run.info.run_id for key, run in before.items())
+    assert after[None].info.status == "FINISHED"
+    assert {run.info.status for key, run in after.items() if key is not None} == {"KILLED"}
+    for key, epochs in (("0", 3), ("1", 2), ("2", 2), ("3", 2)):
+        history = client.get_metric_history(after[key].info.run_id, "val_loss")
+        assert sorted((point.step, point.value) for point in history) == [
+            (step, 1 / step) for step in range(1, epochs + 1)
+        ]

@@ -1,0 +1,137 @@
+"""Drivers that die in mid-search, trials that die in mid-epoch: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from search.folder import read_summary, trial_folder
+from search.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, is_locked
+from small_searches import Driver, digits_study, epochs_by_trial, events_in
+from trainable import checkpoint
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    study = digits_study(tmp_path / "storage", name="mine", budget__trials=6, budget__epochs=12)
+    study = study.with_values({"base.model.width": 16, "scheduler.grace_epochs": 3})
+    study.write(tmp_path)
+    return tmp_path / "study.yaml"
+
+
+def some_ended_and_some_are_half_way(events: list[Event]) -> bool:
+    ended = {event.trial for event in events if isinstance(event, EndEvent)}
+    half_way = {trial for trial, epochs in epochs_by_trial(events).items() if len(epochs) >= 2} - ended
+    return bool(ended) and bool(half_way)
+
+
+def runs_of(folder: Path) -> list[object]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder.parent}/mlflow.db")
+    return list(client.search_runs([each.experiment_id for each in client.search_experiments()]))
+
+
+def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(study_file: Path) -> None:
+    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
+    first = Driver("search", study_file, log=log)
+    first.wait_for(folder, some_ended_and_some_are_half_way)
+    first.send(signal.SIGKILL)
+    before = events_in(folder)
+    assert not is_locked(folder)
+    assert read_summary(folder).state == "interrupted"
+    wait_until_quiet(folder)
+    ended = {event.trial for event in before if isinstance(event, EndEvent)}
+    begun = {event.trial for event in before if isinstance(event, StartEvent)}
+    covered = {}
+    for trial in begun - ended:
+        latest = checkpoint.latest(trial_folder(folder, trial))
+        covered[trial] = latest.epoch if latest is not None else 0
+
+    assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
+    events = events_in(folder)
+    assert events[: len(before)] == before, "the journal only grows"
+    summary = read_summary(folder)
+    assert summary.state == "finished"
+    assert len(summary.trials) == 6
+    assert all(trial.ended for trial in summary.trials)
+    assert len({event.search_id for event in events if isinstance(event, SearchEvent)}) == 1
+    for trial, epochs in epochs_by_trial(events).items():
+        assert epochs == list(range(1, len(epochs) + 1)), f"trial {trial} has each epoch once"
+    restarts = {event.trial: event for event in events[len(before) :] if isinstance(event, StartEvent)}
+    assert not ended & set(restarts), "what had ended is not trained again"
+    for trial, epoch in covered.items():
+        assert restarts[trial].epoch == epoch, "no epoch that a checkpoint covers is trained again"
+        assert restarts[trial].attempt == 2
+
+    runs = runs_of(folder)
+    tags = [run.data.tags.get("tunebook.trial") for run in runs]  # type: ignore[attr-defined]
+    assert sorted(tag for tag in tags if tag is not None) == [str(number) for number in range(6)]
+    assert tags.count(None) == 1, "one parent"
+    assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}  # type: ignore[attr-defined]
+
+
+def wait_until_quiet(folder: Path) -> None:
+    """Ray's processes die with the driver; a checkpoint that is being written then is finished or torn."""
+    seen: list[str] = []
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        now = sorted(str(path) for path in (folder / "trials").rglob("*"))
+        if now == seen and not trial_processes():
+            return
+        seen = now
+        time.sleep(0.5)
+    raise AssertionError(f"still at work: {trial_processes()}")
+
+
+def trial_processes() -> list[int]:
+    """Processes that train a trial now, whoever started them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if name.startswith(b"ray::") and b"Trainable" in name:
+                found.append(int(entry.name))
+    return found
+
+
+def test_ctrl_c_stops_once_cleanly_and_resume_goes_on(study_file: Path) -> None:
+    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
+    first = Driver("search", study_file, log=log)
+    first.wait_for(folder, some_ended_and_some_are_half_way)
+    first.send(signal.SIGINT)
+    assert first.wait() == 130
+    assert f"tunebook resume {folder}" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    summary = read_summary(folder)
+    assert summary.state == "interrupted"
+    assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
+    assert read_summary(folder).state == "finished"
+    for epochs in epochs_by_trial(events_in(folder)).values():
+        assert epochs == list(range(1, len(epochs) + 1))
+
+
+def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file: Path) -> None:
+    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
+    first = Driver("search", study_file, "--set", "concurrent=1", "--set", "scheduler.kind=none", log=log)
+    first.wait_for(folder, lambda events: sum(isinstance(event, EpochEvent) for event in events) >= 3)
+    (victim,) = trial_processes()
+    os.kill(victim, signal.SIGKILL)
+    assert first.wait() == 0, log.read_text()
+    events = events_in(folder)
+    (retry,) = [event for event in events if isinstance(event, RetryEvent)]
+    restart = next(event for event in events if isinstance(event, StartEvent) and event.attempt == 2)
+    assert restart.trial == retry.trial
+    assert restart.epoch >= 2
+    summary = read_summary(folder)
+    assert [trial.state for trial in summary.trials] == ["finished"] * 6
+    assert epochs_by_trial(events) == {trial: list(range(1, 13)) for trial in range(6)}

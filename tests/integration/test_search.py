@@ -1,0 +1,178 @@
+"""Whole searches on digits with real Ray, Optuna and MLflow: the main job, and what may go wrong in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from search import driver
+from search.folder import read_summary
+from search.journal import RetryEvent
+from search.tracking import run_ids
+from small_searches import digits_study, epochs_by_trial, events_in
+from trainable.train import train
+from trainable.yamlfile import read_recipe
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
+    """The folder of a small search that ran to its end."""
+    storage = tmp_path_factory.mktemp("storage")
+    assert driver.search(digits_study(storage, name="small")) == "finished"
+    return storage / "small"
+
+
+def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
+    summary = read_summary(finished)
+    assert [trial.id for trial in summary.trials] == [0, 1, 2, 3]
+    assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
+    assert summary.trials[0].own
+    assert summary.trials[0].state == "finished", "the document's own recipe is never stopped"
+    assert summary.best is not None
+    assert summary.best.state == "finished"
+    assert summary.best.epochs == 4
+    assert epochs_by_trial(events_in(finished)) == {
+        trial.id: list(range(1, trial.epochs + 1)) for trial in summary.trials
+    }
+
+
+def test_a_search_leaves_what_it_promises(finished: Path) -> None:
+    for name in (
+        "study.yaml",
+        "facts.json",
+        "events.jsonl",
+        "optuna.db",
+        "best.yaml",
+        "trials.png",
+        "trials",
+    ):
+        assert (finished / name).exists(), name
+    assert (finished / "trials.png").read_bytes().startswith(b"\x89PNG")
+    assert not (finished / ".ray").exists()
+
+
+def test_the_exported_recipe_gives_the_trial_s_numbers_again_exactly(finished: Path) -> None:
+    best = read_summary(finished).best
+    assert best is not None
+    outcome = train(read_recipe(finished / "best.yaml"))
+    again = outcome.history[-1].metrics()
+    same = [name for name in best.metrics if name.startswith(("val_", "train_"))]
+    assert len(same) >= 5
+    assert {name: again[name] for name in same} == {name: best.metrics[name] for name in same}
+
+
+def test_the_exported_recipe_says_where_it_comes_from(finished: Path) -> None:
+    best = read_summary(finished).best
+    provenance = read_recipe(finished / "best.yaml").provenance
+    assert best is not None
+    assert provenance is not None
+    assert (provenance.search, provenance.trial, provenance.mlflow_run_id) == (
+        "small",
+        best.id,
+        best.mlflow_run_id,
+    )
+    assert provenance.class_names == tuple("0123456789")
+    assert provenance.threads == 1
+    assert "torch" in provenance.versions
+    assert provenance.metrics == best.metrics
+
+
+def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
+    from mlflow import MlflowClient
+
+    summary = read_summary(finished)
+    client = MlflowClient(f"sqlite:///{finished.parent}/mlflow.db")
+    (experiment,) = [each for each in client.search_experiments() if each.name == "tunebook"]
+    runs = client.search_runs([experiment.experiment_id])
+    children = {run.data.tags["tunebook.trial"]: run for run in runs if "mlflow.parentRunId" in run.data.tags}
+    assert len(runs) == len(children) + 1 == len(summary.trials) + 1
+    for trial in summary.trials:
+        run = children[str(trial.id)]
+        assert run.info.run_id == run_ids(finished)[trial.id] == trial.mlflow_run_id
+        assert run.info.status == ("FINISHED" if trial.state == "finished" else "KILLED")
+        points = client.get_metric_history(run.info.run_id, "val_accuracy")
+        assert [point.value for point in sorted(points, key=lambda point: point.step)] == [
+            epoch.metrics["val_accuracy"] for epoch in trial.history
+        ]
+
+
+def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from search import report
+    from search.folder import read_search
+
+    report.show(read_summary(finished), read_search(finished), as_json=True)
+    tree = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in the JSON"))
+    assert (tree["schema"], tree["search"], tree["state"]) == (1, "small", "finished")
+    assert tree["best"]["id"] in [trial["id"] for trial in tree["trials"]]
+    assert tree["epochs_trained"] <= tree["epochs_if_unpruned"] == 16
+
+
+def test_resuming_a_finished_search_trains_nothing(finished: Path) -> None:
+    before = events_in(finished)
+    assert driver.resume(finished) == "finished"
+    assert events_in(finished) == before
+
+
+def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_path: Path) -> None:
+    study = digits_study(
+        tmp_path,
+        name="absurd",
+        budget__trials=5,
+        sampler__kind="random",
+        base={"model.width": 4, "loop.batch_size": 64, "optimizer.kind": "sgd"},
+        space__overrides={"optimizer.lr": {"choice": [0.1, 1e6]}},
+    )
+    assert driver.search(study) == "finished"
+    summary = read_summary(tmp_path / "absurd")
+    absurd = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 1e6]
+    sane = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 0.1]
+    assert absurd
+    assert sane
+    for trial in absurd:
+        assert (trial.state, trial.epochs, trial.metrics["val_accuracy"]) == ("diverged", 1, 0.0)
+    assert {trial.state for trial in sane} <= {"finished", "stopped"}
+    assert summary.best is not None
+    assert summary.best.values["optimizer.lr"] == 0.1
+
+
+def test_trials_that_hang_fail_with_the_reason_and_the_search_fails_when_all_do(tmp_path: Path) -> None:
+    study = digits_study(
+        tmp_path, name="hangs", budget__trials=2, limits__step_seconds=0.001, limits__retries=1
+    )
+    assert driver.search(study) == "failed"
+    folder = tmp_path / "hangs"
+    summary = read_summary(folder)
+    assert summary.best is None
+    assert not (folder / "best.yaml").exists()
+    for trial in summary.trials:
+        assert trial.state == "failed"
+        assert trial.attempts == 2
+        assert trial.outcome_reason == "an epoch took more than limits.step_seconds = 0.001 s"
+    assert sum(isinstance(event, RetryEvent) for event in events_in(folder)) == 2
+
+
+def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(tmp_path: Path) -> None:
+    seen = []
+    for name in ("one", "two"):
+        study = digits_study(
+            tmp_path / name, name=name, concurrent=1, budget__trials=3, budget__epochs=2, seed=5
+        )
+        assert driver.search(study) == "finished"
+        trials = read_summary(tmp_path / name / name).trials
+        seen.append([(trial.values, trial.state, trial.metrics.get("val_loss")) for trial in trials])
+    assert seen[0] == seen[1]
+
+
+def test_the_hours_of_the_budget_end_a_search_with_what_it_has(tmp_path: Path) -> None:
+    study = digits_study(
+        tmp_path, name="short", budget__trials=500, budget__hours=30 / 3600, budget__epochs=2
+    )
+    assert driver.search(study) == "finished"
+    summary = read_summary(tmp_path / "short")
+    assert summary.outcome_reason == "the budget of hours is spent"
+    assert 0 < len(summary.trials) < 500
+    assert all(trial.ended for trial in summary.trials)

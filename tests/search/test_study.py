@@ -1,0 +1,147 @@
+"""The Study as data: defaults, refusals, values set by path, paths resolved once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.study import Study, StudyError, model_named, read_study, study_from
+from trainable.errors import UserError
+
+DIGITS = {"data": {"path": "digits"}}
+
+
+def faults(tree: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(StudyError) as caught:
+        Study.from_tree(tree)
+    return dict(caught.value.faults)
+
+
+def test_the_path_of_the_data_alone_is_enough() -> None:
+    study = Study.from_tree(DIGITS)
+    assert (study.budget.trials, study.budget.epochs, study.sampler.kind) == (16, 20, "tpe")
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"),
+    [
+        ({"bugdet": {"trials": 3}}, "bugdet"),
+        ({"budget": {"trails": 3}}, "budget.trails"),
+        ({"data": {"path": "digits", "flip": ["horizontal"]}}, "data.flip"),
+        ({"base": {"optimizer": {"momentun": 0.9}}}, "base.optimizer.momentun"),
+        ({"base": {"model.depht": 8}}, "base.model.depht"),
+        ({"sampler": {"kind": "tpee"}}, "sampler.kind"),
+        ({"tracking": {"url": "x"}}, "tracking.url"),
+    ],
+)
+def test_a_typo_in_any_key_is_refused_at_its_place(tree: dict[str, Any], path: str) -> None:
+    assert path in faults({**DIGITS, **tree})
+
+
+def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
+    assert Study.from_tree({"data": {}}).data.path == "digits"
+    assert faults({})["data"] == "is required"
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ({"objective": {"metric": "accuracy"}}, "val_accuracy"),
+        ({"objective": {"metric": "val_loss", "mode": "max"}}, "'min'"),
+        ({"resources": {"workers": 2}}, "one process"),
+        ({"resources": {"gpus": 2.0}}, "at most one GPU"),
+        ({"scheduler": {"rungs": [6, 2]}}, "rise"),
+        ({"scheduler": {"rungs": [2, 25]}}, "[25]"),
+        ({"scheduler": {"grace_epochs": 20}}, "nothing would be pruned"),
+        ({"scheduler": {"rungs": [2], "grace_epochs": 2}}, "not both"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(tree: dict[str, Any], told: str) -> None:
+    (message,) = faults({**DIGITS, **tree}).values()
+    assert told in message
+
+
+@pytest.mark.parametrize("pin", [{"loop": {"epochs": 3}}, {"data": {"path": "x"}}, {"version": 1}])
+def test_what_the_study_says_elsewhere_cannot_be_pinned(pin: dict[str, Any]) -> None:
+    (message,) = faults({**DIGITS, "base": pin}).values()
+    assert "cannot be pinned" in message
+
+
+def test_nested_and_dotted_pins_mean_the_same() -> None:
+    nested = Study.from_tree({**DIGITS, "base": {"optimizer": {"lr": 0.2, "momentum": 0.8}}})
+    dotted = Study.from_tree({**DIGITS, "base": {"optimizer.lr": 0.2, "optimizer.momentum": 0.8}})
+    assert nested.pinned == dotted.pinned
+    assert nested.base_recipe() == dotted.base_recipe()
+
+
+def test_the_budget_sets_the_length_of_a_run() -> None:
+    assert Study.from_tree({**DIGITS, "budget": {"epochs": 7}}).base_recipe().loop.epochs == 7
+
+
+def test_values_are_set_by_path_and_overrides_keep_their_dotted_keys() -> None:
+    study = Study.from_tree(DIGITS).with_values(
+        {
+            "budget.trials": 3,
+            "base.optimizer.lr": 0.2,
+            "space.overrides.optimizer.weight_decay": {"log": [1e-6, 1e-3]},
+        }
+    )
+    assert study.budget.trials == 3
+    assert study.pinned == {"optimizer.lr": 0.2}
+    assert study.space.overrides == {"optimizer.weight_decay": {"log": [1e-6, 1e-3]}}
+
+
+def test_paths_are_made_absolute_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = Study.from_tree({"data": {"path": "images"}, "storage": "out"}).resolved("mine")
+    monkeypatch.chdir("/")
+    assert study.data.path == str(tmp_path / "images")
+    assert study.storage == str(tmp_path / "out")
+    assert study.resolved("mine") == study
+
+
+def test_the_bundled_digits_are_a_name_and_no_path() -> None:
+    assert Study.from_tree(DIGITS).resolved("mine").data.path == "digits"
+
+
+def test_object_stores_are_refused_with_a_way_out() -> None:
+    with pytest.raises(UserError, match="a folder on this machine"):
+        Study.from_tree({**DIGITS, "storage": "s3://bucket/searches"}).resolved("mine")
+
+
+def test_a_written_study_reads_back(tmp_path: Path) -> None:
+    study = Study.from_tree({**DIGITS, "base": {"optimizer.lr": 1e-3}, "seed": 7}).resolved("mine")
+    study.write(tmp_path)
+    assert read_study(tmp_path / "study.yaml") == study
+
+
+def test_a_study_needs_a_file_or_data() -> None:
+    with pytest.raises(UserError, match="--data PATH"):
+        study_from(None, {})
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("data: {path: digits}\nbudget: {trials: 4}\n")
+    study = study_from(path, {"budget.trials": 5, "base.model": "timm/resnet10t"})
+    assert study.budget.trials == 5
+    assert study.base_recipe().get("model.name") == "resnet10t"
+
+
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [
+        ("resnet_small", {"kind": "resnet_small"}),
+        ("resnet18", {"kind": "torchvision", "name": "resnet18"}),
+        ("timm/resnet10t", {"kind": "timm", "name": "resnet10t"}),
+    ],
+)
+def test_a_model_is_named_in_one_word(name: str, section: dict[str, str]) -> None:
+    assert model_named(name) == section
+
+
+@pytest.mark.parametrize("name", ["../up", "", "a/b", ".hidden"])
+def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    assert "name" in faults({**DIGITS, "name": name})
