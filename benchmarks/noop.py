@@ -1,0 +1,89 @@
+"""A search whose trials do nothing: what is left is what tunebook itself costs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from search.cluster import Hardware
+from search.driver import settled
+from search.folder import trial_folder
+from search.prepare import Prepared, prepare, write_facts
+from search.study import Study
+from trainable.data import DataSet
+from trainable.metrics import EpochResult
+from trainable.trial import TrialTrainable
+
+
+class NoopTrial(TrialTrainable):
+    """Reports made-up epochs; `checkpoint_bytes` are written before each, as the trial's own would be."""
+
+    checkpoint_bytes = 0
+
+    @classmethod
+    def with_checkpoints(cls, size: int) -> type[NoopTrial]:
+        return type("NoopTrial", (cls,), {"checkpoint_bytes": size})
+
+    def setup(self, config: dict[str, str], data: DataSet, threads: int, step_seconds: float) -> None:
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, str]) -> bool:
+        self._epoch = 0
+        self._folder = Path(new_config["folder"])
+        return True
+
+    def step(self) -> dict[str, Any]:
+        self._epoch += 1
+        if self.checkpoint_bytes:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / "state.pt").open("wb") as file:
+                file.write(os.urandom(self.checkpoint_bytes))
+                file.flush()
+                os.fsync(file.fileno())
+        return {"epochs": [_result(self._epoch).tree()]}
+
+    def cleanup(self) -> None:
+        """Nothing to close."""
+
+
+def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, Hardware]:
+    """A search on digits of `trials` unpruned trials, two at once, ready to run."""
+    hardware = Hardware(cpus=2, gpus=0)
+    study = settled(
+        Study.from_tree(
+            {
+                "name": "noop",
+                "data": {"path": "digits"},
+                "budget": {"trials": trials, "epochs": epochs},
+                "scheduler": {"kind": "none"},
+                "storage": str(folder),
+            }
+        )
+    )
+    prepared = prepare(study, Path(study.storage) / "noop", hardware)
+    prepared.folder.mkdir(parents=True)
+    study.write(prepared.folder)
+    write_facts(prepared)
+    trial_folder(prepared.folder, 0).parent.mkdir()
+    return prepared, hardware
+
+
+def _result(epoch: int) -> EpochResult:
+    return EpochResult(
+        epoch=epoch,
+        train_loss=1.0,
+        train_accuracy=0.5,
+        val_loss=1.0,
+        val_accuracy=0.5,
+        val_balanced_accuracy=0.5,
+        val_top5_accuracy=None,
+        lr=0.1,
+        grad_norm=1.0,
+        skipped_steps=0,
+        epoch_seconds=0.0,
+        data_seconds=0.0,
+        evaluation_seconds=0.0,
+        images_per_second=1.0,
+        peak_memory_bytes=0,
+    )

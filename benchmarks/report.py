@@ -1,0 +1,127 @@
+"""What every benchmark does alike: describe the machine, time arms in turn, write results down."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+MOST_LOAD_PER_THREAD = 1.5
+"""Above this load the machine is busy with something else and no figure is worth writing down."""
+PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "numpy")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One timed stretch of work: how much was done, in how many seconds of wall clock and of processor."""
+
+    work: float
+    wall_seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.work / self.wall_seconds
+
+
+def environment(threads: int) -> dict[str, Any]:
+    """Hardware, versions, commit and load: what a figure means nothing without."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "bytecode_compiled": _bytecode_compiled(),
+        "commit": _commit(),
+        "load_before": os.getloadavg()[0],
+        "command": " ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])]),
+    }
+
+
+def refuse_busy_machine(threads: int) -> None:
+    """End the benchmark when the load of the last minute would decide the result."""
+    load = os.getloadavg()[0]
+    if load > MOST_LOAD_PER_THREAD * max(threads, os.cpu_count() or 1):
+        sys.exit(f"load {load:.1f} is too high to measure anything; try again on a quiet machine")
+
+
+def timed(work: Callable[[], float]) -> Slice:
+    """Run once; `work` returns how much it did."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    done = work()
+    return Slice(done, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[Slice]]:
+    """Each arm once a round, the order rotating (A B C, B C A, ...), after one round that is thrown away."""
+    names = list(arms)
+    for name in names:
+        arms[name]()
+    slices: dict[str, list[Slice]] = {name: [] for name in names}
+    for number in range(rounds):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            slices[name].append(timed(arms[name]))
+    return slices
+
+
+def ratio(ours: Sequence[Slice], theirs: Sequence[Slice]) -> dict[str, float]:
+    """Our rate over theirs, round by round: median, least and most."""
+    ratios = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
+    return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
+
+
+def write(name: str, record: Mapping[str, Any], page: str) -> None:
+    """Keep a result as JSON and as a page of Markdown under benchmarks/results/."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    (RESULTS / f"{name}.md").write_text(page)
+    print(page)
+
+
+def described(environment: Mapping[str, Any]) -> str:
+    """The environment as the last paragraph of a page."""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    return (
+        f"{environment['processor']}, {environment['cores']} cores, {environment['threads']} thread(s); "
+        f"Python {environment['python']}, {versions}; "
+        f"bytecode {'compiled' if environment['bytecode_compiled'] else 'not compiled'}; "
+        f"commit {environment['commit']}; "
+        f"load before {environment['load_before']:.2f}, after {os.getloadavg()[0]:.2f}.\n\n"
+        f"    {environment['command']}\n"
+    )
+
+
+def plain(slices: Mapping[str, Sequence[Slice]]) -> dict[str, list[dict[str, float]]]:
+    return {name: [asdict(each) for each in arm] for name, arm in slices.items()}
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _bytecode_compiled() -> bool:
+    import torch
+
+    return (Path(torch.__file__).parent / "__pycache__").exists()
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"

@@ -1,0 +1,246 @@
+"""The project as it is installed: its packages, what importing them costs, its pins and its documents."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / "requirements.lock").read_text()
+HEAVY = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "pandas", "matplotlib")
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter in the project's folder prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- packages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
+def test_the_packages_of_these_common_names_are_ours(package: str) -> None:
+    assert python(f"import {package}; print({package}.__file__)").strip() == str(
+        ROOT / package / "__init__.py"
+    )
+
+
+@pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
+def test_every_package_says_that_it_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_every_package_in_the_tree_is_listed_for_the_wheel() -> None:
+    found = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/__init__.py")}
+    named = {package.replace(".", "/") for package in PROJECT["tool"]["setuptools"]["packages"]}
+    assert found == named
+
+
+@pytest.mark.parametrize(
+    "modules",
+    ["trainable.recipe, trainable.yamlfile, trainable.metrics", "spaces", "search, search.__main__"],
+    ids=["recipe", "spaces", "command line"],
+)
+def test_reading_a_recipe_or_a_command_imports_nothing_heavy(modules: str) -> None:
+    loaded = python(f"import sys, {modules}; print(*sys.modules)").split()
+    assert set(HEAVY) & set(loaded) == set()
+
+
+def test_every_module_of_spaces_imports_without_torch_and_ray() -> None:
+    names = ", ".join(f"spaces.{path.stem}" for path in sorted((ROOT / "spaces").glob("[a-z]*.py")))
+    loaded = python(f"import sys, {names}; print(*sys.modules)").split()
+    assert set(HEAVY) & set(loaded) == set()
+
+
+def test_one_run_needs_neither_ray_nor_optuna_nor_mlflow() -> None:
+    loaded = python("import sys, trainable.run; print(*sys.modules)").split()
+    assert "torch" in loaded
+    assert {"ray", "optuna", "mlflow"} & set(loaded) == set()
+
+
+def test_the_command_is_called_tunebook_and_its_function_exists() -> None:
+    (name, target), *others = PROJECT["project"]["scripts"].items()
+    module, function = target.split(":")
+    assert (name, others) == ("tunebook", [])
+    assert python(f"import {module}; print(callable({module}.{function}))").strip() == "True"
+
+
+# --- dependencies -------------------------------------------------------------------------------------
+
+
+def pins() -> dict[str, set[str]]:
+    """The pinned versions by canonical name; a name has several where they depend on the Python."""
+    pinned: dict[str, set[str]] = {}
+    for line in LOCK.splitlines():
+        if line and not line.lstrip().startswith("#"):
+            requirement = Requirement(line)
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "==", line
+            pinned.setdefault(canonicalize_name(requirement.name), set()).add(specifier.version)
+    return pinned
+
+
+@pytest.mark.parametrize(
+    "line", [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]], ids=str
+)
+def test_the_lock_satisfies_each_dependency(line: str) -> None:
+    requirement = Requirement(line)
+    versions = pins().get(canonicalize_name(requirement.name), set())
+    assert versions, f"{line}: run `make lock`"
+    assert all(requirement.specifier.contains(version) for version in versions), f"{line}: locked {versions}"
+
+
+def third_party(folder: str) -> set[str]:
+    """The top-level modules that a package imports anywhere, without ours and Python's."""
+    trees = [ast.walk(ast.parse(path.read_text())) for path in (ROOT / folder).rglob("*.py")]
+    nodes = [node for tree in trees for node in tree]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    return (
+        {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"search", "spaces", "trainable"}
+    )
+
+
+@pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
+def test_every_import_is_a_declared_dependency(package: str) -> None:
+    declared = {canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]}
+    providers = packages_distributions()
+    undeclared = {
+        module
+        for module in third_party(package)
+        if not declared & {canonicalize_name(name) for name in providers.get(module, [])}
+    }
+    assert undeclared == set()
+
+
+def test_the_lock_names_no_index_file_or_machine() -> None:
+    lines = [line for line in LOCK.splitlines() if re.search(r"://|file:|--|@|(^|\s)/", line)]
+    assert lines == []
+
+
+def test_the_lower_bounds_admit_the_torch_that_the_documents_promise() -> None:
+    bounds = {
+        Requirement(line).name: Requirement(line).specifier for line in PROJECT["project"]["dependencies"]
+    }
+    assert bounds["torch"].contains("2.11.0")
+    assert bounds["torchvision"].contains("0.26.0")
+
+
+def test_the_changelog_tells_of_the_current_version_first() -> None:
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert next(each for each in headings if each != "Unreleased") == PROJECT["project"]["version"]
+
+
+# --- the interpreter that make picks ------------------------------------------------------------------
+
+
+def find_python(*candidates: str, path: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / ".ci" / "find-python"), *candidates],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def python_called(folder: Path, name: str, *, works: bool = True, venv: bool = True) -> None:
+    """A command on the PATH: the running interpreter, perhaps without venv, or one that only fails."""
+    hidden = folder / "without_venv"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "ensurepip.py").write_text("raise ModuleNotFoundError('as on Debian')")
+    search = "" if venv else f"PYTHONPATH={hidden} "
+    command = f'{search}exec "{sys.executable}" "$@"' if works else "exit 127"
+    (folder / name).write_text(f"#!/bin/sh\n{command}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_the_newest_python_that_runs_and_has_venv_is_taken(tmp_path: Path) -> None:
+    python_called(tmp_path, "python3.14", works=False)  # as pyenv's shims fail
+    python_called(tmp_path, "python3.13", venv=False)
+    python_called(tmp_path, "python3.12")
+    python_called(tmp_path, "python3.11")
+    assert find_python(path=str(tmp_path)).stdout == "python3.12\n"
+
+
+def test_a_missing_venv_is_one_line_that_names_debians_package(tmp_path: Path) -> None:
+    python_called(tmp_path, "python3.11", venv=False)
+    done = find_python(path=str(tmp_path))
+    assert done.returncode == 1
+    package = f"python3.{sys.version_info.minor}-venv"
+    assert done.stderr.splitlines() == [
+        f"python3.11 has no venv with pip; on Debian or Ubuntu: sudo apt install {package}"
+    ]
+
+
+def test_a_missing_python_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    done = find_python(path=str(tmp_path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "PYTHON=" in done.stderr
+
+
+def test_the_interpreter_that_was_asked_for_is_taken(tmp_path: Path) -> None:
+    assert find_python(sys.executable, path=str(tmp_path)).stdout.strip() == sys.executable
+
+
+# --- documents ----------------------------------------------------------------------------------------
+
+
+def documents() -> list[Path]:
+    return sorted(
+        path
+        for path in ROOT.rglob("*.md")
+        if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    )
+
+
+def relative_links(document: Path) -> Iterator[str]:
+    """The targets of links and images that are neither addresses nor in a block of code."""
+    prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(document: Path) -> None:
+    dead = []
+    for target in relative_links(document):
+        name, _, anchor = target.partition("#")
+        file = (document.parent / name).resolve() if name else document
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            dead.append(target)
+    assert dead == []
+
+
+def test_the_readme_is_among_the_documents_and_links() -> None:
+    assert list(relative_links(ROOT / "README.md"))
