@@ -31,7 +31,13 @@ class Slice:
 
     @property
     def rate(self) -> float:
+        """Work a second of wall clock."""
         return self.work / self.wall_seconds
+
+    @property
+    def thrift(self) -> float:
+        """Work a second of processor: steadier than the rate on a machine that others use as well."""
+        return self.work / self.cpu_seconds
 
 
 def environment(threads: int) -> dict[str, Any]:
@@ -76,9 +82,11 @@ def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
     return slices
 
 
-def ratio(ours: Sequence[Slice], theirs: Sequence[Slice]) -> dict[str, float]:
-    """Our rate over theirs, round by round: median, least and most."""
-    ratios = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
+def ratio(
+    ours: Sequence[Slice], theirs: Sequence[Slice], figure: Callable[[Slice], float]
+) -> dict[str, float]:
+    """Our figure over theirs, round by round: median, least and most."""
+    ratios = [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
 
 

@@ -19,6 +19,7 @@ from trainable.data import DataInfo, DataSet, load, resolve
 from trainable.datasets.measure import DeviceKind
 from trainable.errors import Fault, UserError
 from trainable.models import count_parameters, make_model
+from trainable.recipe import Recipe
 from trainable.yamlfile import write_whole
 
 LEAST_EPOCHS_AFTER_WARMUP = 2
@@ -45,8 +46,10 @@ def prepare(study: Study, folder: Path, hardware: Hardware, *, download: bool = 
     Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend; nothing is written.
     """
     trial = per_trial(study.resources, hardware)
-    data = load_data(study, trial, download)
-    return _assemble(study, folder, data, measure_facts(study, data.info, trial), trial, hardware)
+    data = load_data(study.base_recipe(), trial, download=download)
+    return _assemble(
+        study, folder, data, measure_facts(study.base_recipe(), data.info, trial), trial, hardware
+    )
 
 
 def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
@@ -56,7 +59,7 @@ def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
     """
     trial = per_trial(study.resources, hardware)
     facts, info = read_facts(folder)
-    data = load_data(study, trial, download=False)
+    data = load_data(study.base_recipe(), trial)
     if data.info.digest != info.digest:
         raise UserError(
             f"{study.data.path}: the images or their labels have changed since the search began "
@@ -77,9 +80,8 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     return make_space(study.space.name, base, frozenset(pinned), facts, study.space.overrides)
 
 
-def measure_facts(study: Study, info: DataInfo, trial: Resources) -> Facts:
-    """What the heuristics need to know, measured on the data, the model and the hardware."""
-    base = study.base_recipe()
+def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
+    """What the heuristics need to know, measured on the data, the base recipe's model and the hardware."""
     model = make_model(
         base.model, classes=len(info.classes), channels=info.channels, image_size=info.image_size
     )
@@ -127,16 +129,19 @@ def longest_warmup(space: Space) -> float:
     return max(ends)
 
 
-def load_data(study: Study, trial: Resources, download: bool) -> DataSet:
+def load_data(base: Recipe, trial: Resources, *, download: bool = False) -> DataSet:
+    """The images of a recipe, for the kind of device that a trial gets."""
     device: DeviceKind = "cuda" if trial.gpus else "cpu"
-    resize = study.base_recipe().evaluation.resize
-    return load(study.data, resize=resize, device_kind=device, download=download)
+    return load(base.data, resize=base.evaluation.resize, device_kind=device, download=download)
 
 
 def _assemble(
     study: Study, folder: Path, data: DataSet, facts: Facts, trial: Resources, hardware: Hardware
 ) -> Prepared:
     space = build_space(study, facts, data.info)
+    if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
+        message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
+        raise StudyError([Fault("objective.metric", message)])
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     return Prepared(study, folder, data, facts, space, trial, concurrent, make_scheduler(study, space))
 
