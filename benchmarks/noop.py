@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from search.cluster import Hardware
+from search.cluster import Hardware, Node
 from search.driver import settled
 from search.folder import trial_folder
 from search.prepare import Prepared, prepare, write_facts
@@ -25,7 +25,15 @@ class NoopTrial(TrialTrainable):
     def with_checkpoints(cls, size: int) -> type[NoopTrial]:
         return type("NoopTrial", (cls,), {"checkpoint_bytes": size})
 
-    def setup(self, config: dict[str, str], data: DataSet, threads: int, step_seconds: float) -> None:
+    def setup(
+        self,
+        config: dict[str, str],
+        data: DataSet,
+        device: str,
+        threads: int,
+        step_seconds: float,
+        gpu_share: float = 1.0,
+    ) -> None:
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
@@ -49,7 +57,7 @@ class NoopTrial(TrialTrainable):
 
 def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, Hardware]:
     """A search on digits of `trials` unpruned trials, two at once, ready to run."""
-    hardware = Hardware(cpus=2, gpus=0)
+    hardware = Hardware((Node(cpus=2, gpus=0),))
     study = settled(
         Study.from_tree(
             {

@@ -6,7 +6,7 @@ Every trial does nothing but report. Each (arm, case, N) runs in a process of it
 trials, two at once, is fitted by F + c N, and c is the marginal cost of a trial. Cases: one report; ten
 reports; ten reports with a checkpoint of 1 MiB each. Plain Ray Tune is a function trainable with the MLflow
 logger that Ray ships, as its documentation writes it, with and without `reuse_actors`; every arm keeps its
-runs in SQLite.
+runs in SQLite. What is left out on both sides is a trial's own work: making the model and its checkpoints.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ def search(
     """Search for the best recipe: sample, train, prune, track and export."""
     from search import driver
     from search.study import study_from
+    from trainable.yamlfile import parse_setting
 
     flags: dict[str, Any] = {
         "data.path": data,
@@ -67,7 +68,9 @@ def search(
         "tracking.experiment": experiment,
     }
     given = {path: value for path, value in flags.items() if value is not None}
-    asked = study_from(study, {**given, **_settings(set_)})
+    asked = study_from(
+        study, {**given, **dict(parse_setting(text, "base.optimizer.lr=0.1") for text in set_ or ())}
+    )
     _leave(driver.search(asked, address=address, download=download))
 
 
@@ -92,7 +95,9 @@ def show(folder: Folder, json: Json = False) -> None:
 
 
 @app.command()
-def ui(folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.")] = 5000) -> None:
+def ui(
+    folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
+) -> None:
     """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
     from search import tracking
 
@@ -148,19 +153,6 @@ def explain(
     from search.explain import explain_file
 
     explain_file(file)
-
-
-def _settings(pairs: list[str] | None) -> dict[str, Any]:
-    """`--set path=value` as a mapping; values are read as YAML, so 1e-3 is a number and [a, b] a list."""
-    from trainable.yamlfile import parse_tree
-
-    values: dict[str, Any] = {}
-    for pair in pairs or []:
-        path, equals, text = pair.partition("=")
-        if not equals or not path.strip():
-            raise UserError(f"--set {pair}: expected PATH=VALUE, such as optimizer.lr=0.1")
-        values[path.strip()] = parse_tree(f"value: {text}", f"--set {pair}")["value"]
-    return values
 
 
 def _leave(state: str) -> None:

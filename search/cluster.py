@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,44 +27,65 @@ QUIET = {
 }
 
 
+KNOCK_SECONDS = 5.0
+
+
 @dataclass(frozen=True)
-class Hardware:
-    """What all trials together may use."""
+class Node:
+    """One machine."""
 
     cpus: int
-    gpus: float
+    gpus: int
+
+    def fits(self, trial: Resources) -> int:
+        """How many such trials it holds at once; a share is rounded so that 0.25 fits four times in 1."""
+        by_cpus = self.cpus // trial.cpus
+        return min(by_cpus, int(self.gpus / trial.gpus + 1e-9)) if trial.gpus else by_cpus
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The machines that trials may use; a trial runs on one of them."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def gpus(self) -> int:
+        return sum(node.gpus for node in self.nodes)
 
     def __str__(self) -> str:
-        return f"{self.cpus} CPUs and {self.gpus:g} GPUs"
+        return " + ".join(f"{node.cpus} CPUs and {node.gpus} GPUs" for node in self.nodes) or "no machine"
 
 
 def local_hardware() -> Hardware:
     """The processors this process may use and the GPUs torch sees."""
     import torch
 
-    return Hardware(len(os.sched_getaffinity(0)), torch.cuda.device_count())
+    return Hardware((Node(len(os.sched_getaffinity(0)), torch.cuda.device_count()),))
 
 
 def per_trial(resources: Resources, hardware: Hardware) -> Resources:
     """One trial's resources, with `gpus` decided. Raises StudyError where no trial could ever be placed."""
     gpus = resources.gpus if resources.gpus is not None else float(hardware.gpus > 0)
     asked = resources.model_copy(update={"gpus": gpus})
+    most_cpus = max((node.cpus for node in hardware.nodes), default=0)
+    most_gpus = max((node.gpus for node in hardware.nodes), default=0)
     faults = [
-        Fault(f"resources.{name}", f"a trial asks for {wanted:g}, there are {have:g}")
-        for name, wanted, have in (("cpus", asked.cpus, hardware.cpus), ("gpus", gpus, hardware.gpus))
-        if wanted > have
+        Fault(f"resources.{name}", f"a trial asks for {wanted:g}; the largest machine has {most}")
+        for name, wanted, most in (("cpus", asked.cpus, most_cpus), ("gpus", gpus, most_gpus))
+        if wanted > most
     ]
+    if not faults and not any(node.fits(asked) for node in hardware.nodes):
+        message = f"no machine has {asked.cpus} CPUs and {gpus:g} GPUs together: {hardware}"
+        faults = [Fault("resources", message)]
     if faults:
         raise StudyError(faults, "resources")
     return asked
 
 
 def concurrent_trials(asked: int | None, trial: Resources, hardware: Hardware) -> int:
-    """How many trials run at once: as many as fit, or fewer if the study says so."""
-    fits = hardware.cpus // trial.cpus
-    if trial.gpus:
-        # a share is rounded so that 0.25 fits four times in 1
-        fits = min(fits, int(hardware.gpus / trial.gpus + 1e-9))
+    """How many trials run at once: as many as fit on the machines, or fewer if the study says so."""
+    fits = sum(node.fits(trial) for node in hardware.nodes)
     return min(fits, asked) if asked is not None else fits
 
 
@@ -75,6 +97,7 @@ def joined(address: str) -> Iterator[Hardware]:
     UserError where no cluster answers.
     """
     _quieten()
+    _knock(address)
     import ray
 
     try:
@@ -85,8 +108,8 @@ def joined(address: str) -> Iterator[Hardware]:
             "(if the cluster asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN)"
         ) from None
     try:
-        total = ray.cluster_resources()
-        yield Hardware(int(total.get("CPU", 0)), float(total.get("GPU", 0)))
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield Hardware(tuple(Node(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in alive))
     finally:
         ray.shutdown()
 
@@ -102,8 +125,8 @@ def local_ray(hardware: Hardware) -> Iterator[None]:
         return
     ray.init(
         address="local",
-        num_cpus=hardware.cpus,
-        num_gpus=int(hardware.gpus),
+        num_cpus=sum(node.cpus for node in hardware.nodes),
+        num_gpus=hardware.gpus,
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
@@ -114,8 +137,23 @@ def local_ray(hardware: Hardware) -> Iterator[None]:
         ray.shutdown()
 
 
+def _knock(address: str) -> None:
+    """Raises UserError where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if address == "auto" or "://" in address:
+        if "://" in address:
+            raise UserError(f"--address {address}: expected `auto` or HOST:PORT of a cluster's head")
+        return
+    if not colon or not port.isdigit():
+        raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
+
+
 def _quieten() -> None:
-    """Ray's settings and loggers, before it is first imported in this process."""
+    """Ray's settings and loggers, before it is started or joined."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -17,23 +18,26 @@ from search.export import export_recipe, versions
 from search.folder import (
     BEST_FILE,
     FACTS_FILE,
+    LOG_FILE,
     PICTURE_FILE,
     STUDY_FILE,
     read_facts,
     read_search,
     read_summary,
     recipe_text,
+    trial_folder,
 )
 from search.journal import Journal, is_locked
 from search.ledger import Ledger
 from search.mirror import Mirror
 from search.picture import draw
 from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
-from search.raytune import StopSwitch, run_trials
+from search.raytune import StopSwitch, drop_checkpoints, run_trials
 from search.results import Summary
 from search.sampler import make_sampler
 from search.study import Study, read_study
 from search.tracking import Tracker, resolve_tracking_uri
+from trainable import checkpoint
 from trainable.errors import UserError
 
 Closing = Literal["finished", "interrupted", "failed"]
@@ -41,6 +45,8 @@ Closing = Literal["finished", "interrupted", "failed"]
 DRAIN_SECONDS = 60.0
 """How long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
 CATCH_UP_SECONDS = 15.0
+
+logger = logging.getLogger(__name__)
 
 
 def search(study: Study, *, address: str | None = None, download: bool = False) -> Closing:
@@ -54,8 +60,8 @@ def search(study: Study, *, address: str | None = None, download: bool = False) 
     with _machines(address) as hardware:
         prepared = prepare(study, folder, hardware, download=download)
         folder.mkdir(parents=True, exist_ok=True)
-        study.write(folder)
         write_facts(prepared)
+        study.write(folder)  # last: a folder with a study in it can be resumed
         return _drive(prepared, hardware)
 
 
@@ -63,7 +69,10 @@ def resume(folder: Path, *, address: str | None = None) -> Closing:
     """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
     folder = folder.absolute()
     study = read_search(folder)
-    if read_summary(folder).state == "finished":
+    summary = read_summary(folder)
+    if summary.state == "running":
+        raise UserError(f"{folder}: this search is running; `tunebook show {folder}` shows it")
+    if summary.state == "finished":
         report.say(f"{folder}: this search is finished; `tunebook show {folder}` shows it")
         sync(folder)
         return "finished"
@@ -95,7 +104,8 @@ def default_name(study: Study) -> str:
 
 def refuse_existing(folder: Path, study: Study) -> None:
     """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
-    if not folder.exists() or not any(folder.iterdir()):
+    _check_writable(folder)
+    if not folder.exists() or {path.name for path in folder.iterdir()} <= {FACTS_FILE}:
         return
     if not (folder / STUDY_FILE).exists() or not (folder / FACTS_FILE).exists():
         raise UserError(f"{folder}: exists and is not a search; choose another --name")
@@ -104,6 +114,15 @@ def refuse_existing(folder: Path, study: Study) -> None:
     if read_study(folder / STUDY_FILE) == study:
         raise UserError(f"{folder}: this search exists; go on with `tunebook resume {folder}`")
     raise UserError(f"{folder}: another study has this name; choose another --name")
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises UserError where the folder cannot be made, before minutes are spent on the data."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{folder}: cannot be made: {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be made: {there} is not writable")
 
 
 def tracker_of(folder: Path) -> Tracker:
@@ -146,20 +165,24 @@ def _drive(prepared: Prepared, hardware: Hardware) -> Closing:
     study, folder, name = prepared.study, prepared.folder, str(prepared.study.name)
     tracker = tracker_of(folder)
     followers = [tracker, Mirror(folder, study, prepared.space)]
-    with Journal(folder) as journal:
+    with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         ledger.begin(name)
+        logger.info("%s on %s, %s", name, hardware, versions())
         switch = StopSwitch(_deadline(study, read_summary(folder)))
         view = report.LiveView(study, prepared.scheduler, prepared.concurrent, folder)
-        with _following(followers), switch.listening():
-            with view, local_ray(hardware):
+        with _following(followers):
+            with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
                 run_trials(prepared, ledger, switch, view.update)
-            state, reason = _verdict(ledger, switch)
-            ledger.close(state, reason)
+            state, reason = _verdict(ledger, switch, folder)
+            for trial in range(ledger.trials):
+                drop_checkpoints(ledger, folder, trial)
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
             best = _leave_results(folder)
+            ledger.close(state, reason)  # last: what is finished has its results
         backlogs = [follower.backlog() for follower in followers]
-    report.closing(folder, study, read_summary(folder), best)
+        logger.info("%s: %s", state, reason or "every trial has ended")
+    report.closing(folder, study, read_summary(folder), best, tests=bool(prepared.data.info.test_images))
     _tell(backlogs, folder)
     return state
 
@@ -183,13 +206,34 @@ def _deadline(study: Study, summary: Summary) -> float | None:
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
 
 
-def _verdict(ledger: Ledger, switch: StopSwitch) -> tuple[Closing, str | None]:
+@contextlib.contextmanager
+def _logging_to(file: Path) -> Iterator[None]:
+    """What this package logs goes to a file for the block, and nowhere else."""
+    handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    package = logging.getLogger(__package__)
+    level, package.propagate = package.level, False
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(level)
+        package.propagate = True
+        handler.close()
+
+
+def _verdict(ledger: Ledger, switch: StopSwitch, folder: Path) -> tuple[Closing, str | None]:
     """How the search ended, and why, once no trial runs any more."""
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
     reason = None
-    if switch.out_of_time:
+    if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
+        for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
+            if (latest := checkpoint.latest(trial_folder(folder, trial))) is not None:
+                ledger.recover(trial, latest.history())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"
@@ -199,11 +243,10 @@ def _verdict(ledger: Ledger, switch: StopSwitch) -> tuple[Closing, str | None]:
 def _leave_results(folder: Path) -> Path | None:
     """`best.yaml` and the picture of the trials; the recipe's path, if any trial has finished."""
     summary = read_summary(folder)
+    if summary.best is not None:
+        export_recipe(folder, folder / BEST_FILE)
     draw(summary, folder / PICTURE_FILE)
-    if summary.best is None:
-        return None
-    export_recipe(folder, folder / BEST_FILE)
-    return folder / BEST_FILE
+    return folder / BEST_FILE if summary.best is not None else None
 
 
 def _tell(backlogs: list[Backlog], folder: Path) -> None:

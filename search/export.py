@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from search.folder import read_facts, read_search, read_summary
@@ -14,9 +13,8 @@ from search.study import Study
 from spaces.explain import reasons
 from trainable.errors import UserError
 from trainable.recipe import Provenance, Recipe
+from trainable.train import versions as run_versions
 from trainable.yamlfile import write_recipe
-
-VERSIONED = ("tunebook", "torch", "torchvision", "timm", "numpy", "ray", "optuna")
 
 
 def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
@@ -66,14 +64,8 @@ def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions that decide whether a recipe gives the same numbers again."""
-    found = {}
-    for name in VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    """The versions that a run's numbers and a search's course depend on."""
+    return run_versions("ray", "optuna", "mlflow")
 
 
 def git_commit(folder: Path) -> str | None:
@@ -81,7 +73,7 @@ def git_commit(folder: Path) -> str | None:
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}+changes" if changed else commit
 

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from search.journal import EVENTS_FILE, is_locked, read
+from search.journal import EVENTS_FILE, Event, is_locked, read
 from search.results import Summary, summarise
 from search.study import Study, read_study
 from search.tracking_cursor import run_ids
@@ -20,6 +20,7 @@ from trainable.yamlfile import to_yaml
 STUDY_FILE = "study.yaml"
 FACTS_FILE = "facts.json"
 BEST_FILE = "best.yaml"
+LOG_FILE = "search.log"
 PICTURE_FILE = "trials.png"
 
 
@@ -41,7 +42,24 @@ def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
         record = json.loads((folder / FACTS_FILE).read_text())
     except FileNotFoundError:
         raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)") from None
-    return Facts.from_tree(record["facts"]), DataInfo.from_tree(record["data"])
+    except ValueError as error:
+        raise UserError(f"{folder / FACTS_FILE}: not valid JSON: {error}") from None
+    try:
+        return Facts.from_tree(record["facts"]), DataInfo.from_tree(record["data"])
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / FACTS_FILE}: not what a search writes: {error}") from None
+
+
+def read_events(folder: Path) -> list[Event]:
+    """The journal's events; none where a driver was killed before it began.
+
+    Raises UserError where the journal is gone and the trials are not: they must not be mixed with new ones.
+    """
+    path = folder / EVENTS_FILE
+    events = read(path) if path.exists() else []
+    if not events and any((folder / "trials").glob("*")):
+        raise UserError(f"{path}: missing or empty, but trials/ is not; put it back or start a new search")
+    return events
 
 
 def read_summary(folder: Path) -> Summary:
@@ -51,7 +69,7 @@ def read_summary(folder: Path) -> Summary:
         folder
     )  # before the journal is read: a search that ends in between has not been killed
     return summarise(
-        read(folder / EVENTS_FILE),
+        read_events(folder),
         time.time(),
         objective=study.objective.metric,
         epochs=study.budget.epochs,

@@ -186,6 +186,16 @@ class Ledger:
                 self._record(EndEvent(trial=number, state="stopped", reason=reason))
 
     @property
+    def trials(self) -> int:
+        """How many trials there are, numbered from 0."""
+        return len(self._trials)
+
+    @property
+    def open_trials(self) -> tuple[int, ...]:
+        """The trials that have not ended."""
+        return tuple(number for number, trial in enumerate(self._trials) if trial.end is None)
+
+    @property
     def has_finished_trial(self) -> bool:
         """Whether any trial has been trained to its last epoch."""
         return any(trial.end == "finished" for trial in self._trials)

@@ -29,6 +29,7 @@ DOTS_PER_INCH = 144
 def draw(summary: Summary, out: Path) -> None:
     """Write a PNG of the trials' curves; the best trial stands out, the document's own recipe is dashed."""
     from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=INCHES, layout="constrained")
     axes = figure.add_subplot()
@@ -36,6 +37,7 @@ def draw(summary: Summary, out: Path) -> None:
     for trial in sorted(summary.trials, key=lambda trial: trial.state == "finished"):
         _curve(axes, trial, summary, told)
     axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(summary.objective)
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
     axes.spines[["top", "right"]].set_visible(False)

@@ -19,6 +19,7 @@ from trainable.data import DataInfo, DataSet, load, resolve
 from trainable.datasets.measure import DeviceKind
 from trainable.errors import Fault, UserError
 from trainable.models import count_parameters, make_model
+from trainable.precision import check as check_precision
 from trainable.recipe import Recipe
 from trainable.yamlfile import write_whole
 
@@ -57,9 +58,10 @@ def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
 
     Raises UserError when the images are no longer those that the search began with.
     """
-    trial = per_trial(study.resources, hardware)
     facts, info = read_facts(folder)
-    data = load_data(study.base_recipe(), trial)
+    trial = per_trial(study.resources.model_copy(update={"gpus": facts.gpus}), hardware)
+    base = study.base_recipe()
+    data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial)
     if data.info.digest != info.digest:
         raise UserError(
             f"{study.data.path}: the images or their labels have changed since the search began "
@@ -73,6 +75,9 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
     ruled = fixed_by_rule(facts, base, frozenset(pinned))
+    if not info.in_memory:
+        # one process decodes at least, and the training thread keeps a processor where there are several
+        ruled = {**ruled, "loop.workers": max(1, facts.cpus - 1)}
     base = base.with_values({path: value for path, value in ruled.items() if path not in pinned})
     if base.loop.batch_size > facts.train_images:
         message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"
@@ -104,6 +109,22 @@ def write_facts(prepared: Prepared) -> None:
     """Keep what was measured: a resumed search reads it and never measures again."""
     record = {"facts": prepared.facts.tree(), "data": prepared.data.info.tree()}
     write_whole(prepared.folder / FACTS_FILE, json.dumps(record, indent=2).encode())
+
+
+def check_trials(study: Study, space: Space, facts: Facts) -> None:
+    """Refuse what would fail in a trial, before any starts. Raises StudyError, UserError."""
+    faults = []
+    if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
+        message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
+        faults.append(Fault("objective.metric", message))
+    for dimension in space.dimensions:
+        largest = max((end for end in dimension.domain.extremes() if isinstance(end, int)), default=0)
+        if dimension.path == "loop.batch_size" and largest > facts.train_images:
+            message = f"{largest} is more than the {facts.train_images} training images"
+            faults.append(Fault("space.overrides.loop.batch_size", message))
+    if faults:
+        raise StudyError(faults)
+    check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
 
 
 def make_scheduler(study: Study, space: Space) -> Asha:
@@ -139,14 +160,13 @@ def _assemble(
     study: Study, folder: Path, data: DataSet, facts: Facts, trial: Resources, hardware: Hardware
 ) -> Prepared:
     space = build_space(study, facts, data.info)
-    if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
-        message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
-        raise StudyError([Fault("objective.metric", message)])
+    check_trials(study, space, facts)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     return Prepared(study, folder, data, facts, space, trial, concurrent, make_scheduler(study, space))
 
 
-def _gpu_memory() -> int:
+def _gpu_memory() -> int | None:
+    """Bytes of the first GPU; None where this process sees none, as on a cluster's head."""
     import torch
 
-    return int(torch.cuda.get_device_properties(0).total_memory)
+    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None

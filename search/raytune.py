@@ -7,6 +7,7 @@ Ray's own experiment state is scratch: it is never restored from, and it is dele
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import time
@@ -33,6 +34,11 @@ from trainable.trial import Task, TrialTrainable
 from trainable.watchdog import take_note
 
 SCRATCH = ".ray"
+STOPPING = b"\nstopping; this takes some seconds (once more: at once)\n"
+LONGEST_REASON = 500
+"""Characters of a reason in tables and tags."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -60,6 +66,7 @@ class StopSwitch:
             if self.signals:
                 raise KeyboardInterrupt
             self.signals.append(number)
+            os.write(2, STOPPING)  # not print: a signal may come in the middle of one
 
         for number in before:
             signal.signal(number, on_signal)
@@ -87,6 +94,8 @@ def run_trials(
         tune.with_parameters(
             trainable,
             data=prepared.data,
+            device="cuda" if prepared.per_trial.gpus else "cpu",
+            gpu_share=prepared.per_trial.gpus or 1.0,
             threads=prepared.per_trial.cpus,
             step_seconds=prepared.study.limits.step_seconds,
         ),
@@ -190,15 +199,18 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A stopped trial's checkpoints have done their work; a finished one keeps its model."""
-        if self._ledger.ended(trial.config["trial"]) in ("stopped", "diverged"):
-            checkpoint.remove(trial_folder(self._folder, trial.config["trial"]))
+        drop_checkpoints(self._ledger, self._folder, trial.config["trial"])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
 
     def _reason(self, trial: Trial) -> str:
-        note = take_note(trial_folder(self._folder, trial.config["trial"]))
-        return note if note is not None else failure_reason(trial)
+        """Why an attempt failed, in one line; all of it goes to the search's log."""
+        number = trial.config["trial"]
+        reason, whole = failure(trial)
+        note = take_note(trial_folder(self._folder, number))
+        logger.warning("trial %d: %s\n%s", number, note or reason, whole)
+        return note or reason
 
 
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
@@ -214,12 +226,17 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         return self._switch.interrupted or self._switch.out_of_time
 
 
-def failure_reason(trial: Trial) -> str:
-    """A crashed trial's error in one line: the exception raised, or how its process died."""
+def drop_checkpoints(ledger: Ledger, folder: Path, trial: int) -> None:
+    """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them."""
+    if ledger.ended(trial) in ("stopped", "diverged"):
+        checkpoint.remove(trial_folder(folder, trial))
+
+
+def failure(trial: Trial) -> tuple[str, str]:
+    """A crashed trial's error, in one line and in full: the exception raised, or how its process died."""
     path = trial.pickled_error_file
     if path is None or not Path(path).exists():
-        return "the trial's process could not be started"
+        return "the trial's process could not be started", ""
     error = cloudpickle.loads(Path(path).read_bytes())
     cause = error.cause if isinstance(error, RayTaskError) else error
-    lines = str(cause).strip().splitlines() or [""]
-    return f"{type(cause).__name__}: {lines[0]}"
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:LONGEST_REASON], str(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import sys
 import time
 from collections import Counter
@@ -22,7 +24,10 @@ from search.scheduler import Asha, expected_share
 from search.study import Study
 
 REFRESH_SECONDS = 0.5
-ROWS_WHILE_RUNNING = 12
+LINES_BESIDE_ROWS = 6
+"""Of a live table: the headline, the heading, and room for the prompt."""
+logger = logging.getLogger(__name__)
+
 COLOURS = {
     "finished": "green",
     "running": "cyan",
@@ -39,6 +44,12 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
+def command() -> str:
+    """How this program was called, so that the commands it prints can be typed as they are."""
+    called = sys.argv[0]
+    return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
+
+
 def say(text: str) -> None:
     """One plain line."""
     console().print(text, markup=False, soft_wrap=True)
@@ -47,7 +58,7 @@ def say(text: str) -> None:
 def plan(study: Study, scheduler: Asha, concurrent: int) -> str:
     """The search in one line, before it starts."""
     trials, epochs = study.budget.trials, study.budget.epochs
-    line = f"{trials} trials x {epochs} epochs at most, {concurrent} at once"
+    line = f"{_count(trials, 'trial')} x {_count(epochs, 'epoch')} at most, {concurrent} at once"
     rungs = list(scheduler.recorded)
     if rungs:
         saving = 1.0 - expected_share(rungs, study.scheduler.reduction_factor, epochs)
@@ -61,32 +72,42 @@ def headline(summary: Summary, metric: str) -> str:
     """Best so far, trials by state, epochs saved: the search in one line while and after it runs."""
     states = Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
-    best = summary.best
+    best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
     if best is not None:
-        parts.insert(0, f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})")
-    parts.append(f"{summary.epochs_trained} epochs trained")
-    if summary.epochs_if_unpruned:
-        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} saved")
+        line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
+        if own is not None and own.id != best.id and metric in own.metrics:
+            line += f", the document's own recipe {own.metrics[metric]:.4f}"
+        parts.insert(0, line)
+    parts.append(f"{_count(summary.epochs_trained, 'epoch')} trained")
+    if summary.saved:
+        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved")
     return ", ".join(parts)
 
 
 def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary]) -> Table:
-    """One row a trial: how far it came, its score, and the values that were searched."""
+    """One row a trial: how far it came, its score, and a column for each value that was searched."""
+    paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("trial", justify="right")
-    table.add_column("state")
-    table.add_column("epochs", justify="right")
-    table.add_column(metric, justify="right")
-    table.add_column("values", overflow="fold")
+    for name in (
+        "trial",
+        "state",
+        "epochs",
+        metric.replace("_", "_\n", 1),
+        *(_stacked(path) for path in paths),
+    ):
+        table.add_column(
+            name, justify="left" if name == "state" else "right", vertical="bottom", overflow="fold"
+        )
     for trial in trials:
         value = trial.metrics.get(metric)
         is_best = summary.best is not None and trial.id == summary.best.id
         table.add_row(
-            f"{'* ' if is_best else ''}{trial.id}",
-            Text(trial.state, style=COLOURS.get(trial.state, "")),
+            str(trial.id),
+            Text(f"{trial.state}{', best' if is_best else ''}", style=COLOURS.get(trial.state, "")),
             str(trial.epochs),
             "" if value is None else f"{value:.4f}",
-            Text(_values(trial), style="bold" if is_best else ""),
+            *(_short(trial.values[path]) if path in trial.values else "" for path in paths),
+            style="bold" if is_best else "",
         )
     return table
 
@@ -135,10 +156,9 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._read()
+        self._tell_ends()
         if self._live is not None:
             self._live.stop()
-        else:
-            self._tell_ends()
 
     def update(self) -> None:
         """Draw what is new, at most twice a second."""
@@ -149,8 +169,7 @@ class LiveView:
             return
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
-        else:
-            self._tell_ends()
+        self._tell_ends()
 
     def _read(self) -> bool:
         if not self._path.exists():
@@ -169,7 +188,7 @@ class LiveView:
         ended = [
             trial for trial in ranked(summary, self._metric, self._study.objective.direction) if trial.ended
         ]
-        rows += ended[: ROWS_WHILE_RUNNING - len(rows)]
+        rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
         left = self._time_left(summary)
         head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
         return Group(head, trials_table(summary, self._metric, rows))
@@ -185,14 +204,17 @@ class LiveView:
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
             done = f"{len(self._told)}/{self._study.budget.trials}"
             left = self._time_left(summary)
-            line = f"[{done}] trial {trial.id} {trial.state} after {trial.epochs} epochs{score}{reason}"
-            say(f"{line}; {left}" if left else line)
+            epochs = _count(trial.epochs, "epoch")
+            line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
+            logger.info(line)
+            if self._live is None:
+                say(f"{line}; {left}" if left else line)
 
     def _time_left(self, summary: Summary) -> str:
         """The epochs that the trials still to come are expected to take, at the pace so far."""
         ended = [trial for trial in summary.trials if trial.ended]
         trained = summary.epochs_trained - self._epochs_before
-        if not ended or trained <= 0:
+        if not ended or trained <= 0 or len(ended) == self._study.budget.trials:
             return ""
         each = sum(trial.epochs for trial in ended) / len(ended)
         to_come = each * (self._study.budget.trials - len(ended))
@@ -201,18 +223,21 @@ class LiveView:
         return f"about {_duration(seconds)} left"
 
 
-def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None) -> None:
-    """The end of a search: its trials, the best recipe's path, and the commands to go on with."""
+def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
+    """The end of a search: its trials, the best recipe's path, and the commands to go on with.
+
+    `tests` says whether the data have a test part for the recipe to be scored on.
+    """
     out = console()
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
-            say(f"  tunebook ui {folder}")
-            say(f"  tunebook train {best_file} --test")
+            say(f"  {command()} ui {folder}")
+            say(f"  {command()} train {best_file} --out {summary.search}-model{' --test' if tests else ''}")
         case "interrupted":
-            say(f"\ninterrupted; go on with:\n  tunebook resume {folder}")
+            say(f"\ninterrupted; go on with:\n  {command()} resume {folder}")
         case _:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
@@ -242,8 +267,13 @@ def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
     return ranked(summary, study.objective.metric, study.objective.direction)
 
 
-def _values(trial: TrialSummary) -> str:
-    return "  ".join(f"{path}={_short(value)}" for path, value in trial.values.items())
+def _stacked(path: str) -> str:
+    """A dotted path as a narrow heading, `optimizer.lr` in two lines."""
+    return path.replace(".", ".\n")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _short(value: Any) -> str:

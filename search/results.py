@@ -104,7 +104,7 @@ class Summary:
     budget_epochs: int
     """What the longest trial trains."""
     wall_seconds: float
-    """Time under a driver, over all its sessions."""
+    """Time under a driver, over all its drivers."""
 
     @property
     def best(self) -> TrialSummary | None:
@@ -252,7 +252,7 @@ class Summariser:
         self._last = event.state
 
     def _seconds(self, until: float) -> float:
-        """The sessions that ended, and the open one up to `until`."""
+        """The drivers that ended, and the one at work, up to `until`."""
         since = max(0.0, until - self._began) if self._last in ("started", "resumed") else 0.0
         return self._seconds_before + since
 

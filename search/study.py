@@ -26,6 +26,9 @@ FIXED_BY_THE_STUDY = {
 """Recipe fields that `base` may not hold, and where they belong."""
 
 
+LEAST_SECTIONS_OF_A_RECIPE = 3
+
+
 class StudyError(FaultyInput):
     """A study that cannot be."""
 
@@ -145,12 +148,24 @@ class Study(Spec):
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
         """The study that a mapping describes. Raises StudyError with every fault at once."""
+        strangers = RECIPE_SECTIONS & set(tree)
+        if len(strangers) >= LEAST_SECTIONS_OF_A_RECIPE:
+            raise UserError(
+                f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
+                "or put its sections under `base:`"
+            )
         try:
             study = cls.model_validate_json(json.dumps(tree))
         except TypeError as error:
             raise StudyError([Fault("", f"not plain data: {error}")], where) from None
         except ValidationError as error:
-            raise StudyError(faults_of(error, tree, cls), where) from None
+            faults = [
+                Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
+                if path in strangers
+                else Fault(path, message)
+                for path, message in faults_of(error, tree, cls)
+            ]
+            raise StudyError(faults, where) from None
         try:
             study.base_recipe()
         except RecipeError as error:
@@ -165,6 +180,9 @@ class Study(Spec):
 
     def base_recipe(self) -> Recipe:
         """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
+        paths = [path for path, _ in _leaves(self.base, "")]
+        if twice := sorted({path for path in paths if paths.count(path) > 1}):
+            raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
         for path in self.pinned:
             for field, instead in FIXED_BY_THE_STUDY.items():
                 if path == field or path.startswith(f"{field}."):
@@ -180,12 +198,19 @@ class Study(Spec):
         """A copy whose paths are absolute, so that it means the same from any folder."""
         storage = local_folder(self.storage)
         data = self.data
-        if data.path != "digits":
+        if data.path != "digits" or data.format not in ("auto", "digits"):
             data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
         return self.model_copy(update={"name": name, "storage": str(storage), "data": data})
 
+    def yaml(self) -> str:
+        return to_yaml(self.model_dump(mode="json"), {})
+
     def write(self, folder: Path) -> None:
-        write_whole(folder / "study.yaml", to_yaml(self.model_dump(mode="json"), {}).encode())
+        """Write `study.yaml`, readable by its owner alone: a tracking URI may hold a password."""
+        write_whole(folder / "study.yaml", self.yaml().encode(), mode=0o600)
+
+
+RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)
 
 
 def read_study(path: Path) -> Study:

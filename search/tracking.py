@@ -24,7 +24,12 @@ from search.journal import Event, is_locked
 from search.study import Study
 from search.tracking_changes import Outbox, Run
 from search.tracking_cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
-from search.tracking_uri import artifact_location, database_file, resolve_tracking_uri
+from search.tracking_uri import (
+    artifact_location,
+    database_file,
+    resolve_tracking_uri,
+    without_password,
+)
 from spaces.domains import Value
 from trainable.errors import UserError
 
@@ -33,7 +38,8 @@ if TYPE_CHECKING:  # MLflow takes 2 s to import
 
 __all__ = ["Tracker", "resolve_tracking_uri", "run_ids", "serve"]
 
-PARENT_FILES = ("study.yaml", "best.yaml", "trials.png")
+STUDY_FILE = "study.yaml"
+PARENT_FILES = (STUDY_FILE, "best.yaml", "trials.png")
 """Files of the search folder that are kept with the search's run, whenever they appear or change."""
 RECIPE_FILE = "recipe.yaml"
 UI_LOG_FILE = "mlflow-ui.log"
@@ -174,7 +180,10 @@ class Tracker(Consumer):
         for name in PARENT_FILES:
             digest = _digest(self._folder / name)
             if digest is not None and digest != self._cursor.files.get(name):
-                store.store_file(None, self._folder / name)
+                if name == STUDY_FILE:
+                    store.store_text(None, readable(self._study).yaml(), name)
+                else:
+                    store.store_file(None, self._folder / name)
                 files = {**self._cursor.files, name: digest}
                 self._cursor = self._cursor.model_copy(update={"files": files})
 
@@ -229,6 +238,12 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
         logging.getLogger(name).setLevel(logging.CRITICAL)
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
+
+
+def readable(study: Study) -> Study:
+    """The study as others may see it: without the password of its tracking URI."""
+    uri = without_password(str(study.tracking.uri))
+    return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
 
 
 def serve(folder: Path, port: int) -> int:

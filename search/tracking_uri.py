@@ -18,6 +18,9 @@ NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb3", "fuse.sshfs")
 OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "hdfs", "dbfs", "r2", "b2", "ftp", "sftp")
 """Schemes of places for files: MLflow keeps artifacts there, but no runs."""
 
+STORES = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
+"""Schemes, without a driver's name, of what MLflow keeps runs in beside SQLite."""
+
 _SQLITE = re.compile(r"^(?P<head>sqlite(\+\w+)?:///)(?P<path>[^?]*)(?P<query>(\?.*)?)$")
 _SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
 
@@ -42,6 +45,11 @@ def database_file(uri: str) -> Path | None:
     """The file behind a SQLite URI; None for any other."""
     match = _SQLITE.match(uri)
     return Path(match["path"]) if match else None
+
+
+def without_password(uri: str) -> str:
+    """The URI with its password left out, for people to read."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri)
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:
@@ -97,6 +105,8 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
         raise UserError(
             f"{where}: {uri!r} is a folder, and MLflow 3 keeps no runs in plain folders; {_INSTEAD}"
         )
+    if kind.partition("+")[0] not in STORES:
+        raise UserError(f"{where}: MLflow knows no {kind}://; {_INSTEAD}")
     return uri
 
 

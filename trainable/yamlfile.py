@@ -41,8 +41,12 @@ def read_tree(path: str | Path) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not a text file in UTF-8") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a folder; give a YAML file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     return parse_tree(text, str(path))
 
 
@@ -64,6 +68,14 @@ def parse_tree(text: str, where: str) -> dict[str, Any]:
     return tree
 
 
+def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, Any]:
+    """A `path=value` as the dotted path and the value, read as YAML: 1e-3 is a number, [a, b] a list."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise UserError(f"--set {text}: expected PATH=VALUE, such as {example}")
+    return path.strip(), parse_tree(f"value: {value}", f"--set {path.strip()}")["value"]
+
+
 def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
     """Nested plain data as YAML, with a comment beside each value whose dotted path has one."""
     yaml = YAML()
@@ -74,16 +86,21 @@ def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
     return out.getvalue()
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file whole or not at all: a temporary name beside it, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; give a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private; its neighbours are not
+        os.chmod(temporary, mode)  # mkstemp makes it private
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 from search.journal import EVENTS_FILE, EpochEvent, Event, read
 from search.study import Study
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 
 
 def digits_study(storage: Path, **values: Any) -> Study:
@@ -56,6 +56,22 @@ class Driver:
         self.process.send_signal(number)
         if number == signal.SIGKILL:
             self.process.wait(PATIENCE_SECONDS)
+
+    def press_ctrl_c(self) -> None:
+        """What a terminal does: the signal goes to the driver and to all that it started."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def trial_processes(self) -> list[int]:
+        """This driver's processes that train trials, alive now."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._trains(pid)]
+
+    def _trains(self, pid: int) -> bool:
+        """All that a driver starts stays in its session; only trials' actors are named so."""
+        try:
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+            return os.getsid(pid) == self.process.pid and title.startswith(b"ray::") and b"Trainable" in title
+        except OSError:
+            return False
 
     def wait_for(self, folder: Path, condition: Callable[[list[Event]], bool]) -> list[Event]:
         """The journal's events once they meet a condition; fails when that takes too long."""

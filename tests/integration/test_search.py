@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from search import driver
 from search.folder import read_summary
-from search.journal import RetryEvent
+from search.journal import EndEvent, RetryEvent
+from search.raytune import StopSwitch
 from search.tracking import run_ids
 from small_searches import digits_study, epochs_by_trial, events_in
 from trainable.train import train
@@ -167,12 +169,26 @@ def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(tmp_path: Pa
     assert seen[0] == seen[1]
 
 
-def test_the_hours_of_the_budget_end_a_search_with_what_it_has(tmp_path: Path) -> None:
-    study = digits_study(
-        tmp_path, name="short", budget__trials=500, budget__hours=30 / 3600, budget__epochs=2
-    )
+def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "short"
+
+    def spent(switch: StopSwitch) -> bool:
+        """As if the hours were over once a trial has finished: no machine is too slow for that."""
+        return any(isinstance(event, EndEvent) and event.state == "finished" for event in events_in(folder))
+
+    monkeypatch.setattr(StopSwitch, "out_of_time", property(spent))
+    study = digits_study(tmp_path, name="short", budget__trials=500, budget__hours=100, budget__epochs=2)
     assert driver.search(study) == "finished"
-    summary = read_summary(tmp_path / "short")
+    summary = read_summary(folder)
     assert summary.outcome_reason == "the budget of hours is spent"
     assert 0 < len(summary.trials) < 500
     assert all(trial.ended for trial in summary.trials)
+    assert (folder / "best.yaml").exists()
+
+
+def test_a_switch_is_out_of_time_past_its_deadline_only() -> None:
+    assert StopSwitch(deadline=time.monotonic() - 1).out_of_time
+    assert not StopSwitch(deadline=time.monotonic() + 60).out_of_time
+    assert not StopSwitch(deadline=None).out_of_time

@@ -113,11 +113,11 @@ def test_recipes_and_the_searchs_files_are_kept_and_follow_their_changes(
     client: MlflowClient, folder: Path
 ) -> None:
     write(folder, a_search(folder))
-    (folder / "study.yaml").write_text("seed: 1\n")
+    study_in(folder.parent).write(folder)
     tracker_of(folder).sync()
     (parent,), children = runs_of(client, folder)
     assert text_of(client, children[1], "recipe.yaml", folder) == recipe_text({"optimizer.lr": 1.1})
-    assert text_of(client, parent, "study.yaml", folder) == "seed: 1\n"
+    assert text_of(client, parent, "study.yaml", folder) == study_in(folder.parent).yaml()
     (folder / "best.yaml").write_text("version: 1\n")
     assert tracker_of(folder).sync().complete
     assert text_of(client, parent, "best.yaml", folder) == "version: 1\n"

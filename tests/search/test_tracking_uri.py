@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from search.tracking_uri import artifact_location, database_file, file_system, resolve_tracking_uri
+from search.tracking_uri import (
+    artifact_location,
+    database_file,
+    file_system,
+    resolve_tracking_uri,
+    without_password,
+)
 from trainable.errors import UserError
 
 
@@ -123,3 +129,21 @@ def test_artifacts_lie_beside_the_database_and_elsewhere_where_the_server_says(h
 def test_only_sqlite_has_a_database_file() -> None:
     assert database_file("sqlite:////a/b.db?timeout=3") == Path("/a/b.db")
     assert database_file("postgresql://host/b.db") is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://ann:secret@db:5432/runs", "postgresql://ann:***@db:5432/runs"),
+        ("http://ann:secret@host:5000", "http://ann:***@host:5000"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////data/mlflow.db", "sqlite:////data/mlflow.db"),
+    ],
+)
+def test_people_are_not_shown_a_password(uri: str, shown: str) -> None:
+    assert without_password(uri) == shown
+
+
+def test_a_scheme_that_mlflow_does_not_know_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"MLflow knows no foo://"):
+        resolve_tracking_uri("foo://bar", tmp_path, {})

@@ -151,3 +151,35 @@ def test_histories_are_read_without_importing_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "False"]
+
+
+def torn(folder: Path, epoch: int) -> None:
+    state = folder / f"epoch-{epoch:04d}" / checkpoint.STATE
+    state.write_bytes(state.read_bytes()[:100])
+
+
+def test_a_state_that_cannot_be_read_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    torn(tmp_path, 2)
+    with pytest.warns(UserWarning, match=r"epoch-0002: left out, since it cannot be read: \w+Error: "):
+        state = checkpoint.newest_state(tmp_path)
+    assert state is not None
+    assert torch.equal(state["weights"], torch.full((3,), 1.0))
+    assert names(tmp_path) == ["epoch-0001", "epoch-0002"], "the fault may pass"
+
+
+def test_no_state_is_left_when_none_can_be_read(tmp_path: Path) -> None:
+    assert checkpoint.newest_state(tmp_path) is None
+    save(tmp_path, 1)
+    torn(tmp_path, 1)
+    with pytest.warns(UserWarning, match="epoch-0001"):
+        assert checkpoint.newest_state(tmp_path) is None
+
+
+def test_a_save_drops_the_later_checkpoints_that_were_not_gone_on_from(tmp_path: Path) -> None:
+    for epochs in (4, 5):
+        save(tmp_path, epochs)
+    save(tmp_path, 1)
+    assert names(tmp_path) == ["epoch-0001"]
+    assert [each.epoch for each in checkpoint.finished(tmp_path)] == [1]

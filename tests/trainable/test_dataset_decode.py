@@ -165,8 +165,8 @@ def test_broken_images_are_named_and_counted() -> None:
     with pytest.raises(
         DataError, match=r"12 of 1,000 images cannot be decoded[^$]*9\.jpg: truncated[^$]*and 2 more"
     ):
-        raise_broken(broken, 1000)
-    raise_broken([], 1000)
+        raise_broken(broken, 1000, "pets")
+    raise_broken([], 1000, "pets")
 
 
 def test_channels_and_side_are_those_of_most_images(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from tests.trainable.small_images import write_noise_jpeg
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.errors import DataError
-from trainable.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader
+from trainable.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
 from trainable.recipe import (
     Augmentation,
     CenterCrop,
@@ -266,3 +266,33 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
 
     torch.testing.assert_close(there.cpu(), epoch(make_loader(data, recipe(EVERYTHING), CPU)))
     assert loader.resident_bytes == images.nbytes
+
+
+@pytest.mark.gpu
+def test_images_beyond_the_share_of_a_gpu_stay_off_it() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
+    data = from_arrays((images, np.arange(24) % 2), (images, np.arange(24) % 2))
+    device = torch.device("cuda")
+    crowded = make_loader(data, recipe(), device, gpu_share=1e-9)
+    assert isinstance(crowded, ArrayLoader)
+
+    there = epoch(crowded)
+
+    assert crowded.resident_bytes == 0
+    assert torch.equal(there, epoch(make_loader(data, recipe(), device)))
+
+
+@pytest.mark.parametrize(
+    ("image_bytes", "gpu_share", "expected"),
+    [(250, 1.0, True), (251, 1.0, False), (125, 0.5, True), (126, 0.5, False)],
+)
+def test_all_images_together_may_take_a_quarter_of_the_share_of_a_gpu(
+    image_bytes: int, gpu_share: float, expected: bool
+) -> None:
+    assert may_reside(image_bytes, 1000, gpu_share) is expected
+
+
+@pytest.mark.parametrize("gpu_share", [0.0, -0.5, 1.5])
+def test_a_share_that_is_none_is_an_error(data: DataSet, gpu_share: float) -> None:
+    with pytest.raises(ValueError, match="gpu_share must be above 0 and at most 1"):
+        make_loader(data, recipe(), CPU, gpu_share)

@@ -74,3 +74,10 @@ def test_a_forward_pass_computes_in_the_format_again_and_again(
         with context:
             assert torch.nn.Linear(2, 2)(torch.ones(1, 2)).dtype == dtype
         assert torch.nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.float32
+
+
+def test_a_format_is_checked_against_a_kind_of_device_that_need_not_be_there() -> None:
+    precision.check(Precision(kind="tf32"), "cuda")
+    precision.check(Precision(kind="bf16"), "cpu")
+    with pytest.raises(RecipeError, match=r"precision\.kind: tf32 is a format of CUDA devices"):
+        precision.check(Precision(kind="tf32"), "cpu")

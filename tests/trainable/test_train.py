@@ -15,8 +15,8 @@ from tests.trainable.small_runs import TIMES, images, small_recipe
 from trainable.__main__ import main
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Provenance, Recipe
-from trainable.run import Run
-from trainable.train import threads_of, with_settings
+from trainable.run import Run, device_name
+from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.yamlfile import read_recipe, write_recipe
 
 torch.set_num_threads(1)
@@ -97,7 +97,7 @@ def test_a_diverged_run_leaves_no_model_and_fails(
     ("arguments", "message"),
     [
         (("--set", "optimizer.lrr=1"), "optimizer.lrr: unknown key; did you mean 'lr'"),
-        (("--set", "optimizer.lr"), "expected path=value"),
+        (("--set", "optimizer.lr"), "expected PATH=VALUE"),
         (("--data", "no/such/folder"), "no/such/folder does not exist"),
         (("--set", "data.test_fraction=0.0", "--test"), "no test part"),
         (("--set", "loop.batch_size=5000"), "loop.batch_size 5000 is above the 1259 training images"),
@@ -169,3 +169,34 @@ def test_the_threads_of_the_provenance_are_used_and_put_back() -> None:
     with threads_of(Provenance(threads=512), said.append):
         pass
     assert "512 threads" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "device", "expected"),
+    [
+        ("cpu", "cpu", True),
+        ("cuda", "cuda (NVIDIA H200)", True),
+        ("cuda (NVIDIA H200)", "cuda (NVIDIA H200)", True),
+        ("cuda (NVIDIA A100)", "cuda (NVIDIA H200)", False),
+        ("cuda", "cpu", False),
+        ("cpu", "cuda (NVIDIA H200)", False),
+    ],
+)
+def test_a_kind_of_device_agrees_with_every_model_of_it(recorded: str, device: str, expected: bool) -> None:
+    assert may_be_same(recorded, device) is expected
+
+
+def test_another_device_than_the_provenance_s_is_said_and_the_same_is_not() -> None:
+    for recorded, said in (("cuda", 1), (device_name(torch.device("cpu")), 0)):
+        found = DIGITS.model_copy(update={"provenance": Provenance(device=recorded)})
+        run = Run(found, device=torch.device("cpu"))
+        assert [line.split(":")[0] for line in differences(run.recipe.provenance, run)] == [
+            "the recipe was trained on cuda, this is cpu"
+        ] * said
+
+
+@pytest.mark.gpu
+def test_the_name_of_a_gpu_begins_with_its_kind() -> None:
+    name = device_name(torch.device("cuda"))
+    assert name == f"cuda ({torch.cuda.get_device_name()})"
+    assert may_be_same("cuda", name)

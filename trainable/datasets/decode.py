@@ -95,12 +95,13 @@ def decode(selection: Selection, form: Form, threads: int | None = None) -> tupl
         return pixels, [fault for faults in pool.map(fill, chunks) for fault in faults]
 
 
-def raise_broken(broken: Sequence[Broken], looked_at: int) -> None:
-    """Raise DataError if any image is broken."""
+def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
+    """Raise DataError, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
-        head = f"{len(broken):,} of {looked_at:,} images cannot be decoded; mend them or move them away:"
+        count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
+        head = f"{where}: {count}; mend them or move them away:"
         raise DataError("\n  ".join([head, *named, *more]))
 
 

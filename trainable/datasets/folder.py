@@ -64,6 +64,8 @@ def read(
 def _check_not_wrapped(root: Path) -> None:
     """A folder that holds just one folder would be a data set of one class: it is a wrapping."""
     children = _subfolders(root)
+    if len(children) == 1 and not _subfolders(children[0]):
+        raise DataError(f"{root} holds one class only, {children[0].name}/; a data set has two or more")
     if len(children) == 1:
         raise DataError(
             f"{root} holds one folder only, {children[0].name}/; data.path should be {children[0]}"

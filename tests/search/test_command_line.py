@@ -1,0 +1,191 @@
+"""`tunebook`: what is typed wrong is told in one message, with exit code 2, before anything is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from search.__main__ import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tunebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls the command line in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def images(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 8) -> Path:
+    """A folder of small random photographs in class folders."""
+    generator = np.random.default_rng(0)
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        for number in range(each):
+            pixels = generator.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.jpg")
+    return folder
+
+
+def truncated(folder: Path) -> Path:
+    images(folder)
+    path = folder / "dog" / "3.jpg"
+    path.write_bytes(path.read_bytes()[:-200])
+    return folder
+
+
+def with_an_empty_class(folder: Path) -> Path:
+    images(folder)
+    (folder / "eel").mkdir()
+    return folder
+
+
+def wrapped(folder: Path) -> Path:
+    images(folder / "Dataset")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (truncated, ["3.jpg", "1 "]),
+        (with_an_empty_class, ["eel", "no images"]),
+        (wrapped, ["Dataset"]),
+        (lambda folder: folder, ["does not exist"]),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_refused_by_name(
+    tunebook: Run, tmp_path: Path, make: Callable[[Path], Path], told: list[str]
+) -> None:
+    folder = make(tmp_path / "pets")
+    code, _, err = tunebook("search", "--data", folder, "--name", "mine")
+    assert code == 2, err
+    assert "Traceback" not in err
+    for words in [str(folder), *told]:
+        assert words in err
+    assert not (tmp_path / "searches").exists()
+
+
+@pytest.mark.parametrize(
+    ("study", "told"),
+    [
+        ("data: {path: digits}\nbudgit: {trials: 3}\n", ["budgit", "did you mean 'budget'"]),
+        ("data: {path: digits}\nbudget: {trails: 3}\n", ["budget.trails", "did you mean 'trials'"]),
+        ("data: {pth: digits}\n", ["data.pth", "did you mean 'path'"]),
+        ("data: {path: digits}\nbase: {optimizer: {lr: 1e-3, momentun: 1}}\n", ["base.optimizer.momentun"]),
+        ("data: {path: digits}\nspace: {name: documents}\n", ["documents", "document"]),
+        (
+            "data: {path: digits}\nspace: {overrides: {optimizer.weight_decay: {log: [1e-2, 1e-5]}}}\n",
+            ["space.overrides.optimizer.weight_decay", "low < high"],
+        ),
+        (
+            "data: {path: digits}\nspace: {overrides: {optimizer.weigth_decay: {log: [1e-5, 1e-2]}}}\n",
+            ["space.overrides.optimizer.weigth_decay"],
+        ),
+        ("data: {path: digits}\ndata: {path: digits}\n", ["line 2", "write each key once"]),
+        ("data: {path: digits}\nobjective: {metric: val_top5_accuracy}\n", ["more than ten classes"]),
+        ("data: {path: digits}\nresources: {cpus: 4000}\n", ["resources.cpus", "4000"]),
+        ("data: {path: digits}\nbase: {loop.batch_size: 5000}\n", ["loop.batch_size", "5000"]),
+        ("data: {path: digits}\nbase: {precision.kind: tf32}\n", ["tf32"]),
+        ("data: {path: digits}\nstorage: s3://bucket\n", ["storage", "s3://bucket"]),
+        ("data: {path: digits}\ntracking: {uri: mlruns}\n", ["tracking.uri"]),
+    ],
+)
+def test_a_fault_in_a_study_is_told_with_its_place(
+    tunebook: Run, tmp_path: Path, study: str, told: list[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(study)
+    code, _, err = tunebook("search", "study.yaml", "--name", "mine")
+    assert code == 2, err
+    assert "Traceback" not in err
+    for words in told:
+        assert words in err
+    assert not (tmp_path / "searches").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["search"], ["--data PATH"]),
+        (["search", "none.yaml"], ["none.yaml", "no such file"]),
+        (["search", "--data", "digits", "--model", "resnet81"], ["resnet81", "did you mean"]),
+        (["search", "--data", "digits", "--model", "timm/resnet10x"], ["resnet10x"]),
+        (["search", "--data", "digits", "--set", "budget.trials"], ["PATH=VALUE"]),
+        (["search", "--data", "digits", "--set", "budget.trials=many"], ["budget.trials", "many"]),
+        (["search", "--data", "digits", "--trials", "0"], ["budget.trials"]),
+        (["search", "--data", "digits", "--name", "../up"], ["name"]),
+        (["resume", "nowhere"], ["nowhere", "not a search folder"]),
+        (["show", "nowhere"], ["nowhere", "not a search folder"]),
+        (["export", "nowhere", "-o", "x.yaml"], ["nowhere", "not a search folder"]),
+        (["sync", "nowhere"], ["nowhere", "not a search folder"]),
+        (["train", "none.yaml"], ["none.yaml", "no such file"]),
+        (["explain", "none.yaml"], ["none.yaml", "no such file"]),
+        (["explian"], ["explian"]),
+    ],
+)
+def test_wrong_usage_is_told_with_exit_code_2(
+    tunebook: Run, tmp_path: Path, arguments: list[str], told: list[str]
+) -> None:
+    code, _, err = tunebook(*arguments)
+    assert code == 2, err
+    assert "Traceback" not in err
+    for words in told:
+        assert words in err
+    assert not (tmp_path / "searches").exists()
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(
+    tunebook: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    code, _, err = tunebook("search", "--data", "digits", "--gpus", "1")
+    assert code == 2
+    assert "resources.gpus: a trial asks for 1" in err
+    assert not (tmp_path / "searches").exists()
+
+
+def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text("data: {path: digits}\n")
+    code, out, _ = tunebook("explain", "study.yaml")
+    assert code == 0
+    for words in ("optimizer.lr", "weight_decay", "1706.02677", "003:26-40", "loop.batch_size"):
+        assert words in out
+
+
+def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Run, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("model: {width: 4}\nloop: {epochs: 1, batch_size: 64}\n")
+    code, out, err = tunebook("train", "recipe.yaml", "--out", "here", "--test", "--json")
+    assert code == 0, err
+    last = json.loads(out.splitlines()[-1])
+    assert 0.0 <= last["test_accuracy"] <= 1.0
+    assert sum(map(sum, last["test_confusion"])) == 269
+    assert {path.name for path in (tmp_path / "here").iterdir()} == {
+        "model.safetensors",
+        "metrics.json",
+        "recipe.yaml",
+    }
+
+
+def test_an_unreadable_recipe_lists_every_fault(tunebook: Run, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("loop: {epochs: 0}\noptimizer: {lr: fast}\n")
+    code, _, err = tunebook("train", "recipe.yaml")
+    assert code == 2
+    assert "2 faults" in err
+    assert "loop.epochs" in err
+    assert "optimizer.lr" in err

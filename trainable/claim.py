@@ -1,0 +1,55 @@
+"""One process at a time in a folder: what an orphan of a killed search still writes is waited for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+LOCK_FILE = ".lock"
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.1
+
+
+class FolderTaken(RuntimeError):
+    """Another process is at work in the folder and did not end in time."""
+
+
+class Claim:
+    """This process's sole right to a folder, from its making until `release` or the process's end.
+
+    Waits up to `patience_seconds` for another process's claim to end, then raises FolderTaken. Within one
+    process claims do not exclude each other: hold one a folder.
+    """
+
+    def __init__(self, folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _wait(self._handle, folder, patience_seconds)
+        except BaseException:
+            os.close(self._handle)
+            raise
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._handle)
+
+
+def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
+    """Lock the file. Not with flock: loader processes would inherit that, and one that hangs keep it."""
+    until = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # what a lock held elsewhere raises differs by system
+            if time.monotonic() >= until:
+                break
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return
+    holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+    raise FolderTaken(f"{folder}: {holder} was still at work here after {patience_seconds:g} s")
