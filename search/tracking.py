@@ -11,12 +11,14 @@ import getpass
 import hashlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from search.consumer import Backlog, Consumer, one_line
@@ -256,7 +258,8 @@ def serve(folder: Path, port: int) -> int:
 
     uri = str(read_search(folder).tracking.uri)
     cursor = read_cursor(folder)
-    page = f"/#/experiments/{cursor.experiment_id}" if cursor is not None and cursor.experiment_id else ""
+    experiment = cursor.experiment_id if cursor is not None else None
+    page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if uri.startswith(("http://", "https://")):
         print(f"{uri.rstrip('/')}{page}")
         return 0
@@ -270,12 +273,29 @@ def serve(folder: Path, port: int) -> int:
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     log = folder / UI_LOG_FILE
     with (
+        _sigterm_interrupts(),
         log.open("wb") as out,
         subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
-        suppress(KeyboardInterrupt),  # the server has got it too, and is waited for
     ):
-        raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
+        try:
+            raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
+        except KeyboardInterrupt:
+            server.terminate()  # Ctrl-C has reached it as well; a signal to this process alone has not
     return 0
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM is a KeyboardInterrupt for the block: what was started in it is not left behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_free(port: int) -> None:

@@ -42,6 +42,10 @@ Item = Metric | Param | RunTag
 Some = TypeVar("Some")
 
 
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Else MLflow's pages open on traces of language models, of which there are none."""
+
+
 class RunStore:
     """The runs of the search `search_id`, in the experiment of this name, which is created where it lacks.
 
@@ -105,7 +109,7 @@ class RunStore:
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(self._client.create_experiment(name, artifact_location=artifacts))
+                return str(self._client.create_experiment(name, artifacts, EXPERIMENT_TAGS))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
