@@ -83,8 +83,8 @@ def test_one_can_wait_until_it_has_caught_up_but_not_for_a_receiver_that_fails(t
         assert consumer.delivered == written
         consumer.broken = "down"
         write(journal, 2)
-        assert consumer.catch_up(10) == Backlog("the list", 2, "down")
-        consumer.close(5)
+        assert consumer.catch_up(10).error == "down"
+        assert consumer.close(5) == Backlog("the list", 2, "down")
 
 
 def test_a_dead_receiver_raises_nothing_and_leaves_a_backlog(tmp_path: Path) -> None:
