@@ -21,7 +21,7 @@ from torch import nn
 
 from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from trainable.data import ArrayPart, DataSet, from_arrays
-from trainable.models import make_model
+from trainable.models.make import make_model
 from trainable.recipe import Recipe
 from trainable.run import Run
 

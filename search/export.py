@@ -12,7 +12,8 @@ from search.results import Summary, TrialSummary
 from search.study import Study
 from spaces.explain import reasons
 from trainable.errors import UserError
-from trainable.recipe import Provenance, Recipe
+from trainable.recipe import Recipe
+from trainable.specs.training import Provenance
 from trainable.train import versions as run_versions
 from trainable.yamlfile import write_recipe
 

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from spaces.domains import Value
 from trainable.errors import UserError
-from trainable.recipe import Spec
+from trainable.specs.base import Spec
 
 EVENTS_FILE = "events.jsonl"
 LOCK_FILE = ".lock"

@@ -18,7 +18,7 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, load, resolve
 from trainable.datasets.measure import DeviceKind
 from trainable.errors import Fault, UserError
-from trainable.models import count_parameters, make_model
+from trainable.models.make import count_parameters, make_model
 from trainable.precision import check as check_precision
 from trainable.recipe import Recipe
 from trainable.yamlfile import write_whole

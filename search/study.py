@@ -13,7 +13,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.metrics import OBJECTIVES, Mode
-from trainable.recipe import Data, Recipe, Spec
+from trainable.recipe import Recipe
+from trainable.specs.base import Spec
+from trainable.specs.data import Data
 from trainable.yamlfile import read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from trainable.errors import UserError
-from trainable.recipe import Spec
+from trainable.specs.base import Spec
 from trainable.yamlfile import write_whole
 
 CURSOR_FILE = "mlflow.json"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from trainable.errors import Fault, FaultyInput, faults_of
-from trainable.recipe import Spec
+from trainable.specs.base import Spec
 
 
 class FactsError(FaultyInput):

@@ -18,7 +18,9 @@ from spaces import augmentations
 from spaces.domains import Choice, Float, Value
 from spaces.facts import Facts
 from spaces.rulings import MILLION, Ruling, interpolated, rounded, size_of
-from trainable.recipe import SGD, AdamW, NoCrop, PadCrop, Recipe, ResizedCrop
+from trainable.recipe import Recipe
+from trainable.specs.augmentations import NoCrop, PadCrop, ResizedCrop
+from trainable.specs.optimizers import SGD, AdamW
 
 OptimizerKind = Literal["sgd", "adamw"]
 

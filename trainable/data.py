@@ -33,7 +33,8 @@ from trainable.datasets.measure import (
 from trainable.datasets.source import Collection, Flip, Integers, Pixels, Selection
 from trainable.datasets.split import stratified_limit, stratified_split
 from trainable.errors import DataError
-from trainable.recipe import Data, Stretch
+from trainable.specs.data import Data
+from trainable.specs.training import Stretch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trainable.augment import make_augment, make_erasing, make_file_transform
+from trainable.augmentation.augment import make_augment, make_erasing, make_file_transform
+from trainable.augmentation.draws import Draws, sample_seed
 from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.datasets.decode import Form, square, to_array, upright
 from trainable.datasets.source import Integers, Selection
-from trainable.draws import Draws, sample_seed
 from trainable.errors import DataError
-from trainable.recipe import Recipe, ResizedCrop
+from trainable.recipe import Recipe
+from trainable.specs.augmentations import ResizedCrop
 
 PartName = Literal["train", "validation", "test"]
 Batch = tuple[Tensor, Tensor]

@@ -7,8 +7,8 @@ from typing import Any, assert_never
 
 from torch import nn, optim
 
-from trainable import recipe
 from trainable.recipe import REFERENCE_BATCH
+from trainable.specs import optimizers
 
 NORMALISATIONS = (
     nn.modules.batchnorm._NormBase,  # BatchNorm and InstanceNorm of every dimension, SyncBatchNorm
@@ -18,7 +18,7 @@ NORMALISATIONS = (
 )
 
 
-def applied_lr(spec: recipe.Optimizer, batch_size: int) -> float:
+def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
     """The learning rate for an effective batch, from the recipe's rate at 256 images.
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
@@ -36,7 +36,7 @@ def applied_lr(spec: recipe.Optimizer, batch_size: int) -> float:
 
 
 def make_optimizer(
-    spec: recipe.Optimizer, model: nn.Module, *, batch_size: int, loss_scaled: bool = False
+    spec: optimizers.Optimizer, model: nn.Module, *, batch_size: int, loss_scaled: bool = False
 ) -> optim.Optimizer:
     """Torch's optimizer over the model's trainable parameters, at the rate for the effective batch.
 
@@ -46,11 +46,11 @@ def make_optimizer(
     lr = applied_lr(spec, batch_size)
     groups = parameter_groups(model, spec.weight_decay, spec.decay_norm_and_bias)
     match spec:
-        case recipe.SGD():
+        case optimizers.SGD():
             return optim.SGD(
                 groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=not loss_scaled
             )
-        case recipe.AdamW():
+        case optimizers.AdamW():
             return optim.AdamW(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
         case _:
             assert_never(spec)

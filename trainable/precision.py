@@ -8,13 +8,13 @@ from typing import Literal, assert_never
 
 import torch
 
-from trainable import recipe
 from trainable.errors import Fault, RecipeError
+from trainable.specs import training
 
 Format = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
-def resolve(spec: recipe.Precision, device: torch.device) -> Format:
+def resolve(spec: training.Precision, device: torch.device) -> Format:
     """The format that a run computes in. `auto`: bf16 where the device has units for it, else fp16 on CUDA.
 
     Micikevicius et al., arXiv 1710.03740; on CPUs with AMX or AVX512-BF16 units bf16 trains a small residual
@@ -30,7 +30,7 @@ def resolve(spec: recipe.Precision, device: torch.device) -> Format:
             assert_never(spec.kind)
 
 
-def check(spec: recipe.Precision, device_kind: str) -> None:
+def check(spec: training.Precision, device_kind: str) -> None:
     """Raises RecipeError where a kind of device (`cpu`, `cuda`) does not have the format."""
     if spec.kind == "tf32" and device_kind != "cuda":
         message = f"tf32 is a format of CUDA devices, this run is on {device_kind}"

@@ -20,80 +20,13 @@ from typing import Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from trainable.errors import Fault, RecipeError, faults_of
-from trainable.specs import (
-    SGD,
-    AdamW,
-    Augmentation,
-    CenterCrop,
-    Classification,
-    Constant,
-    Cosine,
-    CutMix,
-    Data,
-    Evaluation,
-    Exponential,
-    Loop,
-    Mixup,
-    Model,
-    NoCrop,
-    NoMixing,
-    NoPolicy,
-    Optimizer,
-    PadCrop,
-    Poly,
-    Precision,
-    Provenance,
-    RandAugment,
-    Regularisation,
-    ResizedCrop,
-    ResNetSmall,
-    Schedule,
-    ScheduleSpec,
-    Spec,
-    Step,
-    Stretch,
-    TimmModel,
-    TorchvisionModel,
-)
-
-__all__ = [
-    "REFERENCE_BATCH",
-    "SGD",
-    "AdamW",
-    "Augmentation",
-    "CenterCrop",
-    "Classification",
-    "Constant",
-    "Cosine",
-    "CutMix",
-    "Data",
-    "Evaluation",
-    "Exponential",
-    "Loop",
-    "Mixup",
-    "Model",
-    "NoCrop",
-    "NoMixing",
-    "NoPolicy",
-    "Optimizer",
-    "PadCrop",
-    "Poly",
-    "Precision",
-    "Provenance",
-    "RandAugment",
-    "Recipe",
-    "Regularisation",
-    "ResNetSmall",
-    "ResizedCrop",
-    "Schedule",
-    "ScheduleSpec",
-    "Spec",
-    "Step",
-    "Stretch",
-    "TimmModel",
-    "TorchvisionModel",
-]
-"""The sections, which stand in `trainable.specs`, are imported from here."""
+from trainable.specs.augmentations import Augmentation
+from trainable.specs.base import Spec
+from trainable.specs.data import Classification, Data
+from trainable.specs.models import Model, ResNetSmall
+from trainable.specs.optimizers import SGD, Optimizer
+from trainable.specs.schedules import Cosine, Schedule
+from trainable.specs.training import Evaluation, Loop, Precision, Provenance, Regularisation
 
 REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""

@@ -27,7 +27,7 @@ from trainable.errors import DataError, UserError
 from trainable.evaluate import Scores, evaluate, worst_scores
 from trainable.loading import make_loader
 from trainable.metrics import EpochResult
-from trainable.models import make_model
+from trainable.models.make import make_model
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.seeds import Use

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
-from trainable import recipe
+from trainable.specs import schedules
 
 
-def factor(spec: recipe.Schedule, progress: float, epochs: int, step: float = 0.0) -> float:
+def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float:
     """What the base rate is multiplied by, in [0, 1], for the step that begins at `progress`.
 
     Args:
@@ -27,19 +27,19 @@ def factor(spec: recipe.Schedule, progress: float, epochs: int, step: float = 0.
     return _shape(spec, progress - warmup, epochs - warmup)
 
 
-def _shape(spec: recipe.Schedule, since: float, length: float) -> float:
+def _shape(spec: schedules.Schedule, since: float, length: float) -> float:
     """The factor `since` epochs after warm-up, of `length` epochs."""
     position = min(1.0, since / length)
     match spec:
-        case recipe.Constant():
+        case schedules.Constant():
             return 1.0
-        case recipe.Cosine(final_factor=final):
+        case schedules.Cosine(final_factor=final):
             return final + (1.0 - final) * (1.0 + math.cos(math.pi * position)) / 2.0
-        case recipe.Step(every=every, gamma=gamma):
+        case schedules.Step(every=every, gamma=gamma):
             return float(gamma ** math.floor(position / every + 1e-9))  # 0.3 / 0.1 is 2.9999999999999996
-        case recipe.Poly(power=power):
+        case schedules.Poly(power=power):
             return float((1.0 - position) ** power)
-        case recipe.Exponential(gamma=gamma):
+        case schedules.Exponential(gamma=gamma):
             return float(gamma**since)
         case _:
             assert_never(spec)

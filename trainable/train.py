@@ -20,8 +20,9 @@ from trainable.data import DataSet
 from trainable.errors import DataError, UserError
 from trainable.evaluate import Scores
 from trainable.metrics import EpochResult
-from trainable.recipe import Provenance, Recipe
+from trainable.recipe import Recipe
 from trainable.run import PREFIXES, Run, default_device, device_name, load_data
+from trainable.specs.training import Provenance
 from trainable.yamlfile import parse_setting, write_recipe, write_whole
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"

@@ -15,9 +15,9 @@ from torch.nn import functional
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from trainable import precision, schedule, seeds
+from trainable.augmentation.mixing import make_mixing
 from trainable.ema import Ema
 from trainable.evaluate import full_precision
-from trainable.mixing import make_mixing
 from trainable.optim import applied_lr, make_optimizer
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe

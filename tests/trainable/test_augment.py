@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torchvision.transforms.v2 import functional
 
-from trainable.augment import (
+from trainable.augmentation.augment import (
     TRIES,
     crop_boxes,
     erase,
@@ -19,8 +19,8 @@ from trainable.augment import (
     padding,
     resized_crop,
 )
-from trainable.draws import Draws
-from trainable.recipe import Augmentation, NoCrop, PadCrop, RandAugment, ResizedCrop
+from trainable.augmentation.draws import Draws
+from trainable.specs.augmentations import Augmentation, NoCrop, PadCrop, RandAugment, ResizedCrop
 
 torch.set_num_threads(1)
 

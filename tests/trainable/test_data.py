@@ -11,7 +11,8 @@ import pytest
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
 from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, from_arrays, load, resolve
 from trainable.errors import DataError
-from trainable.recipe import CenterCrop, Data
+from trainable.specs.data import Data
+from trainable.specs.training import CenterCrop
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 9, 7), dtype=np.uint8)
 LABELS = np.arange(40) % 4

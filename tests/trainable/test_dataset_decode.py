@@ -18,7 +18,7 @@ from trainable.datasets.measure import (
 )
 from trainable.datasets.source import ArraySource, FileSource, Selection
 from trainable.errors import DataError
-from trainable.recipe import CenterCrop, Stretch
+from trainable.specs.training import CenterCrop, Stretch
 
 RAMP = np.arange(8 * 12 * 3, dtype=np.uint8).reshape(8, 12, 3)
 

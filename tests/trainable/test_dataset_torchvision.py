@@ -14,7 +14,7 @@ from tests.trainable.small_images import write_image
 from trainable.data import FilePart, load
 from trainable.datasets.torchvision_sets import LAYOUTS, read
 from trainable.errors import DataError
-from trainable.recipe import Data
+from trainable.specs.data import Data
 
 
 def write_idx(path: Path, array: NDArray[np.uint8]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trainable.draws import Draws, Stream, _splitmix, integers, sample_seed
+from trainable.augmentation.draws import Draws, Stream, _splitmix, integers, sample_seed
 
 EVERYONE = np.arange(20_000)
 

@@ -13,19 +13,10 @@ from tests.trainable.small_images import write_noise_jpeg
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.errors import DataError
 from trainable.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
-from trainable.recipe import (
-    Augmentation,
-    CenterCrop,
-    Data,
-    Evaluation,
-    Loop,
-    NoCrop,
-    PadCrop,
-    Precision,
-    RandAugment,
-    Recipe,
-    ResizedCrop,
-)
+from trainable.recipe import Recipe
+from trainable.specs.augmentations import Augmentation, NoCrop, PadCrop, RandAugment, ResizedCrop
+from trainable.specs.data import Data
+from trainable.specs.training import CenterCrop, Evaluation, Loop, Precision
 
 torch.set_num_threads(1)
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from trainable.mixing import Draw, cut_box, cutmix, make_mixing, mixup
-from trainable.recipe import CutMix, Mixup, NoMixing
+from trainable.augmentation.mixing import Draw, cut_box, cutmix, make_mixing, mixup
+from trainable.specs.augmentations import CutMix, Mixup, NoMixing
 
 torch.set_num_threads(1)
 

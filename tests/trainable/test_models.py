@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from trainable import recipe
 from trainable.errors import ModelError
-from trainable.models import BasicBlock, count_parameters, make_model
+from trainable.models.make import BasicBlock, count_parameters, make_model
+from trainable.specs import models as specs
 
 
-def make(spec: recipe.Model, *, classes: int = 7, channels: int = 3, image_size: int = 32) -> nn.Module:
+def make(spec: specs.Model, *, classes: int = 7, channels: int = 3, image_size: int = 32) -> nn.Module:
     return make_model(spec, classes=classes, channels=channels, image_size=image_size)
 
 
 @pytest.mark.parametrize(("depth", "blocks"), [(8, 3), (20, 9), (56, 27)])
 def test_the_small_net_has_its_depth_in_convolutions_and_one_linear(depth: int, blocks: int) -> None:
-    model = make(recipe.ResNetSmall(depth=depth, width=4), channels=1, image_size=8)  # type: ignore[arg-type]
+    model = make(specs.ResNetSmall(depth=depth, width=4), channels=1, image_size=8)  # type: ignore[arg-type]
     assert sum(isinstance(each, BasicBlock) for each in model.modules()) == blocks
     main_path = [
         each for each in model.modules() if isinstance(each, nn.Conv2d) and each.kernel_size == (3, 3)
@@ -28,11 +28,11 @@ def test_the_small_net_has_its_depth_in_convolutions_and_one_linear(depth: int, 
 def test_the_published_resnet20_has_its_number_of_parameters() -> None:
     """0.27 million (1512.03385, table 6), and here two projections with their norms instead of padding."""
     projections = 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64
-    assert count_parameters(make(recipe.ResNetSmall(depth=20), classes=10)) == 269_722 + projections
+    assert count_parameters(make(specs.ResNetSmall(depth=20), classes=10)) == 269_722 + projections
 
 
 def test_blocks_of_a_new_small_net_are_the_identity_after_their_shortcut() -> None:
-    model = make(recipe.ResNetSmall(width=8))
+    model = make(specs.ResNetSmall(width=8))
     block = next(each for each in model.modules() if isinstance(each, BasicBlock))
     features = torch.rand(2, 8, 6, 6)
     torch.testing.assert_close(block(features), features)
@@ -40,7 +40,7 @@ def test_blocks_of_a_new_small_net_are_the_identity_after_their_shortcut() -> No
 
 def test_convolutions_are_drawn_from_kaiming_fan_out() -> None:
     torch.manual_seed(0)
-    model = make(recipe.ResNetSmall(width=64))
+    model = make(specs.ResNetSmall(width=64))
     convolution = next(each for each in model.modules() if isinstance(each, BasicBlock)).first
     assert convolution.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
     assert all(each.bias is None for each in model.modules() if isinstance(each, nn.Conv2d))
@@ -48,23 +48,23 @@ def test_convolutions_are_drawn_from_kaiming_fan_out() -> None:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_stem_with_stride_halves_what_the_stages_see(stride: int) -> None:
-    model = make(recipe.ResNetSmall(width=4, stem_stride=stride))  # type: ignore[arg-type]
+    model = make(specs.ResNetSmall(width=4, stem_stride=stride))  # type: ignore[arg-type]
     assert model.stem(torch.zeros(1, 3, 32, 32)).shape[-1] == 32 // stride
 
 
 @pytest.mark.parametrize(
     ("spec", "image_size"),
     [
-        (recipe.TorchvisionModel(name="mobilenet_v3_small"), 32),
-        (recipe.TorchvisionModel(name="squeezenet1_1"), 32),
-        (recipe.TimmModel(name="test_resnet"), 32),
-        (recipe.TimmModel(name="test_vit"), 48),
+        (specs.TorchvisionModel(name="mobilenet_v3_small"), 32),
+        (specs.TorchvisionModel(name="squeezenet1_1"), 32),
+        (specs.TimmModel(name="test_resnet"), 32),
+        (specs.TimmModel(name="test_vit"), 48),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
 @pytest.mark.parametrize("channels", [1, 3])
 def test_models_of_libraries_take_any_channels_and_classes(
-    spec: recipe.Model, image_size: int, channels: int
+    spec: specs.Model, image_size: int, channels: int
 ) -> None:
     model = make(spec, channels=channels, image_size=image_size)
     assert model.training
@@ -73,7 +73,7 @@ def test_models_of_libraries_take_any_channels_and_classes(
 
 def test_a_grey_stem_keeps_geometry_and_scale() -> None:
     torch.manual_seed(0)
-    stem = make(recipe.TorchvisionModel(name="resnet18"), channels=1).conv1
+    stem = make(specs.TorchvisionModel(name="resnet18"), channels=1).conv1
     assert stem.weight.shape == (64, 1, 7, 7)
     assert (stem.stride, stem.padding, stem.bias) == ((2, 2), (3, 3), None)
     assert stem.weight.std().item() == pytest.approx((2 / (64 * 49)) ** 0.5, rel=0.05)
@@ -82,14 +82,14 @@ def test_a_grey_stem_keeps_geometry_and_scale() -> None:
 @pytest.mark.parametrize(
     ("spec", "close"),
     [
-        (recipe.TorchvisionModel(name="resnet81"), "resnet18"),
-        (recipe.TimmModel(name="resnett18"), "resnet18"),
-        (recipe.TimmModel(name="hf-hub:someone/resnet18"), "resnet18"),
-        (recipe.TorchvisionModel(name="fcn_resnet50"), "resnet50"),
+        (specs.TorchvisionModel(name="resnet81"), "resnet18"),
+        (specs.TimmModel(name="resnett18"), "resnet18"),
+        (specs.TimmModel(name="hf-hub:someone/resnet18"), "resnet18"),
+        (specs.TorchvisionModel(name="fcn_resnet50"), "resnet50"),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_an_unknown_name_is_answered_with_close_ones(spec: recipe.Model, close: str) -> None:
+def test_an_unknown_name_is_answered_with_close_ones(spec: specs.Model, close: str) -> None:
     with pytest.raises(ModelError, match=f"no classification model .*{close}"):
         make(spec)
 
@@ -97,13 +97,13 @@ def test_an_unknown_name_is_answered_with_close_ones(spec: recipe.Model, close: 
 @pytest.mark.parametrize(
     ("spec", "image_size"),
     [
-        (recipe.TorchvisionModel(name="alexnet"), 16),
-        (recipe.TorchvisionModel(name="vit_b_32"), 40),
-        (recipe.TimmModel(name="test_vit"), 8),
+        (specs.TorchvisionModel(name="alexnet"), 16),
+        (specs.TorchvisionModel(name="vit_b_32"), 40),
+        (specs.TimmModel(name="test_vit"), 8),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_images_that_do_not_fit_are_an_error_that_names_both(spec: recipe.Model, image_size: int) -> None:
+def test_images_that_do_not_fit_are_an_error_that_names_both(spec: specs.Model, image_size: int) -> None:
     with pytest.raises(
         ModelError, match=rf"{spec.name} cannot take images of 3 x {image_size} x {image_size}"
     ):

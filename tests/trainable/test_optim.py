@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn, optim
 
-from trainable import recipe
 from trainable.optim import applied_lr, make_optimizer, parameter_groups
+from trainable.specs import optimizers
 
 
 class Net(nn.Module):
@@ -51,19 +51,19 @@ def test_everything_decays_when_asked_to() -> None:
     ("scaling", "expected"), [("linear", 0.4), ("sqrt", 0.2), ("none", 0.1)], ids=["linear", "sqrt", "none"]
 )
 def test_the_rate_follows_the_batch(scaling: str, expected: float) -> None:
-    spec = recipe.SGD.model_validate({"lr": 0.1, "scaling": scaling})
+    spec = optimizers.SGD.model_validate({"lr": 0.1, "scaling": scaling})
     assert applied_lr(spec, 1024) == pytest.approx(expected)
     assert applied_lr(spec, 256) == 0.1
 
 
 Plain = Callable[[list[dict[str, Any]]], optim.Optimizer]
-REFERENCES: dict[str, tuple[recipe.SGD | recipe.AdamW, Plain]] = {
+REFERENCES: dict[str, tuple[optimizers.SGD | optimizers.AdamW, Plain]] = {
     "sgd": (
-        recipe.SGD(lr=0.05, momentum=0.8, weight_decay=0.01),
+        optimizers.SGD(lr=0.05, momentum=0.8, weight_decay=0.01),
         lambda groups: optim.SGD(groups, lr=0.025, momentum=0.8, nesterov=True),
     ),
     "adamw": (
-        recipe.AdamW(lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1, scaling="linear"),
+        optimizers.AdamW(lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1, scaling="linear"),
         lambda groups: optim.AdamW(groups, lr=0.005, betas=(0.8, 0.95), eps=1e-6),
     ),
 }

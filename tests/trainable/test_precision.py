@@ -7,7 +7,7 @@ import torch
 
 from trainable import precision
 from trainable.errors import RecipeError
-from trainable.recipe import Precision
+from trainable.specs.training import Precision
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torchvision.transforms import v2
 
-from trainable.randaugment import BINS, SIGNED, Operation, apply, rand_augment, strength
+from trainable.augmentation.randaugment import BINS, SIGNED, Operation, apply, rand_augment, strength
 
 torch.set_num_threads(1)
 

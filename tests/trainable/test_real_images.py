@@ -8,7 +8,8 @@ import torch
 from trainable.data import load
 from trainable.errors import DataError
 from trainable.loading import make_loader
-from trainable.recipe import Data, Recipe
+from trainable.recipe import Recipe
+from trainable.specs.data import Data
 
 pytestmark = pytest.mark.data
 

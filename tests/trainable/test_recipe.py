@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainable.errors import RecipeError
-from trainable.recipe import SGD, AdamW, Recipe
+from trainable.recipe import Recipe
+from trainable.specs.optimizers import SGD, AdamW
 from trainable.yamlfile import parse_tree, to_yaml
 
 

@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 from tests.trainable.small_runs import TIMES, images, small_recipe
 from trainable.__main__ import main
 from trainable.errors import RecipeError, UserError
-from trainable.recipe import Provenance, Recipe
+from trainable.recipe import Recipe
 from trainable.run import Run, device_name
+from trainable.specs.training import Provenance
 from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.yamlfile import read_recipe, write_recipe
 

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_net, small_recipe
 from trainable import schedule, seeds
+from trainable.augmentation.mixing import make_mixing
 from trainable.data import ArrayPart
-from trainable.mixing import make_mixing
 from trainable.recipe import Recipe
 from trainable.run import Run
 from trainable.seeds import Use

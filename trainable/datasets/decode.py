@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from trainable.datasets.source import ArraySource, Integers, Pixels, Selection
 from trainable.errors import DataError
-from trainable.recipe import CenterCrop, Stretch
+from trainable.specs.training import CenterCrop, Stretch
 
 Resize = Stretch | CenterCrop
 Channels = Literal[1, 3]

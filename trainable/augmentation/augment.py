@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
-from trainable.draws import Draws, Floats, Integers, Stream, integers
-from trainable.randaugment import rand_augment
-from trainable.recipe import Augmentation, NoCrop, NoPolicy, PadCrop, RandAugment, ResizedCrop
+from trainable.augmentation.draws import Draws, Floats, Integers, Stream, integers
+from trainable.augmentation.randaugment import rand_augment
+from trainable.specs.augmentations import Augmentation, NoCrop, NoPolicy, PadCrop, RandAugment, ResizedCrop
 
 Change = Callable[[Tensor, Draws], Tensor]
 """Images [B, C, H, W] and their draws -> images of the same shape and type."""

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainable import recipe
 from trainable.errors import ModelError
+from trainable.specs import models as specs
 
 RGB = 3
 
 
-def make_model(spec: recipe.Model, *, classes: int, channels: int, image_size: int) -> nn.Module:
+def make_model(spec: specs.Model, *, classes: int, channels: int, image_size: int) -> nn.Module:
     """A network that maps images [B, channels, image_size, image_size] to logits [B, classes].
 
     Weights are drawn from torch's global generator. Raises ModelError for an unknown name (naming close ones)
     and for images that the network cannot take.
     """
     match spec:
-        case recipe.ResNetSmall():
+        case specs.ResNetSmall():
             model: nn.Module = SmallResNet(
                 depth=spec.depth,
                 width=spec.width,
@@ -31,9 +31,9 @@ def make_model(spec: recipe.Model, *, classes: int, channels: int, image_size: i
                 classes=classes,
                 channels=channels,
             )
-        case recipe.TorchvisionModel():
+        case specs.TorchvisionModel():
             model = _from_torchvision(spec.name, classes, channels, image_size)
-        case recipe.TimmModel():
+        case specs.TimmModel():
             model = _from_timm(spec.name, classes, channels, image_size)
         case _:
             assert_never(spec)
@@ -193,8 +193,8 @@ def _try_one_image(model: nn.Module, title: str, classes: int, channels: int, im
         raise ModelError(f"{title}: expected logits of shape (1, {classes}) for one image, got {got}")
 
 
-def _title(spec: recipe.Model) -> str:
-    return spec.kind if isinstance(spec, recipe.ResNetSmall) else f"{spec.kind}'s {spec.name}"
+def _title(spec: specs.Model) -> str:
+    return spec.kind if isinstance(spec, specs.ResNetSmall) else f"{spec.kind}'s {spec.name}"
 
 
 def _unknown(library: str, name: str, known: Sequence[str]) -> ModelError:

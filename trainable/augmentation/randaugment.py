@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainable.draws import Floats, Integers, integers
+from trainable.augmentation.draws import Floats, Integers, integers
 
 BINS = 31
 """Strengths go from 0 to 30, as in torchvision's RandAugment."""

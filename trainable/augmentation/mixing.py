@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from trainable.recipe import CutMix, Mixup, NoMixing
+from trainable.specs.augmentations import CutMix, Mixup, NoMixing
 
 Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 """(images [B, C, H, W], labels [B], classes, generator on the CPU) -> images, soft targets [B, classes]."""
