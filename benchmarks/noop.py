@@ -94,4 +94,5 @@ def _result(epoch: int) -> EpochResult:
         evaluation_seconds=0.0,
         images_per_second=1.0,
         peak_memory_bytes=0,
+        micro_batch=1,
     )

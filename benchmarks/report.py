@@ -9,7 +9,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 MOST_LOAD_PER_THREAD = 1.5
 """Above this load the machine is busy with something else and no figure is worth writing down."""
-PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "numpy")
+PACKAGES = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def environment(threads: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": threads,
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "versions": dict(_versions()),
         "bytecode_compiled": _bytecode_compiled(),
         "commit": _commit(),
         "load_before": os.getloadavg()[0],
@@ -113,6 +114,13 @@ def described(environment: Mapping[str, Any]) -> str:
 
 def plain(slices: Mapping[str, Sequence[Slice]]) -> dict[str, list[dict[str, float]]]:
     return {name: [asdict(each) for each in arm] for name, arm in slices.items()}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    """Of what is installed: a machine that only trains need not have what searches."""
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            yield name, metadata.version(name)
 
 
 def _processor() -> str:

@@ -1,34 +1,75 @@
-"""Training throughput of Run against a bare hand-written loop on the same model, images, batch and threads.
+"""Training throughput on a CPU: Run against other loops, the data paths, and what each technique costs.
 
-    python benchmarks/throughput.py [--rounds 31] [--images 2560] [--width 16] [--stem-stride 1]
+    python benchmarks/throughput.py [--data FOLDER] [--rounds 31] [--parts step loader techniques]
 
-Both arms train ResNet-8 on 28 x 28 grey images held in memory as uint8, batch 128, SGD with Nesterov
-momentum, a cosine schedule, fp32, channels_last: the bare loop is what one would write by hand, no more.
-One slice is one epoch of two seconds or more; arms take turns; the figure is the median over rounds of the
-ratio within a round.
+ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files where `--data` names them,
+else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine, channels_last, fp32.
+
+* step: Run against a bare loop, timm's pieces and torchvision's reference steps, on the same batches.
+* loader: batches with crop, flip and erasing from memory, and from a DataLoader with v2 transforms; then
+  whole epochs of each.
+* techniques: an epoch with each technique over an epoch without.
+
+Arms take turns within a round; a figure is the median over rounds of the ratio within a round.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
+from loops import Epoch, bare_loop, file_loop, our_run, timm_pieces, torchvision_steps, v2_loader
 from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
-from trainable.data import ArrayPart, DataSet, from_arrays
-from trainable.models.make import make_model
+from trainable.data import DataSet, from_arrays, load
+from trainable.loading import make_loader
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.specs.data import Data
 
 BATCH = 128
 CLASSES = 10
-ENDLESS = 10_000
-"""Epochs of the schedule: more than any benchmark trains."""
+CPU = torch.device("cpu")
+AUGMENTED = {
+    "augmentation.crop.kind": "pad",
+    "augmentation.masking.kind": "erasing",
+}
+"""Crop, horizontal flip (the data allow it) and erasing of half of the images."""
+
+TECHNIQUES: dict[str, dict[str, Any]] = {
+    "padded crop": {"augmentation.crop.kind": "pad"},
+    "resized crop": {"augmentation.crop.kind": "resized"},
+    "flip": {"augmentation.flip_probability": 0.5},
+    "RandAugment": {"augmentation.policy.kind": "randaugment"},
+    "TrivialAugment": {"augmentation.policy.kind": "trivialaugment"},
+    "AutoAugment": {"augmentation.policy.kind": "autoaugment"},
+    "RandomErasing": {"augmentation.masking.kind": "erasing"},
+    "Cutout": {"augmentation.masking.kind": "cutout"},
+    "GridMask": {"augmentation.masking.kind": "gridmask", "augmentation.masking.ramp": 0.0},
+    "Hide-and-Seek": {"augmentation.masking.kind": "hide_and_seek"},
+    "mixup": {"augmentation.mixing.kind": "mixup"},
+    "CutMix": {"augmentation.mixing.kind": "cutmix"},
+    "label smoothing": {"regularisation.label_smoothing": 0.1},
+    "clipping by norm": {"regularisation.clip_norm": 1.0},
+    "adaptive clipping": {"regularisation.clip_factor": 0.01},
+    "EMA": {"regularisation.ema_decay": 0.999},
+    "AdamW": {"optimizer.kind": "adamw"},
+    "RMSProp": {"optimizer.kind": "rmsprop"},
+    "Adadelta": {"optimizer.kind": "adadelta"},
+    "LARS": {"optimizer.kind": "lars"},
+    "LAMB": {"optimizer.kind": "lamb"},
+    "4 micro-batches": {"loop.micro_batch": BATCH // 4},
+    "checkpointed activations": {"loop.checkpoint_activations": True},
+    "stochastic depth": {"model.stochastic_depth": 0.2},
+    "head dropout": {"model.dropout": 0.5},
+    "frozen BatchNorm": {"model.freeze_norm": True},
+    "multi-scale": {"augmentation.size.kind": "multi_scale", "augmentation.size.every": 1},
+    "contiguous layout": {"precision.channels_last": False},
+    "bf16": {"precision.kind": "bf16"},
+}
 
 
 def main() -> None:
@@ -36,123 +77,188 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     refuse_busy_machine(options.threads)
     where = environment(options.threads)
-    data = random_images(options.images)
-    recipe = make_recipe(options)
-    arms = {"bare loop": bare_loop(recipe, data), "Run": our_run(recipe, data)}
-    slices = in_rounds(arms, options.rounds)
-    figures = {
-        "wall": ratio(slices["Run"], slices["bare loop"], lambda each: each.rate),
-        "cpu": ratio(slices["Run"], slices["bare loop"], lambda each: each.thrift),
-    }
+    data = images_of(options)
+    parts = {"step": steps, "loader": loaders, "techniques": techniques}
+    record: dict[str, Any] = {"environment": where, "data": data.info.path}
+    pages = []
+    for name in options.parts:
+        record[name], page = parts[name](data, options)
+        pages.append(page)
     write(
         options.name,
-        {"environment": where, "ratios": figures, "slices": plain(slices)},
-        _page(slices, figures, where),
+        record,
+        "# Training throughput on a CPU\n\n" + "\n".join(pages) + "\n" + described(where),
     )
 
 
-def make_recipe(options: argparse.Namespace) -> Recipe:
-    return Recipe().with_values(
+# --- the step -----------------------------------------------------------------------------------------
+
+
+def steps(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Run against loops that do the same work on the same batches."""
+    recipe = make_recipe({})
+    arms = {
+        "Run": our_run(recipe, data, CPU),
+        "bare loop": bare_loop(recipe, data, CPU),
+        "timm's pieces": timm_pieces(recipe, data, CPU),
+        "torchvision's reference steps": torchvision_steps(recipe, data, CPU),
+    }
+    slices = in_rounds(arms, options.rounds)
+    return _compared(
+        "The step",
+        "Run",
+        slices,
+        "No augmentation; each arm trains one epoch a slice, ratios are Run's rate over it.",
+    )
+
+
+# --- the data paths -----------------------------------------------------------------------------------
+
+
+def loaders(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Batches alone, then whole epochs, from memory and through a DataLoader."""
+    recipe = make_recipe(AUGMENTED)
+    rounds = max(3, options.rounds // 4)
+    alone = in_rounds(
         {
-            "model.width": options.width,
-            "model.stem_stride": options.stem_stride,
-            "augmentation.crop.kind": "none",
-            "precision.kind": "fp32",
-            "loop.batch_size": BATCH,
-            "loop.epochs": ENDLESS,
-            "optimizer.lr": 0.01,
-        }
+            "in memory": our_batches(recipe, data),
+            "DataLoader, v2, 0 workers": v2_batches(data, 0),
+            "DataLoader, v2, 2 workers": v2_batches(data, 2),
+        },
+        rounds,
     )
+    whole = in_rounds(
+        {
+            "in memory": our_run(recipe, data, CPU),
+            "DataLoader, v2, 0 workers": file_loop(recipe, data, CPU, 0),
+            "DataLoader, v2, 2 workers": file_loop(recipe, data, CPU, 2),
+        },
+        rounds,
+    )
+    first = _compared(
+        "The loader alone", "in memory", alone, "Crop, flip, normalisation and erasing, batch 128."
+    )
+    second = _compared("Whole epochs", "in memory", whole, "The same, trained on.")
+    return {"alone": first[0], "epochs": second[0]}, first[1] + "\n" + second[1]
 
 
-def random_images(count: int) -> DataSet:
-    """Random grey images, as many as asked for training and as few as possible for validation."""
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (count + 20, 28, 28), dtype=np.uint8)
-    labels = np.arange(count + 20, dtype=np.int64) % CLASSES
+def our_batches(recipe: Recipe, data: DataSet) -> Epoch:
+    loader = make_loader(data, recipe, CPU)
+    order = list(
+        torch.randperm(data.info.train_images)[: data.info.train_images // BATCH * BATCH].split(BATCH)
+    )
+    epochs = iter(range(10**9))
+
+    def epoch() -> float:
+        return float(sum(len(labels) for _, labels in loader.train(order, next(epochs))))
+
+    return epoch
+
+
+def v2_batches(data: DataSet, workers: int) -> Epoch:
+    loader = v2_loader(data, BATCH, workers)
+
+    def epoch() -> float:
+        return float(sum(len(labels) for _, labels in loader))
+
+    return epoch
+
+
+# --- what each technique costs ------------------------------------------------------------------------
+
+
+def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """An epoch's time with each technique over an epoch's without."""
+    rounds = max(3, options.rounds // 4)
+    figures = {}
+    for name, values in TECHNIQUES.items():
+        arms: Mapping[str, Callable[[], float]] = {
+            "without": our_run(make_recipe({}), data, CPU),
+            "with": our_run(make_recipe(values), data, CPU),
+        }
+        slices = in_rounds(arms, rounds)
+        figures[name] = ratio(slices["without"], slices["with"], lambda each: each.thrift)
+    rows = "\n".join(f"| {name} | {told(figure)} |" for name, figure in figures.items())
+    page = (
+        "## What a technique costs\n\nProcessor time of an epoch with it over one without: median of "
+        f"n = {rounds} rounds, with least and most.\n\n| technique | times as long |\n|-|-|\n{rows}\n"
+    )
+    return {"rounds": rounds, "ratios": figures}, page
+
+
+# --- what is trained ----------------------------------------------------------------------------------
+
+
+def make_recipe(values: dict[str, Any]) -> Recipe:
+    """ResNet-8 in fp32, without augmentation but for `values`."""
+    plainly: dict[str, Any] = {
+        "augmentation.crop.kind": "none",
+        "augmentation.flip_probability": 0.5 if "augmentation.masking.kind" in values else 0.0,
+        "precision.kind": "fp32",
+        "loop.batch_size": BATCH,
+        "loop.epochs": 10_000,
+        "optimizer.lr": 0.01,
+    }
+    return Recipe().with_values({**plainly, **values})
+
+
+def images_of(options: argparse.Namespace) -> DataSet:
+    """So many training images, and as few validation images as possible, that may be flipped."""
+    if options.data is None:
+        generator = np.random.default_rng(0)
+        images = generator.integers(0, 256, (options.images + 20, 28, 28), dtype=np.uint8)
+        labels = np.arange(options.images + 20, dtype=np.int64) % CLASSES
+    else:
+        whole = load(Data(path=options.data, in_memory=True)).train
+        images, labels = whole.images[: options.images + 20, 0], whole.labels[: options.images + 20]  # type: ignore[union-attr]
     train, validation = (images[:-20], labels[:-20]), (images[-20:], labels[-20:])
-    return from_arrays(train=train, validation=validation)
+    classes = tuple(map(str, range(CLASSES)))
+    spec = Data(path=options.data or "noise", flips=("horizontal",))
+    return from_arrays(train=train, validation=validation, classes=classes, spec=spec)
 
 
-def our_run(recipe: Recipe, data: DataSet) -> Callable[[], float]:
-    run = Run(recipe, data=data, device=torch.device("cpu"))
-
-    def epoch() -> float:
-        run.step()
-        return float(data.info.train_images // BATCH * BATCH)
-
-    return epoch
+# --- pages --------------------------------------------------------------------------------------------
 
 
-def bare_loop(recipe: Recipe, data: DataSet) -> Callable[[], float]:
-    """The loop one would write by hand, in one function."""
-    torch.manual_seed(0)
-    assert isinstance(data.train, ArrayPart)
-    images, labels = data.train.tensors()
-    mean = torch.tensor(data.info.mean).view(1, -1, 1, 1) * 255
-    std = torch.tensor(data.info.std).view(1, -1, 1, 1) * 255
-    model = make_model(recipe.model, classes=CLASSES, channels=1, image_size=28)
-    model = model.to(memory_format=torch.channels_last)
-    decay = [weight for weight in model.parameters() if weight.ndim > 1]
-    rest = [weight for weight in model.parameters() if weight.ndim <= 1]
-    groups = [{"params": decay, "weight_decay": 1e-4}, {"params": rest, "weight_decay": 0.0}]
-    optimizer = torch.optim.SGD(groups, lr=0.01 * BATCH / 256, momentum=0.9, nesterov=True)
-    loss_of = nn.CrossEntropyLoss()
-    steps = len(labels) // BATCH
-    taken = 0
-
-    def epoch() -> float:
-        nonlocal taken
-        model.train()
-        loss_sum, right = torch.zeros(()), torch.zeros((), dtype=torch.int64)
-        for indices in torch.randperm(len(labels))[: steps * BATCH].split(BATCH):
-            factor = 0.5 * (1.0 + math.cos(math.pi * taken / (steps * ENDLESS)))
-            for group in optimizer.param_groups:
-                group["lr"] = 0.01 * BATCH / 256 * factor
-            batch = images[indices].to(torch.float32).sub_(mean).div_(std)
-            batch = batch.contiguous(memory_format=torch.channels_last)
-            target = labels[indices]
-            optimizer.zero_grad(set_to_none=True)
-            logits = model(batch)
-            loss = loss_of(logits, target)
-            loss.backward()
-            optimizer.step()
-            loss_sum += loss.detach()
-            right += (logits.detach().argmax(1) == target).sum()
-            taken += 1
-        float(loss_sum), int(right)
-        return float(steps * BATCH)
-
-    return epoch
-
-
-def _page(slices: dict[str, list[Slice]], figures: dict[str, dict[str, float]], where: dict[str, Any]) -> str:
+def _compared(
+    title: str, ours: str, slices: dict[str, list[Slice]], about: str
+) -> tuple[dict[str, Any], str]:
+    """Rates of all arms, and the ratio of one to each other one."""
+    compare = partial(ratio, slices[ours])
+    figures = {
+        name: {
+            "wall": compare(arm, lambda each: each.rate),
+            "cpu": compare(arm, lambda each: each.thrift),
+        }
+        for name, arm in slices.items()
+        if name != ours
+    }
+    rounds = len(slices[ours])
     rates = {name: sorted(each.rate for each in arm) for name, arm in slices.items()}
     rows = "\n".join(
-        f"| {name} | {np.median(rate):,.0f} | {rate[0]:,.0f} to {rate[-1]:,.0f} |"
+        f"| {name} | {np.median(rate):,.0f} | {rate[0]:,.0f} to {rate[-1]:,.0f} | "
+        + (f"{told(figures[name]['wall'])} | {told(figures[name]['cpu'])} |" if name != ours else "| |")
         for name, rate in rates.items()
     )
-    return (
-        "# Training throughput against a bare loop\n\n"
-        "ResNet-8, 28 x 28 grey images in memory, batch 128, fp32, channels_last; one slice is one epoch.\n\n"
-        f"| arm | images/s, median | range |\n|-|-|-|\n{rows}\n\n"
-        f"**Run / bare loop: {_told(figures['wall'])} by the wall clock, {_told(figures['cpu'])} by "
-        f"processor time** (medians of n = {figures['wall']['n']} rounds, with least and most).\n\n"
-        f"{described(where)}"
+    page = (
+        f"## {title}\n\n{about} n = {rounds} rounds.\n\n"
+        f"| arm | images/s, median | range | {ours} over it, wall clock | by processor time |\n"
+        f"|-|-|-|-|-|\n{rows}\n"
     )
+    return {"ratios": figures, "slices": plain(slices)}, page
 
 
-def _told(figure: dict[str, float]) -> str:
+def told(figure: Mapping[str, float]) -> str:
     return f"{figure['median']:.3f} ({figure['min']:.3f} to {figure['max']:.3f})"
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", help="Fashion-MNIST's folder of IDX files")
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--images", type=int, default=2_560)
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--stem-stride", type=int, default=1, choices=(1, 2))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--parts", nargs="+", default=["step", "loader", "techniques"])
     parser.add_argument("--name", default="throughput-cpu")
     return parser.parse_args()
 

@@ -25,7 +25,9 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
-Download = Annotated[bool, typer.Option("--download", help="Let torchvision download the data set.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -91,7 +93,7 @@ def show(folder: Folder, json: Json = False) -> None:
     from search import report
     from search.folder import read_search, read_summary
 
-    report.show(read_summary(folder), read_search(folder), as_json=json)
+    report.show(read_summary(folder), read_search(folder), as_json=json, folder=folder)
 
 
 @app.command()
@@ -135,12 +137,27 @@ def train(
     set_: Set = None,
     json: Json = False,
     download: Download = False,
+    debug: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--debug",
+            metavar="TOOL",
+            help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Train one recipe, without a search."""
     from trainable.__main__ import train_file
 
     code = train_file(
-        recipe, settings=set_ or (), data=data, out=out, test=test, download=download, as_json=json
+        recipe,
+        settings=set_ or (),
+        data=data,
+        out=out,
+        test=test,
+        download=download,
+        as_json=json,
+        debug=debug or (),
     )
     raise typer.Exit(code)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from search.cluster import Hardware, concurrent_trials, per_trial
 from search.folder import FACTS_FILE, read_facts
-from search.scheduler import Asha, rungs
+from search.scheduler import Asha, first_at_or_after, rungs
 from search.study import Resources, Study, StudyError
 from spaces.catalog import make_space
 from spaces.facts import Facts
@@ -18,9 +20,9 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, load, resolve
 from trainable.datasets.measure import DeviceKind
 from trainable.errors import Fault, UserError
-from trainable.models.make import count_parameters, make_model
-from trainable.precision import check as check_precision
 from trainable.recipe import Recipe
+from trainable.schedule import cycle_ends
+from trainable.specs.schedules import SGDR, Cyclic
 from trainable.yamlfile import write_whole
 
 LEAST_EPOCHS_AFTER_WARMUP = 2
@@ -47,10 +49,10 @@ def prepare(study: Study, folder: Path, hardware: Hardware, *, download: bool = 
     Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend; nothing is written.
     """
     trial = per_trial(study.resources, hardware)
-    data = load_data(study.base_recipe(), trial, download=download)
-    return _assemble(
-        study, folder, data, measure_facts(study.base_recipe(), data.info, trial), trial, hardware
-    )
+    base = study.base_recipe()
+    data = load_data(base, trial, download=download)
+    facts = measure_facts(base, data.info, trial)
+    return _assemble(study, folder, data, facts, trial, hardware, download=download)
 
 
 def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
@@ -86,9 +88,15 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
 
 
 def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
-    """What the heuristics need to know, measured on the data, the base recipe's model and the hardware."""
+    """What the heuristics need to know, measured on the data, the base recipe's model and the hardware.
+
+    The model is built untrained: counting its parameters needs no weights.
+    """
+    from trainable.models.make import count_parameters, make_model  # torch: seconds that `show` need not wait
+
+    untrained = base.model.model_copy(update={"weights": None})
     model = make_model(
-        base.model, classes=len(info.classes), channels=info.channels, image_size=info.image_size
+        untrained, classes=len(info.classes), channels=info.channels, image_size=info.image_size
     )
     return Facts(
         train_images=info.train_images,
@@ -102,6 +110,7 @@ def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
         cpus=trial.cpus,
         gpus=trial.gpus or 0,
         gpu_memory_bytes=_gpu_memory() if trial.gpus else None,
+        pretrained=base.model.weights is not None,
     )
 
 
@@ -113,7 +122,7 @@ def write_facts(prepared: Prepared) -> None:
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:
     """Refuse what would fail in a trial, before any starts. Raises StudyError, UserError."""
-    faults = []
+    faults = list(_flip_faults(space, facts))
     if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
         message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
         faults.append(Fault("objective.metric", message))
@@ -124,20 +133,42 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
             faults.append(Fault("space.overrides.loop.batch_size", message))
     if faults:
         raise StudyError(faults)
+    from trainable.precision import check as check_precision
+
     check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
 
 
+def check_weights(base: Recipe, info: DataInfo, *, download: bool = False) -> None:
+    """Load the weights that trials are to start from, once; with `download`, published ones are fetched.
+
+    Raises ModelError where they are missing or do not fit, which would fail in every trial.
+    """
+    if base.model.weights is not None:
+        from trainable.models.make import make_model
+
+        make_model(
+            base.model,
+            classes=len(info.classes),
+            channels=info.channels,
+            image_size=info.image_size,
+            download=download,
+        )
+
+
 def make_scheduler(study: Study, space: Space) -> Asha:
-    """ASHA with the study's rungs, or with those that the budget and the longest warm-up suggest."""
+    """ASHA with the study's rungs, or with those that the budget and the longest warm-up suggest.
+
+    A schedule of cycles has its rungs at their ends, for scores compare there only (arXiv 1608.03983). Raises
+    StudyError for a written rung that is none.
+    """
     choice = study.scheduler
-    grace = choice.grace_epochs or math.ceil(longest_warmup(space)) + LEAST_EPOCHS_AFTER_WARMUP
-    match choice.kind, choice.rungs:
-        case "none", _:
+    match choice.kind:
+        case "none":
             epochs: tuple[int, ...] = ()
-        case "asha", None:
-            epochs = rungs(grace, choice.reduction_factor, study.budget.epochs)
-        case "asha", written:
-            epochs = written
+        case "asha":
+            epochs = _rungs(study, space)
+        case _:
+            assert_never(choice.kind)
     return Asha(epochs, choice.reduction_factor, study.objective.direction)
 
 
@@ -157,12 +188,54 @@ def load_data(base: Recipe, trial: Resources, *, download: bool = False) -> Data
 
 
 def _assemble(
-    study: Study, folder: Path, data: DataSet, facts: Facts, trial: Resources, hardware: Hardware
+    study: Study,
+    folder: Path,
+    data: DataSet,
+    facts: Facts,
+    trial: Resources,
+    hardware: Hardware,
+    *,
+    download: bool = False,
 ) -> Prepared:
     space = build_space(study, facts, data.info)
     check_trials(study, space, facts)
+    scheduler = make_scheduler(study, space)
+    check_weights(space.base, data.info, download=download)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
-    return Prepared(study, folder, data, facts, space, trial, concurrent, make_scheduler(study, space))
+    return Prepared(study, folder, data, facts, space, trial, concurrent, scheduler)
+
+
+def _rungs(study: Study, space: Space) -> tuple[int, ...]:
+    choice, epochs, schedule = study.scheduler, study.budget.epochs, space.base.schedule
+    grace = choice.grace_epochs or math.ceil(longest_warmup(space)) + LEAST_EPOCHS_AFTER_WARMUP
+    usual = rungs(grace, choice.reduction_factor, epochs)
+    if not isinstance(schedule, SGDR | Cyclic):
+        return choice.rungs if choice.rungs is not None else usual
+    ends = tuple(end for end in cycle_ends(schedule, epochs) if end < epochs)
+    if choice.rungs is None:
+        return first_at_or_after(usual, ends)
+    if off := sorted(set(choice.rungs) - set(ends)):
+        known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
+        told = (
+            f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
+        )
+        raise StudyError([Fault("scheduler.rungs", told)])
+    return choice.rungs
+
+
+def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
+    """Averaging over mirror images needs labels that survive the mirror."""
+    if "horizontal" in facts.flips:
+        return
+    allowed = ", ".join(facts.flips) or "none"
+    told = (
+        f"needs data.flips to hold horizontal, which says that a label survives it; these data have {allowed}"
+    )
+    if space.base.evaluation.flip:
+        yield Fault("base.evaluation.flip", told)
+    for dimension in space.dimensions:
+        if dimension.path == "evaluation.flip" and True in dimension.domain:
+            yield Fault("space.overrides.evaluation.flip", told)
 
 
 def _gpu_memory() -> int | None:

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from search.diagnosis import with_diagnosis
 from search.journal import EVENTS_FILE, read_from
 from search.results import Summariser, Summary, TrialSummary
 from search.scheduler import Asha, expected_share
@@ -63,6 +64,8 @@ def plan(study: Study, scheduler: Asha, concurrent: int) -> str:
     if rungs:
         saving = 1.0 - expected_share(rungs, study.scheduler.reduction_factor, epochs)
         line += f"; compared after {_listed(rungs)} epochs, which saves about {saving:.0%} of them"
+    elif study.scheduler.kind == "asha":
+        line += "; none is stopped early: no rung lies before the last epoch"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
     return line
@@ -224,13 +227,14 @@ class LiveView:
 
 
 def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
-    """The end of a search: its trials, the best recipe's path, and the commands to go on with.
+    """The end of a search: its trials, what the best one's curves say, and the commands to go on with.
 
     `tests` says whether the data have a test part for the recipe to be scored on.
     """
     out = console()
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    _tell_diagnosis(with_diagnosis(summary, study, folder))
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
@@ -242,8 +246,10 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def show(summary: Summary, study: Study, *, as_json: bool) -> None:
-    """The table of a search's trials, or the whole summary as JSON."""
+def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None = None) -> None:
+    """The table of a search's trials, or the whole summary as JSON; given its folder, with a diagnosis."""
+    if folder is not None:
+        summary = with_diagnosis(summary, study, folder)
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
@@ -251,6 +257,7 @@ def show(summary: Summary, study: Study, *, as_json: bool) -> None:
     out.print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    _tell_diagnosis(summary)
 
 
 def rows_table(title: str, rows: Sequence[Any]) -> Table:
@@ -261,6 +268,15 @@ def rows_table(title: str, rows: Sequence[Any]) -> Table:
     for row in rows:
         table.add_row(row.path, row.what, row.reason, row.source)
     return table
+
+
+def _tell_diagnosis(summary: Summary) -> None:
+    if summary.best is None or summary.diagnosis is None:
+        return
+    first, *others = summary.diagnosis.lines()
+    say(f"\ntrial {summary.best.id} is {first}")
+    for line in others:
+        say(line)
 
 
 def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:

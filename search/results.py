@@ -6,8 +6,8 @@ A `Summariser` takes events one by one, so the live table follows a journal with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from search.journal import (
     EndEvent,
@@ -21,6 +21,7 @@ from search.journal import (
     TrialEvent,
 )
 from spaces.domains import Value
+from trainable.diagnosis import Diagnosis
 from trainable.metrics import OBJECTIVES
 
 SCHEMA = 1
@@ -105,6 +106,8 @@ class Summary:
     """What the longest trial trains."""
     wall_seconds: float
     """Time under a driver, over all its drivers."""
+    diagnosis: Diagnosis | None = None
+    """What the best trial's curves say of it, where `search.diagnosis` has looked."""
 
     @property
     def best(self) -> TrialSummary | None:
@@ -132,6 +135,10 @@ class Summary:
         spared = sum(self.budget_epochs - trial.epochs for trial in stopped if trial.history[-1].rung)
         return spared / self.epochs_if_unpruned if spared else 0.0
 
+    def diagnosed(self, diagnosis: Diagnosis) -> Self:
+        """The same with the diagnosis of the best trial."""
+        return replace(self, diagnosis=diagnosis)
+
     def json(self) -> dict[str, Any]:
         """Plain data with finite numbers only, as `show --json` prints it."""
         best = self.best
@@ -144,6 +151,7 @@ class Summary:
             "objective": {"metric": self.objective, "mode": OBJECTIVES[self.objective]},
             "trials": [trial.json() for trial in self.trials],
             "best": best.json() if best is not None else None,
+            "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
             "epochs_trained": self.epochs_trained,
             "epochs_if_unpruned": self.epochs_if_unpruned,
             "saved": self.saved,

@@ -29,6 +29,15 @@ def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
+    """The first of the `allowed` epochs at or after each wanted one, each once; none where there is none.
+
+    So no more trials are stopped than the wanted rungs would stop, however close the allowed ones lie.
+    """
+    found = (next((epoch for epoch in allowed if epoch >= each), None) for each in wanted)
+    return tuple(dict.fromkeys(epoch for epoch in found if epoch is not None))
+
+
 def rank(value: float, recorded: Collection[float], mode: Mode) -> int:
     """1 + how many recorded values are strictly better: ties share the better rank."""
     match mode:

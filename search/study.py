@@ -16,6 +16,7 @@ from trainable.metrics import OBJECTIVES, Mode
 from trainable.recipe import Recipe
 from trainable.specs.base import Spec
 from trainable.specs.data import Data
+from trainable.specs.models import OWN_WEIGHTS
 from trainable.yamlfile import read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"
@@ -27,8 +28,8 @@ FIXED_BY_THE_STUDY = {
 }
 """Recipe fields that `base` may not hold, and where they belong."""
 
-
 LEAST_SECTIONS_OF_A_RECIPE = 3
+WEIGHTS = "model.weights"
 
 
 class StudyError(FaultyInput):
@@ -197,12 +198,19 @@ class Study(Spec):
         return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
 
     def resolved(self, name: str) -> Study:
-        """A copy whose paths are absolute, so that it means the same from any folder."""
+        """A copy whose paths are absolute, so that it means the same from any folder.
+
+        Raises StudyError where the weights to start from are no file.
+        """
         storage = local_folder(self.storage)
         data = self.data
         if data.path != "digits" or data.format not in ("auto", "digits"):
             data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
-        return self.model_copy(update={"name": name, "storage": str(storage), "data": data})
+        base = dict(self.base)
+        weights = self.pinned.get(WEIGHTS)
+        if weights is not None and weights != OWN_WEIGHTS:
+            base = _replaced(base, WEIGHTS, str(_weights_file(weights)))
+        return self.model_copy(update={"name": name, "storage": str(storage), "data": data, "base": base})
 
     def yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"), {})
@@ -249,6 +257,26 @@ def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _replaced(tree: Mapping[str, Any], path: str, value: Any, prefix: str = "") -> dict[str, Any]:
+    """A copy with another value at a path that is there, nested or dotted."""
+    copy: dict[str, Any] = {}
+    for name, old in tree.items():
+        place = f"{prefix}{name}"
+        if isinstance(old, Mapping):
+            copy[name] = _replaced(old, path, value, f"{place}.")
+        else:
+            copy[name] = value if place == path else old
+    return copy
+
+
+def _weights_file(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if path.is_file():
+        return path
+    told = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
+    raise StudyError([Fault(f"base.{WEIGHTS}", told)])
 
 
 def local_folder(text: str) -> Path:

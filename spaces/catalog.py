@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spaces import augmentations, heuristics
+from spaces import augmentations, heuristics, optimizers
 from spaces.domains import Choice, Domain, SpaceError, Value
 from spaces.facts import Facts
 from spaces.heuristics import fixed_by_rule
@@ -17,6 +17,10 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 NAMES = ("document",)
+MOVING_CYCLES = tuple(
+    f"schedule.{name}" for name in ("warmup_epochs", "cycle_epochs", "growth", "rise_epochs")
+)
+"""Fields that decide where the cycles of a schedule end."""
 
 
 def make_space(
@@ -35,6 +39,7 @@ def make_space(
     domains, fixed = parse_all(overrides, base, pinned)
     with in_study(overrides.keys()):
         pins = pinned | fixed.keys()
+        _check_cycles(base.with_values(fixed), domains)
         own = _own_recipe(facts, base.with_values(fixed), pins, domains)
         offered = [each for each in document(facts, own.loop.batch_size) if each.path not in pins]
         dimensions = _reachable(_overridden(offered, domains, own), own)
@@ -46,18 +51,25 @@ def document(facts: Facts, batch: int) -> Iterator[Dimension]:
 
     The batch, the schedule's shape and the kind of crop are fixed by rule and not among them.
     """
-    sgd, adamw = (When("optimizer.kind", (kind,)) for kind in ("sgd", "adamw"))
-    yield from _dimension(sgd.path, heuristics.optimizers(facts))
-    for path, ranges in (
-        ("optimizer.lr", heuristics.learning_rates),
-        ("optimizer.weight_decay", heuristics.weight_decays),
-    ):
-        yield from _dimension(path, ranges(facts, "sgd"), sgd, "sgd")
-        yield from _dimension(path, ranges(facts, "adamw"), adamw, "adamw")
-    yield from _dimension("optimizer.momentum", heuristics.momenta(facts), sgd)
-    yield from _dimension("schedule.warmup_epochs", heuristics.warmups(facts, batch))
+    yield from _optimizers(facts)
+    warmed = When("schedule.kind", heuristics.WARMED)
+    yield from _dimension("schedule.warmup_epochs", heuristics.warmups(facts, batch), warmed)
     yield from _dimension("regularisation.label_smoothing", heuristics.label_smoothings(facts))
     yield from _augmentations(facts)
+
+
+def _optimizers(facts: Facts) -> Iterator[Dimension]:
+    """The kinds that are tried, and the ranges of every kind, which a person may pin or add."""
+    yield from _dimension("optimizer.kind", optimizers.kinds(facts))
+    of = {kind: When("optimizer.kind", (kind,)) for kind in optimizers.KINDS}
+    for kind, when in of.items():
+        yield from _dimension("optimizer.lr", optimizers.learning_rates(facts, kind), when, kind)
+    for kind, when in of.items():
+        yield from _dimension("optimizer.weight_decay", optimizers.weight_decays(facts, kind), when, kind)
+    yield from _dimension("optimizer.momentum", optimizers.momenta(facts), of["sgd"])
+    both = of["adam_then_sgd"]
+    yield from _dimension("optimizer.sgd_lr", optimizers.learning_rates(facts, "sgd"), both)
+    yield from _dimension("optimizer.sgd_weight_decay", optimizers.weight_decays(facts, "sgd"), both)
 
 
 def _augmentations(facts: Facts) -> Iterator[Dimension]:
@@ -67,7 +79,10 @@ def _augmentations(facts: Facts) -> Iterator[Dimension]:
     policy = When("augmentation.policy.kind", ("randaugment",))
     yield from _dimension(policy.path, augmentations.policies(facts))
     yield from _dimension("augmentation.policy.magnitude", augmentations.magnitudes(facts), policy)
-    yield from _dimension("augmentation.erasing_probability", augmentations.erasings(facts))
+    erasing = When("augmentation.masking.kind", ("erasing",))
+    yield from _dimension(erasing.path, augmentations.maskings(facts))
+    share = "augmentation.masking.probability"
+    yield from _dimension(share, augmentations.erasing_probabilities(facts), erasing)
     mixup = When("augmentation.mixing.kind", ("mixup",))
     yield from _dimension(mixup.path, augmentations.mixings(facts))
     yield from _dimension("augmentation.mixing.alpha", augmentations.mixup_alphas(facts), mixup)
@@ -115,6 +130,22 @@ def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value
 
 
 # --- overrides and conditions -------------------------------------------------------------------------
+
+
+def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
+    """Raises SpaceError where trials would have cycles of different lengths: they could not be compared."""
+    faults = []
+    kinds = domains.get("schedule.kind")
+    for kind in (each for each in heuristics.CYCLED if isinstance(kinds, Choice) and each in kinds):
+        told = (
+            f"{kind} cannot be one choice among others: trials with it are compared at the ends of its cycles"
+        )
+        faults.append(Fault("schedule.kind", f"{told}; pin it under base, as schedule: {{kind: {kind}}}"))
+    if base.schedule.kind in heuristics.CYCLED:
+        told = "moves the ends of the cycles, at which trials are compared; write one value under base"
+        faults += [Fault(path, told) for path in domains if path in MOVING_CYCLES]
+    if faults:
+        raise SpaceError(faults)
 
 
 def _overridden(offered: Sequence[Dimension], domains: Mapping[str, Domain], own: Recipe) -> list[Dimension]:

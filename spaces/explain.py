@@ -9,7 +9,8 @@ from spaces.catalog import document
 from spaces.domains import shown
 from spaces.facts import Facts
 from spaces.fields import PURPOSES
-from spaces.heuristics import Rulings, details, frame, rulings
+from spaces.heuristics import details, frame, rulings
+from spaces.rulings import Rulings
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
 

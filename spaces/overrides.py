@@ -19,6 +19,7 @@ FORBIDDEN = {
     "task": "trials of different tasks cannot be compared",
     "loop.epochs": "the study's budget.epochs sets it for all, since pruning compares trials epoch by epoch",
     "loop.seed": "a seed is luck, not a choice: a search over it would report the luckiest trial",
+    "model.weights": "the other ranges follow from whether the model is pretrained; write it under base",
     "provenance": "it says where a recipe comes from and changes no run",
     "version": "it says how the file is written and changes no run",
 }

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from spaces.domains import Value
 from spaces.facts import Facts
 
 T = TypeVar("T", covariant=True)
@@ -20,6 +21,10 @@ class Ruling(Generic[T]):
     what: T
     reason: str
     source: str
+
+
+Rulings = dict[str, Ruling[Value]]
+"""Values by dotted path."""
 
 
 def interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from trainable.errors import UserError
+from trainable.errors import RunError, UserError
 from trainable.evaluate import Scores
-from trainable.run import RunError
 from trainable.train import Outcome, train, with_settings
 from trainable.yamlfile import read_recipe
 
@@ -31,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             test=options.test,
             download=options.download,
             as_json=options.json,
+            debug=options.debug,
         )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -49,12 +49,13 @@ def train_file(
     test: bool = False,
     download: bool = False,
     as_json: bool = False,
+    debug: Sequence[str] = (),
 ) -> int:
     """Train a recipe's file and print what it comes to; 0 done, 1 crashed or diverged. Raises UserError."""
     progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
     changed = with_settings(read_recipe(recipe), settings, data)
     try:
-        outcome = train(changed, out=out, test=test, download=download, say=progress)
+        outcome = train(changed, out=out, test=test, download=download, debug=debug, say=progress)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -63,9 +64,11 @@ def train_file(
 
 
 def summary(outcome: Outcome) -> str:
-    """The end of a run in words, with the test part's confusion matrix where it was scored."""
+    """The end of a run in words: its scores and diagnosis, and the test part's confusion matrix where it was
+    scored."""
     last = outcome.history[-1]
     lines = [f"{'diverged' if outcome.diverged else 'finished'}: val_accuracy {last.val_accuracy:.4f}"]
+    lines += outcome.diagnosis.lines()
     if outcome.test is not None:
         lines += [f"{name} {value:.4f}" for name, value in outcome.test.metrics("test").items()]
         provenance = outcome.recipe.provenance
@@ -97,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
         "--download", action="store_true", help="let torchvision fetch a data set that is missing"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON at the end")
+    parser.add_argument(
+        "--debug",
+        action="append",
+        default=[],
+        metavar="TOOL",
+        help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated",
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="set a recipe's field"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -52,6 +53,25 @@ class DataError(UserError):
 
 class ModelError(UserError):
     """A model that does not exist or does not fit the images."""
+
+
+class StateError(UserError):
+    """A saved state that belongs to another recipe or other data."""
+
+
+class RunError(Exception):
+    """A run that crashed; the message carries the recipe's digest, the cause is what was raised."""
+
+
+@contextmanager
+def crashes_named(where: str) -> Iterator[None]:
+    """Turns a crash into a RunError that says which run and where; UserErrors say enough themselves."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise RunError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list[Fault]:

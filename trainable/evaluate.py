@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainable.augmentation.sizes import on_grid, resized
+from trainable.memory import give_back, ran_out
 from trainable.metrics import worst
 from trainable.ranks import ALONE, Ranks
+from trainable.specs.training import Evaluation
 
 TOP = 5
 TOP_FROM_CLASSES = 11
@@ -49,6 +52,31 @@ class Scores:
         )
 
 
+@dataclass(frozen=True)
+class View:
+    """One way to look at an image: at a size (its own where None), mirrored or not."""
+
+    size: int | None = None
+    mirrored: bool = False
+
+    def of(self, images: Tensor) -> Tensor:
+        shown = images if self.size is None else resized(images, self.size)
+        return shown.flip(-1) if self.mirrored else shown
+
+
+PLAIN = View()
+
+
+def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
+    """Every scale of `evaluation.scales`, each mirrored too where `evaluation.flip` says so.
+
+    Sizes are multiples of 32 pixels, of 4 where images are under 64, but a scale of 1 is the image as it is.
+    """
+    sizes = [None if scale == 1.0 else on_grid(scale * side, side) for scale in spec.scales]
+    mirrored = (False, True) if spec.flip else (False,)
+    return tuple(View(size, mirror) for size in dict.fromkeys(sizes) for mirror in mirrored)
+
+
 def worst_scores(classes: int, images: int = 0) -> Scores:
     """The finite scores that stand for a model which is lost."""
     accuracy = worst("val_accuracy", classes)
@@ -60,25 +88,45 @@ def worst_scores(classes: int, images: int = 0) -> Scores:
 def evaluate(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
-    classes: int,
+    tally: Tally,
     *,
-    device: torch.device,
     autocast: torch.autocast,
+    views: Sequence[View] = (PLAIN,),
     ranks: Ranks = ALONE,
-    confusion: bool = False,
 ) -> Scores:
     """Score a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
 
-    Each rank brings its own batches; the sums are reduced, so that every rank returns the same scores. The
-    device is read once, at the end.
+    Each rank brings its own batches and an empty tally; the sums are reduced, so that every rank returns the
+    same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
+    halves.
     """
     model.eval()
-    tally = Tally(classes, device, confusion)
     for images, labels in batches:
-        with autocast:
-            logits = model(images)
-        tally.add(full_precision(logits), labels)
+        tally.add(_answers(model, images, autocast, views), labels)
     return tally.scores(ranks)
+
+
+def _answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+    """Logits [B, classes] of a batch, in parts that fit into memory."""
+    try:
+        return answers(model, images, autocast, views)
+    except Exception as error:
+        if not ran_out(error) or len(images) == 1:
+            raise
+    give_back(images.device)
+    return torch.cat([_answers(model, half, autocast, views) for half in images.tensor_split(2)])
+
+
+def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+    """Logits [B, classes]; of several views, the logarithm of the mean of their probabilities."""
+    seen = []
+    for view in views:
+        with autocast:
+            seen.append(full_precision(model(view.of(images))))
+    if len(seen) == 1:
+        return seen[0]
+    logarithms = torch.stack(seen).log_softmax(2)
+    return logarithms.logsumexp(0) - math.log(len(seen))
 
 
 def full_precision(logits: Tensor) -> Tensor:

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trainable.augmentation.augment import make_augment, make_erasing, make_file_transform
+from trainable.augmentation.augment import make_augment, make_file_transform
+from trainable.augmentation.change import placed
 from trainable.augmentation.draws import Draws, sample_seed
+from trainable.augmentation.masking import make_masking
 from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.datasets.decode import Form, square, to_array, upright
 from trainable.datasets.source import Integers, Selection
@@ -55,7 +57,7 @@ class Loader(abc.ABC):
         self.device = device
         self.seed = recipe.loop.seed
         self.evaluation_batch = recipe.evaluation.batch_size
-        self.erasing = make_erasing(recipe.augmentation)
+        self.masking = make_masking(recipe.augmentation.masking, recipe.loop.epochs)
         self.memory_format = (
             torch.channels_last if recipe.precision.channels_last else torch.contiguous_format
         )
@@ -76,18 +78,19 @@ class Loader(abc.ABC):
         positions = [batch.numpy() for batch in batches]
         for batch, images in zip(positions, self._augmented(positions, epoch), strict=True):
             normalised = self._normalise(images)
-            for change in self.erasing:
+            for change in self.masking:
                 normalised = change(normalised, Draws(self.seed, epoch, batch))
             yield self._laid_out(normalised), self._labels("train", batch)
 
-    def evaluate(self, name: PartName) -> Iterator[Batch]:
+    def evaluate(self, name: PartName, chosen: Integers | None = None) -> Iterator[Batch]:
         """A part's batches in order, not augmented; nothing is left out or padded.
 
-        Raises DataError if the data set has no such part.
+        Of some of its images where `chosen` gives positions, int64 [n]. Raises DataError if the data set has
+        no such part.
         """
         if name not in self.parts:
             raise DataError(f"the data set has no {name} part; it has {', '.join(self.parts)}")
-        positions = np.arange(len(self.parts[name]))
+        positions = np.arange(len(self.parts[name])) if chosen is None else chosen
         starts = range(0, len(positions), self.evaluation_batch)
         batches = [positions[start : start + self.evaluation_batch] for start in starts]
         for batch, images in zip(batches, self._plain(name, batches), strict=True):
@@ -99,7 +102,7 @@ class Loader(abc.ABC):
 
     @abc.abstractmethod
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        """Training images uint8 [B, C, H, W] on the device, augmented but for erasing."""
+        """Training images uint8 [B, C, H, W] on the device, augmented but for masking."""
 
     @abc.abstractmethod
     def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
@@ -113,7 +116,7 @@ class Loader(abc.ABC):
         return images.contiguous(memory_format=self.memory_format)
 
     def _labels(self, name: PartName, batch: Integers) -> Tensor:
-        return torch.from_numpy(self.labels[name][batch]).to(self.device, non_blocking=True)
+        return placed(self.labels[name][batch], self.device)
 
 
 @final
@@ -145,10 +148,10 @@ class ArrayLoader(Loader):
             yield images
 
     def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        placed = self._placed(name)
+        held = self._placed(name)
         for batch in batches:
-            chosen = placed.index_select(0, torch.from_numpy(batch).to(placed.device))
-            yield chosen.to(self.device)
+            chosen = held.index_select(0, placed(batch, held.device))
+            yield chosen.to(self.device, non_blocking=True)
 
     def _placed(self, name: PartName) -> Tensor:
         if name not in self.images:
@@ -174,6 +177,7 @@ class FileLoader(Loader):
             batch_sampler=self.keys,
             num_workers=workers,
             persistent_workers=workers > 0,
+            prefetch_factor=recipe.loop.prefetch if workers > 0 else None,
             pin_memory=device.type == "cuda",
             generator=torch.Generator(),  # else it would draw from the global one, and a resumed run differ
         )

@@ -1,4 +1,4 @@
-"""What a process still holds on a GPU after a run was freed, and how much of that is to be expected."""
+"""A device's memory: running out of it, giving it back, and what is still held after a run was freed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ class Baseline:
         if self._bytes is None:
             self._bytes = held
         return max(0, held - self._bytes - ALLOWANCE_BYTES)
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether an error says that memory could not be had: a CUDA device's, or the CPU's own."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    )
+
+
+def give_back(device: torch.device) -> None:
+    """Hand what no tensor uses back to the device, so that it can be had in other pieces."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def held_bytes(device: torch.device) -> int:

@@ -53,6 +53,12 @@ class EpochResult:
     peak_memory_bytes: int
     """Most GPU memory held since the run began. On a CPU it is the most that the process has held since it
     started, so in a search's actor, which serves trial after trial, an earlier trial's peak may be in it."""
+    micro_batch: int
+    """Most images that a rank trained on at once in the last step: fewer than asked for after running out of
+    memory."""
+    clean_train_accuracy: float | None = None
+    """In the last epoch: of the training images (a sample of them where they are many) as validation images
+    are scored, not augmented."""
     diverged: bool = False
 
     def __post_init__(self) -> None:

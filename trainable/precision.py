@@ -51,11 +51,11 @@ def autocast(number_format: Format, device: torch.device) -> torch.autocast:
 
 
 @contextmanager
-def switches(number_format: Format, device: torch.device) -> Iterator[None]:
+def switches(number_format: Format, device: torch.device, *, one_size: bool = True) -> Iterator[None]:
     """Torch's process-wide CUDA switches for a run, put back afterwards; nothing on other devices.
 
-    TF32 is allowed for convolutions by default, so fp32 must forbid it; images of one size let cuDNN search
-    for its fastest kernels once.
+    TF32 is allowed for convolutions by default, so fp32 must forbid it. Images of one size let cuDNN search
+    for its fastest kernels once; with several it would search again and again.
     """
     if device.type != "cuda":
         yield
@@ -64,7 +64,7 @@ def switches(number_format: Format, device: torch.device) -> Iterator[None]:
     convolution = cudnn.conv  # type: ignore[attr-defined]  # torch puts it there at run time
     before = matmul.fp32_precision, convolution.fp32_precision, cudnn.benchmark
     matmul.fp32_precision = convolution.fp32_precision = "tf32" if number_format == "tf32" else "ieee"
-    cudnn.benchmark = True
+    cudnn.benchmark = one_size
     try:
         yield
     finally:

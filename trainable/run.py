@@ -10,11 +10,10 @@ run.
 
 from __future__ import annotations
 
-import resource
-import sys
+import copy
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from typing import Any, Literal
 
@@ -22,28 +21,30 @@ import torch
 from torch import Tensor, nn
 
 from trainable import precision, seeds
+from trainable.agreement import check_recipe, check_sizes
 from trainable.data import DataSet, load, resolve
-from trainable.errors import DataError, UserError
-from trainable.evaluate import Scores, evaluate, worst_scores
+from trainable.devices import default_device, peak_memory_bytes
+from trainable.errors import DataError, StateError, crashes_named
+from trainable.evaluate import Scores, evaluate, make_views
 from trainable.loading import make_loader
 from trainable.metrics import EpochResult
+from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
+from trainable.models.sync_norm import with_sync_norm
+from trainable.norm_statistics import measure_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.seeds import Use
-from trainable.trainer import Trained, Trainer
+from trainable.task import make_task
+from trainable.totals import Batch, Trained
+from trainable.trainer import Trainer
 
 Part = Literal["train", "validation", "test"]
 PREFIXES: dict[Part, str] = {"train": "train", "validation": "val", "test": "test"}
-STATE_VERSION = 1
+STATE_VERSION = 2
 
-
-class RunError(Exception):
-    """A run that crashed; the message carries the recipe's digest, the cause is what was raised."""
-
-
-class StateError(UserError):
-    """A saved state that belongs to another recipe or other data."""
+CLEAN_IMAGES = 2_000
+"""Training images scored at the end of a run: the standard error of their accuracy is 1.1 points at most."""
 
 
 class Run:
@@ -59,6 +60,7 @@ class Run:
         device: the first CUDA device, or the CPU, by default.
         gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images are held
             there only where they take little of it.
+        download: whether weights that a library publishes may be fetched.
 
     The caller's random generators are left as they were. Raises UserError for what the recipe, the data or
     the model make impossible, before any training.
@@ -73,18 +75,28 @@ class Run:
         ranks: Ranks = ALONE,
         device: torch.device | None = None,
         gpu_share: float = 1.0,
+        download: bool = False,
     ) -> None:
         self.device = device or default_device()
         self.data = data if data is not None else load_data(recipe, self.device)
         self.recipe = recipe.model_copy(update={"data": resolve(recipe.data, self.data.info)})
-        _check_batch(self.recipe, self.data.info.train_images, ranks)
+        check_recipe(self.recipe, self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self._ranks = ranks
+        self._task = make_task(
+            self.recipe.task, len(self.data.info.classes), self.recipe.regularisation.label_smoothing
+        )
+        self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
-            self.model = self._place(model if model is not None else self._make_model())
+            self.model = self._place(model if model is not None else self._make_model(download))
+        check_sizes(self.model, self.recipe, self.data.info, self._views)
         self._trainer = self._make_trainer()
+        if self.recipe.loop.compile:
+            self.model.compile()  # in place: names of weights stay
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._history: tuple[EpochResult, ...] = ()
+        self._name = f"recipe {self.recipe.digest()}"
+        self._probe: tuple[int, torch.Generator] | None = None
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
 
@@ -109,9 +121,8 @@ class Run:
 
     @property
     def micro_batch(self) -> int:
-        """The most images that this rank trains on at once."""
-        share = len(range(self.recipe.loop.batch_size)[self._ranks.share(self.recipe.loop.batch_size)])
-        return -(-share // self._trainer.micro_batches)
+        """The most images that this rank trains on at once; fewer than asked for once memory ran out."""
+        return self._trainer.micro_batch
 
     def step(self) -> EpochResult:
         """Train one epoch and score the validation part.
@@ -122,7 +133,7 @@ class Run:
         """
         if self.finished:
             raise ValueError(f"the run has finished after {self.epoch} epochs; see Run.finished")
-        with self._guarded(f"epoch {self.epoch + 1}"), self._computing():
+        with crashes_named(f"{self._name}, epoch {self.epoch + 1}"), self._computing():
             result = self._one_epoch()
         self._history = (*self._history, result)
         return result
@@ -134,9 +145,9 @@ class Run:
         """
         if part == "test" and self.data.test is None:
             raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
-        with self._guarded(f"scoring the {part} part"), self._computing():
+        with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             scores = self._score(part, confusion)
-        return scores if scores.finite else worst_scores(self._classes, scores.images)
+        return scores if scores.finite else self._task.worst(scores.images)
 
     def evaluate(self, part: Part) -> dict[str, float]:
         """The scores of a part by name, such as `test_accuracy`."""
@@ -171,6 +182,42 @@ class Run:
         """The weights that `evaluation.weights` names, by name, on their device."""
         return self._scored_model().state_dict()
 
+    @contextmanager
+    def probing(self, epoch: int | None = None) -> Iterator[None]:
+        """A time to try steps in (`windows`, `train_on`): the run is afterwards as it was before.
+
+        They are taken as in an epoch, counted from 0 (what is frozen, how large images are): the next one by
+        default.
+        """
+        weights = copy.deepcopy(self.model.state_dict())
+        trainer = copy.deepcopy(self._trainer.state_dict())
+        epoch = self.epoch if epoch is None else epoch
+        with self._computing():
+            try:
+                self._probe = epoch, self._trainer.mixing_generator(epoch)
+                yield
+            finally:
+                self._probe = None
+                self.model.load_state_dict(weights)
+                self._trainer.load_state_dict(trainer)
+
+    def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
+        """An epoch's effective batches on the device, each as the micro-batches that `train_on` takes."""
+        batches = self._opened(epoch, 0)
+        while window := list(islice(batches, self._trainer.micro_batches)):
+            yield window
+
+    def train_on(self, window: Sequence[Batch], lr: float | None = None, size: int | None = None) -> Tensor:
+        """One optimizer step while `probing`, at rate `lr` as applied and images of `size` pixels.
+
+        None: the run's own. The mean loss before the step, on the device. Raises torch.OutOfMemoryError, and
+        ValueError outside of `probing`.
+        """
+        if self._probe is None:
+            raise ValueError("steps are tried while probing: `with run.probing(): ...`")
+        epoch, generator = self._probe
+        return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
+
     def close(self) -> None:
         """End the loader's processes; the run cannot go on afterwards."""
         self._loader.close()
@@ -182,30 +229,54 @@ class Run:
         trained = self._train()
         trained_at = time.perf_counter()
         scores = None if trained.lost else self._score("validation", confusion=False)
+        clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
-        return self._result(trained, scores, seconds=now - started, evaluation_seconds=now - trained_at)
+        return self._result(trained, scores, clean, seconds=now - started, evaluation=now - trained_at)
 
     def _train(self) -> Trained:
-        batches = self._loader.train(self._trainer.order(self.epoch), self.epoch)
-        return self._trainer.epoch(self.epoch, self._converted(batches))
+        epoch = self.epoch
+        return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first))
 
-    def _score(self, part: Part, confusion: bool) -> Scores:
-        self._average_buffers()
-        batches = islice(self._loader.evaluate(part), self._ranks.rank, None, self._ranks.world)
+    def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The micro-batches of an epoch from a window on."""
+        return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
+
+    def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
+        """Scores of a part, or of some of its images, over all ranks."""
+        self._settle_norm()
+        batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
         return evaluate(
             self._scored_model(),
-            self._converted(batches),
-            self._classes,
-            device=self.device,
+            self._converted(islice(batches, self._ranks.rank, None, self._ranks.world)),
+            self._task.tally(self.device, confusion),
             autocast=precision.autocast(self.precision, self.device),
+            views=self._views,
             ranks=self._ranks,
-            confusion=confusion,
         )
 
+    def _clean_train_accuracy(self, diverged: bool) -> float | None:
+        """At the end of a run: what it scores on training images that are shown as validation images are."""
+        if diverged or self.epoch + 1 < self.recipe.loop.epochs:
+            return None
+        chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
+        scores = self._score("train", confusion=False, positions=chosen)
+        return scores.accuracy if scores.finite else None
+
+    def _sample(self, count: int) -> Tensor:
+        """Training images at random, the same in every epoch and on every rank: positions, int64."""
+        generator = seeds.generator(self.recipe.loop.seed, Use.SAMPLE)
+        return torch.randperm(self.data.info.train_images, generator=generator)[:count]
+
     def _result(
-        self, trained: Trained, scores: Scores | None, *, seconds: float, evaluation_seconds: float
+        self,
+        trained: Trained,
+        scores: Scores | None,
+        clean_train_accuracy: float | None,
+        *,
+        seconds: float,
+        evaluation: float,
     ) -> EpochResult:
-        worst = worst_scores(self._classes)
+        worst = self._task.worst()
         diverged = scores is None or not scores.finite
         validation = worst if scores is None or not scores.finite else scores
         return EpochResult(
@@ -221,16 +292,28 @@ class Run:
             skipped_steps=trained.skipped_steps,
             epoch_seconds=seconds,
             data_seconds=trained.data_seconds,
-            evaluation_seconds=evaluation_seconds,
+            evaluation_seconds=evaluation,
             images_per_second=trained.images / trained.seconds,
-            peak_memory_bytes=_peak_memory_bytes(self.device),
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            micro_batch=trained.micro_batch,
+            clean_train_accuracy=clean_train_accuracy,
             diverged=diverged,
         )
 
+    def _settle_norm(self) -> None:
+        """Running statistics as they are scored with: the mean over ranks, or measured for these weights."""
+        if self._ranks.world > 1:
+            self._average_buffers()
+        count, spec = self.recipe.evaluation.norm_batches, self.recipe.model
+        if count == 0 or spec.freeze_norm or self.epoch < spec.freeze_epochs:
+            return
+        positions = self._sample(count * self.recipe.loop.batch_size)
+        batches = self._converted(self._loader.evaluate("train", positions.numpy()))
+        autocast = precision.autocast(self.precision, self.device)
+        measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
+
     def _average_buffers(self) -> None:
         """Ranks see different images, so their running statistics differ: from here on they are the mean."""
-        if self._ranks.world == 1:
-            return
         models = [self.model] if self._trainer.ema is None else [self.model, self._trainer.ema.model]
         buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
         self._ranks.sum_in_place(buffers)
@@ -239,18 +322,22 @@ class Run:
 
     # --- making and placing ---------------------------------------------------------------------------
 
-    @property
-    def _classes(self) -> int:
-        return len(self.data.info.classes)
-
-    def _make_model(self) -> nn.Module:
+    def _make_model(self, download: bool) -> nn.Module:
         info = self.data.info
         return make_model(
-            self.recipe.model, classes=self._classes, channels=info.channels, image_size=info.image_size
+            self.recipe.model,
+            classes=len(info.classes),
+            channels=info.channels,
+            image_size=info.image_size,
+            download=download,
         )
 
     def _place(self, model: nn.Module) -> nn.Module:
-        """On the device, in the memory layout, with rank 0's weights."""
+        """On the device, in the memory layout, with rank 0's weights and what the loop asks of its layers."""
+        if self.recipe.loop.sync_norm:
+            model = with_sync_norm(model, self._ranks)
+        if self.recipe.loop.checkpoint_activations:
+            checkpoint_blocks(model)
         memory_format = torch.channels_last if self.recipe.precision.channels_last else torch.preserve_format
         placed: nn.Module = model.to(self.device, memory_format=memory_format)  # type: ignore[call-overload]
         if self._ranks.world > 1:
@@ -263,8 +350,9 @@ class Run:
         return Trainer(
             self.recipe,
             self.model,
-            classes=self._classes,
+            task=self._task,
             train_images=self.data.info.train_images,
+            image_size=self.data.info.image_size,
             device=self.device,
             number_format=self.precision,
             ranks=self._ranks,
@@ -287,55 +375,12 @@ class Run:
         """The run's own generators and number formats, and the caller's again afterwards."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
-        stack.enter_context(precision.switches(self.precision, self.device))
+        one_size = self.recipe.augmentation.size.kind == "fixed"
+        stack.enter_context(precision.switches(self.precision, self.device, one_size=one_size))
         return stack
-
-    def _guarded(self, what: str) -> AbstractContextManager[Any]:
-        return _Guard(f"recipe {self.recipe.digest()}, {what}")
-
-
-class _Guard(AbstractContextManager[None]):
-    """Turns a crash into a RunError that says which run and where; UserErrors say enough themselves."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, UserError):
-            raise RunError(f"{self._where}: {type(error).__name__}: {error}") from error
-
-
-def _check_batch(recipe: Recipe, train_images: int, ranks: Ranks) -> None:
-    batch = recipe.loop.batch_size
-    if batch > train_images:
-        raise DataError(
-            f"loop.batch_size {batch} is above the {train_images} training images of {recipe.data.path}: "
-            f"there is no whole batch to train on; set loop.batch_size to {train_images} or less"
-        )
-    if batch < ranks.world:
-        raise DataError(f"loop.batch_size {batch} is below the {ranks.world} ranks that share it")
 
 
 def load_data(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
     """The images of a recipe, made square as its evaluation wants them, for a run on a device."""
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
     return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
-
-
-def default_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def device_name(device: torch.device) -> str:
-    """What a provenance calls a device: `cpu`, or `cuda` with the model, as in `cuda (NVIDIA H200)`.
-
-    The first word is the kind, and alone is a name too: of a device whose model is not known.
-    """
-    return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
-
-
-def _peak_memory_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

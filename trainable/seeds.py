@@ -21,6 +21,7 @@ class Use(enum.IntEnum):
     ORDER = 2
     LAYERS = 3
     MIXING = 4
+    SAMPLE = 5
 
 
 def derive(seed: int, use: Use, *parts: int) -> int:

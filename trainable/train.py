@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,11 +17,14 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 
 from trainable.data import DataSet
+from trainable.debug import Say, debugging, tools_named
+from trainable.devices import default_device, device_name
+from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
 from trainable.evaluate import Scores
 from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
-from trainable.run import PREFIXES, Run, default_device, device_name, load_data
+from trainable.run import PREFIXES, Run, load_data
 from trainable.specs.training import Provenance
 from trainable.yamlfile import parse_setting, write_recipe, write_whole
 
@@ -29,24 +32,27 @@ MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "re
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
 """What a run's numbers depend on: their versions stand in the provenance."""
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: the recipe as it was trained, with its provenance, every epoch, and the test part's
-    scores where they were asked for."""
+    """What a run came to: the recipe as it was trained, with its provenance, every epoch, the test part's
+    scores where they were asked for, and what the curves say of it."""
 
     recipe: Recipe
     history: tuple[EpochResult, ...]
     test: Scores | None
+    diagnosis: Diagnosis
 
     @property
     def diverged(self) -> bool:
         return self.history[-1].diverged
 
     def tree(self) -> dict[str, Any]:
-        """Digest, last EpochResult and test metrics, flat: what `train --json` prints."""
+        """Digest, last EpochResult and test metrics, flat, and the diagnosis: what `train --json` prints."""
+        return {**self.scores(), "diagnosis": self.diagnosis.tree()}
+
+    def scores(self) -> dict[str, Any]:
+        """Digest, last EpochResult and test metrics, flat."""
         test = self.test.metrics(PREFIXES["test"]) if self.test is not None else {}
         confusion = {"test_confusion": self.test.confusion} if self.test is not None else {}
         return {"recipe": self.recipe.digest(), **self.history[-1].tree(), **test, **confusion}
@@ -60,6 +66,7 @@ def train(
     test: bool = False,
     download: bool = False,
     device: torch.device | None = None,
+    debug: Sequence[str] = (),
     say: Say = lambda line: None,
 ) -> Outcome:
     """Train a recipe; score the test part when asked to; leave three files in `out` when there is one.
@@ -67,20 +74,24 @@ def train(
     The threads of the recipe's provenance are used again, and torch's setting is put back afterwards; `say`
     takes a line an epoch, and one for everything in which this machine or these data differ from the
     provenance. `out` gets `model.safetensors` (not where the run diverged: there is no model),
-    `metrics.json` and `recipe.yaml`, each whole or not at all. Raises UserError before training for
-    whatever stands in its way, RunError for a crash.
+    `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of `trainable.debug`
+    that are on; `profile` leaves `profile.json` too. Raises UserError before training for whatever stands in
+    its way, RunError for a crash.
     """
+    tools = tools_named(debug)
     folder = _prepared(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
         images = data if data is not None else load_data(recipe, device, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
-        run = Run(recipe, data=images, device=device)
+        run = Run(recipe, data=images, device=device, download=download)
         try:
             for line in differences(recipe.provenance, run):
                 say(line)
-            return _finish(run, folder, test, say)
+            with debugging(tools, device=device, folder=folder, say=say):
+                _train(run, say)
+            return _finish(run, folder, test)
         finally:
             run.close()
 
@@ -173,9 +184,19 @@ def versions(*others: str) -> dict[str, str]:
     return found
 
 
-def _finish(run: Run, folder: Path | None, test: bool, say: Say) -> Outcome:
+def _train(run: Run, say: Say) -> None:
+    """All epochs, a line each; one more where memory ran out and fewer images at once were trained on."""
+    asked = run.micro_batch
     while not run.finished:
         say(_line(run.step(), run.recipe.loop.epochs))
+    if run.micro_batch < asked:
+        say(
+            f"memory ran out: {run.micro_batch} images at once instead of {asked}; loop.batch_size stayed "
+            f"{run.recipe.loop.batch_size}"
+        )
+
+
+def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
     if folder is not None and not run.diverged:
         tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
         content = safetensors_bytes(tensors, metadata={"recipe": run.recipe.digest()})
@@ -186,11 +207,22 @@ def _finish(run: Run, folder: Path | None, test: bool, say: Say) -> Outcome:
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
     recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named)})
-    outcome = Outcome(recipe, run.history, scores)
+    outcome = Outcome(recipe, run.history, scores, _diagnosed(run))
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, _metrics_file(outcome))
     return outcome
+
+
+def _diagnosed(run: Run) -> Diagnosis:
+    info = run.data.info
+    return diagnose(
+        run.history,
+        run.recipe,
+        classes=len(info.classes),
+        train_images=info.train_images,
+        validation_images=info.validation_images,
+    )
 
 
 def _prepared(out: str | Path | None) -> Path | None:
@@ -211,7 +243,8 @@ def _metrics_file(outcome: Outcome) -> bytes:
     tree = {
         "recipe": outcome.recipe.digest(),
         "class_names": outcome.recipe.provenance.class_names if outcome.recipe.provenance else (),
-        "last": outcome.tree(),
+        "last": outcome.scores(),
+        "diagnosis": outcome.diagnosis.tree(),
         "history": [result.tree() for result in outcome.history],
     }
     return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()

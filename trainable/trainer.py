@@ -5,23 +5,28 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from trainable import precision, schedule, seeds
 from trainable.augmentation.mixing import make_mixing
+from trainable.augmentation.sizes import resized, size_at
+from trainable.clipping import clip_adaptively
 from trainable.ema import Ema
 from trainable.evaluate import full_precision
-from trainable.optim import applied_lr, make_optimizer
+from trainable.memory import give_back, ran_out
+from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
+from trainable.models.groups import head_parameters, rate_factors
+from trainable.optim import Phase, make_phases
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.seeds import Use
+from trainable.task import Task
+from trainable.totals import Batch, Batches, Totals, Trained
 
 CHECK_EVERY = 32
 """Steps between two looks at the loss on the host: rare enough to cost nothing on a GPU."""
@@ -33,27 +38,16 @@ LOST_FACTOR = 1e3
 """A mean loss so many times that of guessing is beyond recovery, long before numbers overflow."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What an epoch of training measured; `lost` where it ended early because the loss is lost."""
-
-    loss: float
-    accuracy: float
-    grad_norm: float
-    skipped_steps: int
-    lr: float
-    images: int
-    seconds: float
-    data_seconds: float
-    lost: bool
-
-
 class Trainer:
     """A model's optimizer, gradient scaler and weight average, and the loop over an epoch's steps.
 
-    An effective batch is cut into equal micro-batches, as few as `loop.micro_batch` allows, on each rank.
-    Each loss is weighted by its share of the effective batch, so gradients add up to those of one large
-    batch, whatever the cut.
+    An effective batch, a window, is cut into equal micro-batches, as few as `loop.micro_batch` allows, on
+    each rank. Each loss is weighted by its share of the effective batch, so gradients add up to those of one
+    large batch, whatever the cut.
+
+    Where a window does not fit into the device's memory it is cut into twice as many and taken again from its
+    beginning; the cut stays. Effective batch and rate never change. (BatchNorm's running statistics have then
+    seen the first part of that window twice.)
     """
 
     def __init__(
@@ -61,118 +55,222 @@ class Trainer:
         recipe: Recipe,
         model: nn.Module,
         *,
-        classes: int,
+        task: Task,
         train_images: int,
+        image_size: int,
         device: torch.device,
         number_format: precision.Format,
         ranks: Ranks,
     ) -> None:
-        self._recipe, self._model, self._ranks, self._device = recipe, model, ranks, device
-        self._classes, self._train_images = classes, train_images
-        batch = recipe.loop.batch_size
-        share = len(range(batch)[ranks.share(batch)])
-        self.steps = train_images // batch
-        self.micro_batches = math.ceil(share / (recipe.loop.micro_batch or share))
-        self._batch, self._smoothing = batch, recipe.regularisation.label_smoothing
-        self._lr = applied_lr(recipe.optimizer, batch)
-        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._recipe, self._model, self._task = recipe, model, task
+        self._ranks, self._device = ranks, device
+        self._train_images, self._image_size = train_images, image_size
+        self._batch = recipe.loop.batch_size
+        self.steps = train_images // self._batch
+        self.share = math.ceil(self._batch / ranks.world)
+        """Images of a window that are one rank's, at most: ranks cut alike, whatever their own share."""
+        self.micro_batches = math.ceil(self.share / (recipe.loop.micro_batch or self.share))
         self._mixing = make_mixing(recipe.augmentation.mixing)
         self._autocast = precision.autocast(number_format, device)
         self._scaled = number_format == "fp16"
-        self._clip_norm = recipe.regularisation.clip_norm
-        self._norm_every = 1 if self._scaled or self._clip_norm is not None else NORM_EVERY
-        self._optimizer = make_optimizer(recipe.optimizer, model, batch_size=batch, loss_scaled=self._scaled)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self._scaled)
+        self._clip_norm, self._clip_factor = (
+            recipe.regularisation.clip_norm,
+            recipe.regularisation.clip_factor,
+        )
+        self._norm_every = 1 if self._scaled or self._clip_norm is not None else NORM_EVERY
+        if recipe.model.freeze_norm:
+            freeze_norm(model)
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._clipped = _below_head(model) if self._clip_factor is not None else []
+        self._phases = make_phases(
+            recipe.optimizer,
+            model,
+            batch_size=self._batch,
+            rate_factors=rate_factors(recipe.model.layer_rates, model),
+        )
         decay = recipe.regularisation.ema_decay
         self.ema = Ema(model, decay) if decay is not None else None
 
-    def order(self, epoch: int) -> list[Tensor]:
-        """This rank's micro-batches of an epoch, as indices into the training part; the rest is dropped."""
-        batch = self._batch
+    @property
+    def micro_batch(self) -> int:
+        """The most images that this rank trains on at once."""
+        return math.ceil(self.share / self.micro_batches)
+
+    def order(self, epoch: int, first: int = 0) -> list[Tensor]:
+        """This rank's micro-batches of an epoch from window `first` on, as indices into the training part.
+
+        The images that fill no window are dropped.
+        """
         generator = seeds.generator(self._recipe.loop.seed, Use.ORDER, epoch)
-        order = torch.randperm(self._train_images, generator=generator)[: self.steps * batch]
-        windows = order.view(self.steps, batch)[:, self._ranks.share(batch)]
+        order = torch.randperm(self._train_images, generator=generator)[: self.steps * self._batch]
+        windows = order.view(self.steps, self._batch)[first:, self._ranks.share(self._batch)]
         return [part for window in windows for part in window.tensor_split(self.micro_batches)]
 
-    def epoch(self, epoch: int, batches: Iterable[tuple[Tensor, Tensor]]) -> Trained:
-        """Train on the micro-batches of an epoch, counted from 0: images [b, C, H, W] and labels [b]."""
-        generator = seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch, self._ranks.rank)
-        totals = Totals(self._device)
+    def epoch(self, epoch: int, open_at: Callable[[int], Iterator[Batch]]) -> Trained:
+        """Train one epoch, counted from 0; `open_at` gives its micro-batches from a window on."""
+        generator = self.mixing_generator(epoch)
+        totals, batches = Totals(self._device), Batches(open_at)
         started = time.perf_counter()
-        waiting = Waiting(batches)
-        self._model.train()
+        self.begin(epoch)
         for step in range(self.steps):
-            lr = self._set_rate(epoch * self.steps + step)
-            self._optimizer.zero_grad(set_to_none=True)
-            for _ in range(self.micro_batches):
-                images, labels = next(waiting)
-                totals.add_batch(*self._backward(images, labels, generator))
-            totals.add_step(self._update(measured=step % self._norm_every == 0))
+            phase, factor = self._paced(epoch + step / self.steps)
+            losses, right = self._gradients(phase, batches, step, self._size(epoch, step), generator)
+            totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
-        return self._trained(totals, step + 1, lr, started, waiting.seconds)
+        lr, waited = phase.lr * factor, batches.waited_seconds
+        return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
+
+    def mixing_generator(self, epoch: int) -> torch.Generator:
+        """What an epoch's mixing is drawn from, on this rank."""
+        return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch, self._ranks.rank)
+
+    def begin(self, epoch: int) -> None:
+        """Training mode as it is in an epoch: with what is frozen then."""
+        spec = self._recipe.model
+        body_frozen = epoch < spec.freeze_epochs
+        if body_frozen:
+            freeze_body(self._model)
+        else:
+            unfreeze(self._model)
+        set_training(self._model, freeze_norm=spec.freeze_norm, body_frozen=body_frozen)
+
+    def train_on(
+        self,
+        window: Sequence[Batch],
+        *,
+        epoch: int,
+        generator: torch.Generator,
+        lr: float | None = None,
+        size: int | None = None,
+    ) -> Tensor:
+        """One optimizer step on a window of your own, as it would be taken in an epoch.
+
+        Rate (as applied) and size of the images are yours, or the run's own. The mean loss, on the device.
+        Nothing is caught here: running out of memory is yours to see.
+        """
+        self.begin(epoch)
+        phase = self._phases[0]
+        phase.set(1.0 if lr is None else lr / phase.lr)
+        phase.optimizer.zero_grad(set_to_none=True)
+        images = sum(len(labels) for _, labels in window)
+        size = size or self._size(epoch, 0)
+        losses = [self._backward(*batch, size, generator, images)[0] for batch in window]
+        self._update(phase, measured=self._clip_norm is not None)
+        return torch.stack(losses).sum()
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [phase.optimizer.state_dict() for phase in self._phases],
             "scaler": self._scaler.state_dict(),
             "ema": self.ema.state_dict() if self.ema is not None else None,
+            "micro_batches": self.micro_batches,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch would share its tensors
+        for phase, each in zip(self._phases, state["optimizers"], strict=True):
+            phase.optimizer.load_state_dict(copy.deepcopy(each))  # torch would share its tensors
         if self._scaled and state["scaler"]:  # empty where the state comes from a device that did not scale
             self._scaler.load_state_dict(state["scaler"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
+        self.micro_batches = state["micro_batches"]
 
-    def _set_rate(self, step: int) -> float:
-        scale = schedule.factor(
-            self._recipe.schedule, step / self.steps, self._recipe.loop.epochs, 1.0 / self.steps
+    # --- one step -------------------------------------------------------------------------------------
+
+    def _paced(self, progress: float) -> tuple[Phase, float]:
+        """The optimizer whose turn it is, set to the schedule's rate and momentum; and the rate's factor."""
+        spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
+        done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
+        phase = [each for each in self._phases if each.start <= done][-1]
+        factor = schedule.factor(spec, progress, epochs, step)
+        phase.set(factor, schedule.momentum(spec, progress, epochs, step))
+        return phase, factor
+
+    def _size(self, epoch: int, step: int) -> int:
+        """The side in pixels of a step's images."""
+        return size_at(
+            self._recipe.augmentation.size,
+            self._image_size,
+            seed=self._recipe.loop.seed,
+            epoch=epoch,
+            step=step,
+            steps=self.steps,
+            epochs=self._recipe.loop.epochs,
         )
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._lr * scale
-        return self._lr * scale
 
-    def _backward(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Add a micro-batch's gradients; its share of the mean loss, and how right each answer was."""
-        targets = labels
+    def _gradients(
+        self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """A window's gradients, in as many parts as fit; its shares of the loss, and how right it was."""
+        drawn = generator.get_state()
+        while True:
+            phase.optimizer.zero_grad(set_to_none=True)
+            try:
+                parts = [
+                    self._backward(*next(batches), size, generator, self._batch)
+                    for _ in range(self.micro_batches)
+                ]
+            except Exception as error:
+                if not self._may_halve(error):
+                    raise
+            else:
+                return [loss for loss, _ in parts], [right for _, right in parts]
+            # Outside the handler: the exception holds the frames that hold the memory.
+            phase.optimizer.zero_grad(set_to_none=True)
+            give_back(self._device)
+            self.micro_batches = min(2 * self.micro_batches, self.share)
+            generator.set_state(drawn)
+            batches.back_to(window)
+
+    def _may_halve(self, error: Exception) -> bool:
+        """Whether memory ran out and the window can be cut further; several ranks would have to agree."""
+        return ran_out(error) and self.micro_batches < self.share and self._ranks.world == 1
+
+    def _backward(
+        self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
+    ) -> tuple[Tensor, Tensor]:
+        """Add a micro-batch's gradients; its share of the window's loss, and how right each answer was."""
+        images, targets = resized(images, size), labels
         if self._mixing is not None:
-            images, targets = self._mixing(images, labels, self._classes, generator)
+            images, targets = self._mixing(images, labels, self._task.classes, generator)
         with self._autocast:
-            logits = self._model(images)
-        logits = full_precision(logits)
-        if targets.is_floating_point():
-            targets = targets.to(logits.dtype)
-        loss = functional.cross_entropy(logits, targets, label_smoothing=self._smoothing)
-        if len(images) != self._batch:
-            loss = loss * (len(images) / self._batch)
+            outputs = self._model(images)
+        outputs = full_precision(outputs)
+        loss = self._task.loss(outputs, targets)
+        if len(images) != window:
+            loss = loss * (len(images) / window)
         self._scaler.scale(loss).backward()
-        return loss.detach(), right_answers(logits.detach(), targets)
+        return loss.detach(), self._task.right(outputs.detach(), targets)
 
-    def _update(self, measured: bool) -> Tensor | None:
+    def _update(self, phase: Phase, measured: bool) -> Tensor | None:
         """One optimizer step on the window's gradients; their norm over all ranks, before clipping."""
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         if self._ranks.world > 1:
             self._ranks.sum_in_place(gradients)
-        self._scaler.unscale_(self._optimizer)
+        self._scaler.unscale_(phase.optimizer)
         norm = get_total_norm(gradients) if measured else None
         if self._clip_norm is not None and norm is not None:
             clip_grads_with_norm_(self._parameters, self._clip_norm, norm)
-        self._scaler.step(self._optimizer)
+        if self._clip_factor is not None:
+            clip_adaptively(self._clipped, self._clip_factor)
+        self._scaler.step(phase.optimizer)
         self._scaler.update()
         if self.ema is not None:
             self.ema.update()
         return norm
+
+    # --- what it came to ------------------------------------------------------------------------------
 
     def _mean_loss(self, totals: Totals, steps: int) -> float:
         """One number read from the device; the same on every rank."""
         return self._ranks.reduce(totals.of_images()[0]).item() / steps
 
     def _is_lost(self, loss: float) -> bool:
-        return not loss <= LOST_FACTOR * math.log(max(self._classes, 2))  # also true of nan
+        return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
-    def _trained(self, totals: Totals, steps: int, lr: float, started: float, waited: float) -> Trained:
+    def _trained(self, totals: Totals, steps: int, lr: float, seconds: float, waited: float) -> Trained:
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()
@@ -183,68 +281,14 @@ class Trainer:
             skipped_steps=int(overflowed) if self._scaled else 0,
             lr=lr,
             images=images,
-            seconds=time.perf_counter() - started,
+            seconds=seconds,
             data_seconds=waited,
+            micro_batch=self.micro_batch,
             lost=self._is_lost(loss / steps),
         )
 
 
-def right_answers(logits: Tensor, targets: Tensor) -> Tensor:
-    """How right each answer is, [b]: 0 or 1, or the share of the answered class where labels are mixed."""
-    predicted = logits.argmax(1)
-    return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
-
-
-class Totals:
-    """An epoch's sums: steps append what they have; adding up, in float64, is left to the few readings."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._images = torch.zeros(2, dtype=torch.float64, device=device)
-        self._steps = torch.zeros(3, dtype=torch.float64, device=device)
-        self._losses: list[Tensor] = []
-        self._right: list[Tensor] = []
-        self._norms: list[Tensor] = []
-
-    def add_batch(self, loss: Tensor, right: Tensor) -> None:
-        """A micro-batch's share of the loss, and how right its answers were."""
-        self._losses.append(loss)
-        self._right.append(right)
-
-    def add_step(self, norm: Tensor | None) -> None:
-        """A step's gradient norm, where it was measured."""
-        if norm is not None:
-            self._norms.append(norm)
-
-    def of_images(self) -> Tensor:
-        """[2], of this rank's images so far: the loss, the right answers. A copy, on the device."""
-        if self._losses:
-            self._images[0] += torch.stack(self._losses).sum(dtype=torch.float64)
-            self._images[1] += torch.cat(self._right).sum(dtype=torch.float64)
-            self._losses.clear()
-            self._right.clear()
-        return self._images.clone()
-
-    def of_steps(self) -> Tensor:
-        """[3], of the steps so far, alike on every rank: finite norms, how many, how many not finite."""
-        if self._norms:
-            norms = torch.stack(self._norms).double()
-            finite = norms.isfinite()
-            self._steps[0] += norms.where(finite, 0.0).sum()
-            self._steps[1] += finite.sum()
-            self._steps[2] += (~finite).sum()
-            self._norms.clear()
-        return self._steps.clone()
-
-
-class Waiting:
-    """An iterator that adds up how long its consumer waited, in seconds."""
-
-    def __init__(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
-        self._batches = iter(batches)
-        self.seconds = 0.0
-
-    def __next__(self) -> tuple[Tensor, Tensor]:
-        started = time.perf_counter()
-        batch = next(self._batches)
-        self.seconds += time.perf_counter() - started
-        return batch
+def _below_head(model: nn.Module) -> list[nn.Parameter]:
+    """What adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
+    head = head_parameters(model)
+    return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

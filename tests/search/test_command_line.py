@@ -128,6 +128,11 @@ def test_a_fault_in_a_study_is_told_with_its_place(
         (["search", "--data", "digits", "--set", "budget.trials=many"], ["budget.trials", "many"]),
         (["search", "--data", "digits", "--trials", "0"], ["budget.trials"]),
         (["search", "--data", "digits", "--name", "../up"], ["name"]),
+        (
+            ["search", "--data", "digits", "--set", "base.model.weights=gone.pt"],
+            ["base.model.weights", "no such file", "gone.pt"],
+        ),
+        (["search", "--data", "digits", "--set", "base.evaluation.flip=true"], ["base.evaluation.flip"]),
         (["resume", "nowhere"], ["nowhere", "not a search folder"]),
         (["show", "nowhere"], ["nowhere", "not a search folder"]),
         (["export", "nowhere", "-o", "x.yaml"], ["nowhere", "not a search folder"]),

@@ -48,6 +48,7 @@ def result(epoch: int, accuracy: float, *, diverged: bool = False) -> EpochResul
         evaluation_seconds=0.1,
         images_per_second=100.0,
         peak_memory_bytes=1,
+        micro_batch=64,
         diverged=diverged,
     )
 

@@ -119,6 +119,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "objective": {"metric": "val_accuracy", "mode": "max"},
         "trials": [trial],
         "best": None,
+        "diagnosis": None,
         "epochs_trained": 1,
         "epochs_if_unpruned": 10,
         "saved": 0.9,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.scheduler import Asha, expected_share, places, rank, rungs
+from search.scheduler import Asha, expected_share, first_at_or_after, places, rank, rungs
 from trainable.metrics import Mode
 
 REPORTS = st.lists(st.integers(0, 6).map(lambda step: step / 6), min_size=1, max_size=30)
@@ -36,6 +36,23 @@ def test_rungs_multiply_up_to_but_not_including_the_last_epoch(
 def test_rungs_that_would_never_rise_are_refused(grace: int, factor: int) -> None:
     with pytest.raises(ValueError, match="grace >= 1 and factor >= 2"):
         rungs(grace, factor, 10)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "expected"),
+    [
+        ((2, 6, 18), (10, 30, 70), (10, 30)),
+        ((2, 6, 18, 54), (10, 30, 70), (10, 30, 70)),
+        ((2, 6, 18), tuple(range(1, 20)), (2, 6, 18)),
+        ((2, 6, 18), (1, 5), (5,)),
+        ((2, 6), (), ()),
+        ((), (10,), ()),
+    ],
+)
+def test_each_wanted_rung_moves_to_the_next_epoch_that_is_allowed(
+    wanted: tuple[int, ...], allowed: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    assert first_at_or_after(wanted, allowed) == expected
 
 
 @pytest.mark.parametrize(

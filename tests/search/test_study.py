@@ -102,6 +102,33 @@ def test_paths_are_made_absolute_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert study.resolved("mine") == study
 
 
+@pytest.mark.parametrize("base", [{"model": {"weights": "mine.pt"}}, {"model.weights": "mine.pt"}])
+def test_the_weights_path_is_made_absolute_where_it_stands(
+    base: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.pt").touch()
+    base = {**base, "optimizer": {"lr": 0.2}}
+    study = Study.from_tree({**DIGITS, "base": base, "storage": "out"}).resolved("mine")
+    monkeypatch.chdir("/")
+    assert study.pinned == {"model.weights": str(tmp_path / "mine.pt"), "optimizer.lr": 0.2}
+    assert study.base_recipe().model.weights == str(tmp_path / "mine.pt")
+    assert study.resolved("mine") == study
+
+
+def test_weights_that_are_no_file_are_refused(tmp_path: Path) -> None:
+    missing = str(tmp_path / "gone.pt")
+    with pytest.raises(StudyError, match=rf"base\.model\.weights: no such file: {missing}"):
+        Study.from_tree({**DIGITS, "base": {"model.weights": missing}}).resolved("mine")
+
+
+@pytest.mark.parametrize("weights", ["default", None])
+def test_published_weights_are_a_name_and_no_path(weights: str | None) -> None:
+    model = {"kind": "torchvision", "name": "resnet18", "weights": weights}
+    study = Study.from_tree({**DIGITS, "base": {"model": model}})
+    assert study.resolved("mine").pinned == study.pinned
+
+
 def test_the_bundled_digits_are_a_name_and_no_path() -> None:
     assert Study.from_tree(DIGITS).resolved("mine").data.path == "digits"
 

@@ -83,8 +83,14 @@ def test_a_policy_is_tried_in_long_runs_on_images_that_bear_it(
     [({}, True), ({"image_size": 8}, False), ({"epochs": 9}, False), ({"parameters": 1_000_000}, False)],
 )
 def test_erasing_is_not_for_very_small_nets(changes: dict[str, Any], tried: bool) -> None:
-    ruling = augmentations.erasings(imagenet_facts(**changes))
-    assert (ruling.what if ruling else None) == (Choice((0.0, 0.25, 0.5)) if tried else None)
+    ruling = augmentations.maskings(imagenet_facts(**changes))
+    assert (ruling.what if ruling else None) == (Choice(("none", "erasing")) if tried else None)
+
+
+def test_at_most_half_of_the_images_are_erased_as_in_the_paper() -> None:
+    facts = imagenet_facts()
+    assert augmentations.erasing_probability(facts).what == 0.5
+    assert augmentations.erasing_probabilities(facts).what == Choice((0.25, 0.5))
 
 
 @pytest.mark.parametrize(

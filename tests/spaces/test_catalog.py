@@ -5,8 +5,10 @@ import pytest
 from spaces.catalog import make_space
 from spaces.domains import Choice, Float, Integer, SpaceError
 from spaces.facts import Facts
+from spaces.optimizers import KINDS, OptimizerKind, learning_rate, learning_rates
 from spaces.space import Dimension, Space, When
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
+from trainable.recipe import Recipe
 
 LR = "optimizer.lr"
 RATE = {"log": [0.01, 1.0]}
@@ -44,7 +46,8 @@ def test_a_resnet50_on_imagenet_varies_everything() -> None:
         "augmentation.crop.scale_min",
         "augmentation.policy.kind",
         "augmentation.policy.magnitude",
-        "augmentation.erasing_probability",
+        "augmentation.masking.kind",
+        "augmentation.masking.probability",
         "augmentation.mixing.kind",
         "augmentation.mixing.alpha",
     ]
@@ -75,7 +78,7 @@ def test_the_first_trial_is_the_documents_own_recipe() -> None:
         "regularisation.label_smoothing": 0.1,
         "augmentation.crop.scale_min": 0.08,
         "augmentation.policy.kind": "none",
-        "augmentation.erasing_probability": 0.0,
+        "augmentation.masking.kind": "none",
         "augmentation.mixing.kind": "none",
     }
     recipe = space.recipe(space.own)
@@ -89,6 +92,9 @@ def test_conditions_follow_the_kinds() -> None:
     assert of(space, "augmentation.mixing.alpha").when == When("augmentation.mixing.kind", ("mixup",))
     assert of(space, "augmentation.policy.magnitude").when == When(
         "augmentation.policy.kind", ("randaugment",)
+    )
+    assert of(space, "augmentation.masking.probability").when == When(
+        "augmentation.masking.kind", ("erasing",)
     )
 
 
@@ -110,14 +116,94 @@ def test_pins_are_no_dimensions_and_stay_in_the_first_trial() -> None:
     assert (recipe.optimizer.weight_decay, recipe.loop.batch_size) == (0.003, 64)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adamw"])
-def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kind(kind: str) -> None:
-    space = document(imagenet_facts(), optimizer__kind=kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kinds(kind: OptimizerKind) -> None:
+    facts = imagenet_facts()
+    space = document(facts, optimizer__kind=kind)
     optimizer = [name for name in names(space) if name.startswith("optimizer")]
-    momentum = ["optimizer.momentum"] if kind == "sgd" else []
-    assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *momentum]
+    own = {
+        "sgd": ["optimizer.momentum"],
+        "adam_then_sgd": ["optimizer.sgd_lr", "optimizer.sgd_weight_decay"],
+    }
+    assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
     assert all(of(space, name).when is None for name in optimizer)
-    assert space.own[LR] == (0.1 if kind == "sgd" else 1e-3)
+    assert of(space, LR).domain == learning_rates(facts, kind).what
+    assert space.own[LR] == learning_rate(facts, kind).what
+    assert space.recipe(space.own).optimizer.kind == kind
+
+
+def test_kinds_that_a_person_adds_bring_each_its_own_dimensions() -> None:
+    facts = imagenet_facts()
+    space = document(facts, overrides={"optimizer.kind": {"choice": ["sgd", "lamb", "adam_then_sgd"]}})
+    assert [name for name in names(space) if name.startswith("optimizer")] == [
+        "optimizer.kind",
+        "optimizer.lr[sgd]",
+        "optimizer.lr[lamb]",
+        "optimizer.lr[adam_then_sgd]",
+        "optimizer.weight_decay[sgd]",
+        "optimizer.weight_decay[lamb]",
+        "optimizer.weight_decay[adam_then_sgd]",
+        "optimizer.momentum",
+        "optimizer.sgd_lr",
+        "optimizer.sgd_weight_decay",
+    ]
+    assert of(space, "optimizer.lr[lamb]").when == When("optimizer.kind", ("lamb",))
+    assert of(space, "optimizer.sgd_lr").when == When("optimizer.kind", ("adam_then_sgd",))
+    assert space.own["optimizer.kind"] == "sgd"
+
+
+@pytest.mark.parametrize("kind", ["sgdr", "cyclic"])
+def test_a_schedule_of_cycles_is_pinned_and_never_one_choice_among_others(kind: str) -> None:
+    for options in (["cosine", kind], [kind]):
+        with pytest.raises(SpaceError, match=r"space\.overrides\.schedule\.kind: .* pin it under base"):
+            document(imagenet_facts(), overrides={"schedule.kind": {"choice": options}})
+    for space in (
+        document(imagenet_facts(), schedule__kind=kind),
+        document(imagenet_facts(), overrides={"schedule.kind": {"fixed": kind}}),
+    ):
+        assert space.base.schedule.kind == kind
+        assert not [name for name in names(space) if name.startswith("schedule")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("sgdr", "warmup_epochs"),
+        ("sgdr", "cycle_epochs"),
+        ("cyclic", "warmup_epochs"),
+        ("cyclic", "rise_epochs"),
+    ],
+)
+def test_nothing_that_moves_the_ends_of_cycles_varies(kind: str, path: str) -> None:
+    overrides = {f"schedule.{path}": {"uniform": [0.5, 2.0]}}
+    with pytest.raises(
+        SpaceError, match=rf"space\.overrides\.schedule\.{path}: moves the ends of the cycles"
+    ):
+        document(imagenet_facts(), overrides=overrides, schedule__kind=kind)
+    lowest = {"sgdr": "schedule.final_factor", "cyclic": "schedule.lowest"}[kind]
+    space = document(imagenet_facts(), overrides={lowest: {"uniform": [0.0, 0.2]}}, schedule__kind=kind)
+    assert lowest in names(space)
+
+
+def test_a_schedule_that_rises_by_itself_is_not_warmed_up() -> None:
+    space = document(imagenet_facts(), overrides={"schedule.kind": {"choice": ["cosine", "onecycle"]}})
+    assert of(space, "schedule.warmup_epochs").when == When("schedule.kind", ("cosine",))
+    drawn = {path: value for path, value in space.own.items() if path != "schedule.warmup_epochs"}
+    assert space.recipe({**drawn, "schedule.kind": "onecycle"}).schedule.warmup_epochs == 0.0
+
+
+@pytest.mark.parametrize("masking", ["cutout", "gridmask", "hide_and_seek"])
+def test_other_maskings_can_be_added_and_keep_the_papers_values(masking: str) -> None:
+    options = {"choice": ["none", "erasing", masking]}
+    space = document(imagenet_facts(), overrides={"augmentation.masking.kind": options})
+    assert of(space, "augmentation.masking.probability").when == When(
+        "augmentation.masking.kind", ("erasing",)
+    )
+    drawn = space.recipe({**space.own, "augmentation.masking.kind": masking})
+    assert (
+        drawn.augmentation.masking
+        == Recipe().with_values({"augmentation.masking.kind": masking}).augmentation.masking
+    )
 
 
 def test_a_kind_that_is_pinned_to_one_that_varies_brings_its_dimension() -> None:
@@ -228,11 +314,12 @@ def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
         (
             {"schedule.gamma": RATE},
             "schedule.gamma",
-            "no field 'gamma' in schedule; known: warmup_epochs, kind",
+            "no field 'gamma' in schedule; known: kind, warmup_epochs",
         ),
         ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "unknown key"),
-        ({"optimizer.kind": {"choice": ["lamb"]}}, "optimizer.kind", "expected one of 'sgd', 'adamw'"),
-        ({"optimizer.kind": {"choice": ["sgd", "lamb"]}}, "optimizer.kind", "lamb is refused by the recipe"),
+        ({"optimizer.kind": {"choice": ["lion"]}}, "optimizer.kind", "expected one of 'sgd', 'rmsprop'"),
+        ({"optimizer.kind": {"choice": ["sgd", "lion"]}}, "optimizer.kind", "lion is refused by the recipe"),
+        ({"model.weights": {"choice": ["a.safetensors", None]}}, "model.weights", "write it under base"),
         ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "schedule.warmup_epochs", "120 is refused"),
         ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
     ],

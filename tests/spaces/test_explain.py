@@ -1,6 +1,9 @@
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from spaces.catalog import make_space
 from spaces.explain import Row, leaves, reasons, recipe_rows, space_rows
@@ -9,26 +12,57 @@ from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 from trainable.yamlfile import read_recipe, write_recipe
 
-KINDS = {
-    "model.kind": ["resnet_small"],
-    "optimizer.kind": ["sgd", "adamw"],
-    "schedule.kind": ["constant", "cosine", "step", "poly", "exp"],
-    "augmentation.crop.kind": ["none", "pad", "resized"],
-    "augmentation.policy.kind": ["none", "randaugment"],
-    "augmentation.mixing.kind": ["none", "mixup", "cutmix"],
-    "evaluation.resize.kind": ["stretch", "center_crop"],
-}
-NAMED_MODELS = [
-    Recipe().with_values({"model.kind": kind, "model.name": "x"}) for kind in ("torchvision", "timm")
-]
-ALL_KINDS = [
-    Recipe().with_values({path: kind}) for path, kinds in KINDS.items() for kind in kinds
-] + NAMED_MODELS
+
+def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The path and the value of every `kind` of every union within a section, those inside unions too."""
+    for name, field in section.model_fields.items():
+        for each in members(field.annotation):
+            path = f"{prefix}{name}"
+            if "kind" in each.model_fields:
+                for kind in members_of_kind(each):
+                    yield f"{path}.kind", kind
+            yield from choices(each, f"{path}.")
+
+
+def members(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that an annotation allows, however deep in unions and Annotated they stand."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [each for part in get_args(annotation) for each in members(part)]
+
+
+def members_of_kind(section: type[BaseModel]) -> tuple[str, ...]:
+    return get_args(section.model_fields["kind"].annotation)
+
+
+def with_kind(path: str, kind: str) -> Recipe:
+    name = {"model.name": "resnet18"} if path == "model.kind" and kind != "resnet_small" else {}
+    return Recipe().with_values({path: kind, **name})
+
+
+ALL_KINDS = [with_kind(path, kind) for path, kind in dict.fromkeys(choices(Recipe))]
 
 
 def row(rows: list[Row], path: str) -> Row:
     (found,) = (each for each in rows if each.path == path)
     return found
+
+
+def test_all_kinds_are_looked_at() -> None:
+    """A walk that missed a union would let its fields go without a purpose."""
+    chosen = dict.fromkeys(choices(Recipe))
+    for path, kind in [
+        ("model.kind", "timm"),
+        ("model.layer_rates.kind", "decayed"),
+        ("optimizer.kind", "adam_then_sgd"),
+        ("schedule.kind", "cyclic"),
+        ("augmentation.policy.kind", "autoaugment"),
+        ("augmentation.masking.kind", "hide_and_seek"),
+        ("augmentation.size.kind", "progressive"),
+        ("evaluation.resize.kind", "center_crop"),
+    ]:
+        assert (path, kind) in chosen
+        assert with_kind(path, kind) in ALL_KINDS
 
 
 def test_the_purpose_of_every_field_of_every_kind_is_known_and_no_other() -> None:

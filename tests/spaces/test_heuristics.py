@@ -1,79 +1,11 @@
 """The formulas at the points that the documents name, as tables."""
 
-from typing import Any
-
 import pytest
 
 from spaces import heuristics
 from spaces.domains import Choice, Float
-from spaces.heuristics import OptimizerKind
 from spaces.rulings import interpolated, rounded
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters", "low", "high"),
-    [
-        ("MobileNetV1 x0.25", 0.47 * MILLION, 2.9e-5, 4e-5),
-        ("MobileNetV2", 3.5 * MILLION, 2.9e-5, 4e-5),
-        ("MobileNetV3", 5.5 * MILLION, 2.9e-5, 4e-5),
-        ("ResNet18", 11.7 * MILLION, 5e-5, 1e-4),
-        ("ResNet50", 25.6 * MILLION, 1e-4, 1e-4),
-        ("ResNet101", 44.5 * MILLION, 1e-4, 1e-4),
-    ],
-)
-def test_weight_decay_is_the_documents_on_imagenet(
-    model: str, parameters: float, low: float, high: float
-) -> None:
-    decay = heuristics.weight_decay(imagenet_facts(parameters=int(parameters)), "sgd").what
-    assert low <= decay <= high, model
-
-
-def test_strong_augmentation_takes_three_tenths_of_the_weight_decay() -> None:
-    assert heuristics.weight_decay(imagenet_facts(), "sgd", strong_augmentation=True).what == 7e-5
-
-
-def test_weight_decay_rises_with_parameters_and_falls_with_images() -> None:
-    sizes = [heuristics.weight_decay(imagenet_facts(parameters=10**n), "sgd").what for n in range(4, 10)]
-    images = [heuristics.weight_decay(imagenet_facts(train_images=10**n), "sgd").what for n in range(2, 8)]
-    assert sizes == sorted(sizes)
-    assert images == sorted(images, reverse=True)
-    assert images[0] > images[-1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "rate"),
-    [
-        ("sgd", {}, 0.1),
-        ("adamw", {}, 1e-3),
-        ("sgd", {"pretrained": True, "train_images": 500}, 0.001),
-        ("sgd", {"pretrained": True, "train_images": 1_000}, 0.001),
-        ("sgd", {"pretrained": True, "train_images": 10_000}, 0.0032),
-        ("sgd", {"pretrained": True, "train_images": 100_000}, 0.01),
-        ("sgd", {"pretrained": True, "train_images": 1_280_000}, 0.01),
-        ("adamw", {"pretrained": True}, 1e-4),
-    ],
-)
-def test_the_rate_is_the_documents_at_batch_256(
-    kind: OptimizerKind, changes: dict[str, Any], rate: float
-) -> None:
-    assert heuristics.learning_rate(imagenet_facts(**changes), kind).what == rate
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "domain"),
-    [
-        ("sgd", {}, Float(0.02, 0.5, log=True)),
-        ("adamw", {}, Float(1e-4, 1e-2, log=True)),
-        ("sgd", {"train_images": 1257, "epochs": 20}, Float(0.1, 2.5, log=True)),
-        ("adamw", {"train_images": 1257, "epochs": 20}, Float(5e-4, 5e-2, log=True)),
-        ("sgd", {"train_images": 1257, "epochs": 20, "pretrained": True}, Float(0.00022, 0.0055, log=True)),
-    ],
-)
-def test_rates_lie_around_the_rule_and_higher_in_short_runs(
-    kind: OptimizerKind, changes: dict[str, Any], domain: Float
-) -> None:
-    assert heuristics.learning_rates(imagenet_facts(**changes), kind).what == domain
 
 
 @pytest.mark.parametrize(
@@ -137,17 +69,6 @@ def test_warm_up_is_for_large_batches_and_at_most_a_tenth_of_the_run(
     assert heuristics.warmups(facts, batch).what == Float(0.0, most)
 
 
-def test_decoupled_decay_does_not_depend_on_the_model() -> None:
-    small, large = (heuristics.weight_decays(imagenet_facts(parameters=n), "adamw") for n in (10**4, 10**9))
-    assert small == large
-    assert small.what == Float(1e-3, 1e-1, log=True)
-
-
-def test_momentum_doubles_or_halves_the_rate_at_most() -> None:
-    domain = heuristics.momenta(digits_facts()).what
-    assert [0.1 / (1 - end) for end in (domain.low, domain.high)] == pytest.approx([0.5, 2.0])
-
-
 def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:
     line = ((10.0, 1.0), (1000.0, 100.0))
     assert [interpolated(x, *line) for x in (1, 10, 100, 1000, 10_000)] == pytest.approx([1, 1, 10, 100, 100])
@@ -170,6 +91,7 @@ def test_the_rules_make_the_documents_own_recipe_of_the_default_one() -> None:
         "schedule.kind": "cosine",
         "augmentation.crop.kind": "resized",
         "augmentation.policy.kind": "none",
+        "augmentation.masking.kind": "none",
         "augmentation.mixing.kind": "none",
         "loop.batch_size": 256,
         "optimizer.lr": 0.1,
@@ -181,8 +103,22 @@ def test_the_rules_make_the_documents_own_recipe_of_the_default_one() -> None:
         "regularisation.label_smoothing": 0.1,
         "augmentation.crop.scale_min": 0.08,
         "augmentation.flip_probability": 0.5,
-        "augmentation.erasing_probability": 0.0,
     }
+
+
+@pytest.mark.parametrize("kind", ["onecycle", "cyclic", "sgdr"])
+def test_what_rises_by_itself_or_has_cycles_gets_no_warm_up(kind: str) -> None:
+    facts = imagenet_facts()
+    base = base_recipe(facts, schedule__kind=kind, loop__batch_size=1024)
+    values = heuristics.fixed_by_rule(facts, base, {"schedule.kind", "loop.batch_size"})
+    assert values["schedule.warmup_epochs"] == 0.0
+
+
+def test_erasing_where_it_is_pinned_takes_half_of_the_images() -> None:
+    facts = digits_facts()
+    base = base_recipe(facts, augmentation__masking__kind="erasing")
+    values = heuristics.fixed_by_rule(facts, base, {"augmentation.masking.kind"})
+    assert values["augmentation.masking.probability"] == 0.5
 
 
 def test_rules_leave_pins_alone_and_the_kind_of_a_section_that_holds_one() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from spaces.catalog import make_space
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
+from spaces.optimizers import KINDS, OptimizerKind
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe
 
@@ -32,8 +33,10 @@ FACTS = st.builds(
 )
 
 
-def space_of(facts: Facts) -> Space:
-    return make_space("document", base_recipe(facts), frozenset(), facts, {})
+def space_of(facts: Facts, **pins: Value) -> Space:
+    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    pinned = frozenset(path.replace("__", ".") for path in pins)
+    return make_space("document", base_recipe(facts, **pins), pinned, facts, {})
 
 
 def in_domain(domain: Domain) -> st.SearchStrategy[Value]:
@@ -56,6 +59,19 @@ def test_every_draw_is_a_recipe(facts: Facts, data: st.DataObject) -> None:
     assert {path: recipe.get(path) for path in values} == values
     assert recipe.schedule.warmup_epochs <= facts.epochs / 10
     assert recipe.loop.batch_size <= facts.train_images
+
+
+@given(facts=FACTS, kind=st.sampled_from(KINDS), data=st.data())
+@settings(max_examples=40)
+def test_every_draw_around_a_pinned_optimizer_is_a_recipe(
+    facts: Facts, kind: OptimizerKind, data: st.DataObject
+) -> None:
+    space = space_of(facts, optimizer__kind=kind)
+    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    assert {"optimizer.lr", "optimizer.weight_decay"} <= values.keys()
+    assert space.recipe(values).optimizer.kind == kind
+    domains = {each.name: each.domain for each in space.dimensions}
+    assert all(value in domains[name] for name, value in space.named(space.own).items())
 
 
 @given(facts=FACTS, data=st.data())

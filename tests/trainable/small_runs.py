@@ -65,6 +65,14 @@ def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
     return nn.Sequential(*layers).double()
 
 
+def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
+    """What a run measured, however it cut its batches, without what it did not measure."""
+    return [
+        {name: value for name, value in each.items() if name != "micro_batch" and value is not None}
+        for each in numbers(history)
+    ]
+
+
 def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
     """What a run measured, without how long it took."""
     return [{name: value for name, value in result.tree().items() if name not in TIMES} for result in history]

@@ -1,26 +1,29 @@
 """The augmentations of a batch, each image by its own draws."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy import stats
+from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from trainable.augmentation.augment import (
-    TRIES,
-    crop_boxes,
-    erase,
-    erasing_boxes,
-    flip,
-    make_augment,
-    make_erasing,
-    make_file_transform,
-    pad_crop,
-    padding,
-    resized_crop,
-)
+from trainable.augmentation.augment import make_augment, make_file_transform
+from trainable.augmentation.boxes import BOX_DRAWS, crop_boxes
 from trainable.augmentation.draws import Draws
-from trainable.specs.augmentations import Augmentation, NoCrop, PadCrop, RandAugment, ResizedCrop
+from trainable.augmentation.geometry import flip, pad_crop, padding, resized_crop
+from trainable.specs.augmentations import (
+    Augmentation,
+    AutoAugment,
+    NoCrop,
+    NoPolicy,
+    PadCrop,
+    RandAugment,
+    ResizedCrop,
+    TrivialAugment,
+)
 
 torch.set_num_threads(1)
 
@@ -30,7 +33,9 @@ EACH = {
     "pad": Augmentation(crop=PadCrop(), flip_probability=0.0),
     "resized": Augmentation(crop=ResizedCrop(), flip_probability=0.0),
     "flip": Augmentation(crop=NoCrop(), flip_probability=0.5),
-    "policy": Augmentation(crop=NoCrop(), flip_probability=0.0, policy=RandAugment()),
+    "randaugment": Augmentation(crop=NoCrop(), flip_probability=0.0, policy=RandAugment()),
+    "trivialaugment": Augmentation(crop=NoCrop(), flip_probability=0.0, policy=TrivialAugment()),
+    "autoaugment": Augmentation(crop=NoCrop(), flip_probability=0.0, policy=AutoAugment()),
 }
 
 
@@ -47,7 +52,6 @@ def augmented(spec: Augmentation, images: torch.Tensor, indices: np.ndarray, epo
 
 def test_nothing_asked_for_changes_nothing() -> None:
     assert make_augment(PLAIN, ("horizontal",), 16) == ()
-    assert make_erasing(PLAIN) == ()
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -158,7 +162,7 @@ def test_only_the_flips_that_the_data_allow_are_made() -> None:
 
 
 def drawn_boxes(count: int, scale: tuple[float, float] = SCALE, side: int = 64) -> np.ndarray:
-    uniform = np.random.default_rng(0).random((count, 2 + 2 * TRIES))
+    uniform = np.random.default_rng(0).random((count, BOX_DRAWS))
     return crop_boxes(uniform, side, side, scale, RATIO)
 
 
@@ -184,7 +188,7 @@ def test_crop_boxes_have_the_distribution_of_torchvisions() -> None:
 
 
 def test_a_crop_that_never_fits_is_the_largest_central_one() -> None:
-    uniform = np.random.default_rng(0).random((3, 2 + 2 * TRIES))
+    uniform = np.random.default_rng(0).random((3, BOX_DRAWS))
 
     assert crop_boxes(uniform, 64, 64, (1.0, 1.0), (2.0, 3.0)).tolist() == [[16, 0, 32, 64]] * 3
     assert crop_boxes(uniform, 64, 64, (1.0, 1.0), (0.25, 0.5)).tolist() == [[0, 16, 64, 32]] * 3
@@ -207,53 +211,31 @@ def test_the_whole_image_as_its_box_is_the_image() -> None:
     assert torch.equal(resized_crop(images, np.array([[0, 0, 16, 16]] * 2)), images)
 
 
-def test_erase_equals_torchvisions_on_every_image() -> None:
-    images = torch.rand(6, 3, 16, 16) + 1.0
-    boxes = np.array([[0, 0, 4, 4], [3, 5, 7, 2], [15, 15, 1, 1], [0, 0, 0, 0], [8, 0, 8, 16], [2, 2, 5, 5]])
+def test_crops_and_flips_of_views_are_those_of_copies() -> None:
+    whole = noise(12, side=20)
+    view = whole[::2, :, 2:18, 3:19]
 
-    erased = erase(images, boxes)
-
-    for image, (top, left, height, width), result in zip(images, boxes.tolist(), erased, strict=True):
-        reference = functional.erase(image, top, left, height, width, torch.zeros(3, 1, 1))
-        assert torch.equal(result, reference)
-
-
-def test_erasing_boxes_have_the_distribution_of_torchvisions() -> None:
-    from torchvision.transforms import RandomErasing
-
-    torch.manual_seed(0)
-    image = torch.empty(3, 32, 32)
-    theirs = np.array(
-        [RandomErasing.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(3000)]
-    )
-    ours = erasing_boxes(np.random.default_rng(0).random((3000, 2 + 2 * TRIES)), 32, 32)
-
-    for name, reference, column in zip(("top", "left", "height", "width"), theirs.T, ours.T, strict=True):
-        assert stats.ks_2samp(reference, column).pvalue > 1e-3, name
+    offsets, chosen = np.tile([[3, 1], [0, 4]], (3, 1)), np.arange(6) % 2 == 0
+    for layout in (torch.contiguous_format, torch.channels_last):
+        copy = view.clone(memory_format=layout)
+        assert torch.equal(pad_crop(view, offsets, border=2), pad_crop(copy, offsets, border=2))
+        assert torch.equal(flip(view, chosen, axis=-1), flip(copy, chosen, axis=-1))
 
 
-def test_the_share_of_erased_images_is_the_probability() -> None:
-    images = torch.ones(4000, 1, 16, 16)
-    (change,) = make_erasing(Augmentation(erasing_probability=0.25))
+# --- files --------------------------------------------------------------------------------------------
 
-    erased = change(images, Draws(0, 1, np.arange(4000)))
-
-    hit = int((erased.flatten(1).min(1).values == 0.0).sum())
-    assert stats.binomtest(hit, 4000, 0.25).pvalue > 1e-3
-    assert len({image.numpy().tobytes() for image in erased}) > 100
+POLICIES = (NoPolicy(), RandAugment(), TrivialAugment(), AutoAugment(policy="svhn"))
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.kind)
 @pytest.mark.parametrize("crop", [NoCrop(), PadCrop(), ResizedCrop()], ids=lambda crop: crop.kind)
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_the_file_transform_gives_uint8_squares_and_follows_the_global_seed(
-    crop: NoCrop | PadCrop | ResizedCrop, mode: str
+    crop: NoCrop | PadCrop | ResizedCrop, mode: str, policy: NoPolicy
 ) -> None:
-    from PIL import Image
-
-    spec = Augmentation(crop=crop, policy=RandAugment())
+    spec = Augmentation(crop=crop, policy=policy)
     transform = make_file_transform(spec, ("horizontal", "vertical"), 16)
-    pixels = noise(1)[0].permute(1, 2, 0).numpy()
-    image = Image.fromarray(pixels).convert(mode)
+    image = Image.fromarray(noise(1)[0].permute(1, 2, 0).numpy()).convert(mode)
 
     def run(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -263,3 +245,41 @@ def test_the_file_transform_gives_uint8_squares_and_follows_the_global_seed(
     assert run(0).shape == (3 if mode == "RGB" else 1, 16, 16)
     assert torch.equal(run(0), run(0))
     assert len({run(seed).numpy().tobytes() for seed in range(8)}) > 2
+
+
+@pytest.mark.parametrize("crop", [PadCrop(), ResizedCrop()], ids=lambda crop: crop.kind)
+def test_files_are_cropped_then_flipped_then_changed_by_the_policy_as_arrays_are(
+    crop: PadCrop | ResizedCrop,
+) -> None:
+    side, flips = 16, ("horizontal", "vertical")
+    spec = Augmentation(crop=crop, policy=RandAugment())
+    image = Image.fromarray(noise(1)[0].permute(1, 2, 0).numpy())
+    cut = (
+        v2.RandomCrop(side, padding=padding(crop.fraction, side))
+        if isinstance(crop, PadCrop)
+        else v2.RandomResizedCrop(side)
+    )
+    in_turn = [cut, v2.RandomHorizontalFlip(), v2.RandomVerticalFlip(), v2.PILToTensor(), v2.RandAugment()]
+
+    for seed in range(20):
+        torch.manual_seed(seed)
+        made = make_file_transform(spec, flips, side)(image)
+        torch.manual_seed(seed)
+        expected: Any = image
+        for step in in_turn:
+            expected = step(expected)
+        assert torch.equal(made, expected)
+
+
+def test_the_policy_comes_after_the_crop_in_both_paths() -> None:
+    """Solarising by a threshold of 0 makes black white: the border too, if it was there before."""
+    black = torch.zeros(64, 1, 16, 16, dtype=torch.uint8)
+    spec = Augmentation(crop=PadCrop(fraction=0.5), flip_probability=0.0, policy=RandAugment(magnitude=30))
+
+    held = augmented(spec, black, np.arange(64))
+    transform = make_file_transform(spec, (), 16)
+    torch.manual_seed(0)
+    read = torch.stack([transform(Image.fromarray(black[0, 0].numpy())) for _ in range(64)])
+
+    for images in (held, read):
+        assert (images == 255).flatten(1).all(1).sum() >= 3

@@ -31,6 +31,7 @@ def result(epoch: int) -> EpochResult:
         evaluation_seconds=0.1,
         images_per_second=100.0,
         peak_memory_bytes=1,
+        micro_batch=16,
     )
 
 

@@ -62,3 +62,20 @@ def test_sample_seeds_differ_between_images_epochs_and_seeds_and_fit_a_generator
 
     assert len(seeds) == 400
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_every_use_of_random_numbers_has_a_stream_of_its_own_for_good() -> None:
+    """Saved runs depend on these values: new ones are added, none is changed."""
+    assert [(stream.name, stream.value) for stream in Stream] == [
+        ("CROP", 1),
+        ("HORIZONTAL_FLIP", 2),
+        ("VERTICAL_FLIP", 3),
+        ("POLICY", 4),
+        ("ERASING", 5),
+        ("SAMPLE", 6),
+        ("CUTOUT", 7),
+        ("GRID_MASK", 8),
+        ("HIDE_AND_SEEK_GRID", 9),
+        ("HIDE_AND_SEEK_CELLS", 10),
+        ("SIZE", 11),
+    ]

@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 
-from trainable.errors import DataError, Fault, FaultyInput, ModelError, RecipeError, UserError
-from trainable.run import StateError
+from trainable.errors import DataError, Fault, FaultyInput, ModelError, RecipeError, StateError, UserError
 
 FAULTS = [Fault("optimizer.lr", "expected a number, got 'x'"), Fault("", "not plain data")]
 

@@ -9,16 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainable.evaluate import Scores, evaluate, worst_scores
+from trainable.evaluate import PLAIN, Scores, Tally, View, evaluate, make_views, worst_scores
 from trainable.ranks import Ranks
+from trainable.specs.training import Evaluation
 
 CPU = torch.device("cpu")
+OFF = torch.autocast("cpu", enabled=False)
 
 
 def score(logits: Tensor, labels: Tensor, classes: int, *, batch: int = 7, confusion: bool = True) -> Scores:
     batches = zip(logits.split(batch), labels.split(batch), strict=True)
-    plain = torch.autocast("cpu", enabled=False)
-    return evaluate(nn.Identity(), batches, classes, device=CPU, autocast=plain, confusion=confusion)
+    return evaluate(nn.Identity(), batches, Tally(classes, CPU, confusion), autocast=OFF)
 
 
 @pytest.fixture
@@ -78,8 +79,7 @@ def test_a_model_is_scored_in_evaluation_mode_without_gradients() -> None:
             return images
 
     batches: Iterator[tuple[Tensor, Tensor]] = iter([(torch.eye(3), torch.arange(3))])
-    plain = torch.autocast("cpu", enabled=False)
-    assert evaluate(Spy().train(), batches, 3, device=CPU, autocast=plain).accuracy == 1.0
+    assert evaluate(Spy().train(), batches, Tally(3, CPU), autocast=OFF).accuracy == 1.0
 
 
 def test_half_logits_are_scored_in_full_precision() -> None:
@@ -90,7 +90,6 @@ def test_half_logits_are_scored_in_full_precision() -> None:
 
 def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> None:
     logits, labels = answers
-    plain = torch.autocast("cpu", enabled=False)
     sums: list[Tensor] = []
 
     def collect(tensor: Tensor) -> Tensor:
@@ -101,9 +100,8 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
         got = evaluate(
             nn.Identity(),
             [(logits[part], labels[part])],
-            12,
-            device=CPU,
-            autocast=plain,
+            Tally(12, CPU),
+            autocast=OFF,
             ranks=Ranks(rank, 2, reduce=collect),
         )
     whole = score(logits, labels, 12)
@@ -112,7 +110,7 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
 
 def test_a_part_without_images_cannot_be_scored() -> None:
     with pytest.raises(ValueError, match="no images"):
-        evaluate(nn.Identity(), [], 3, device=CPU, autocast=torch.autocast("cpu", enabled=False))
+        evaluate(nn.Identity(), [], Tally(3, CPU), autocast=OFF)
 
 
 def test_lost_scores_are_finite_and_behind_guessing() -> None:
@@ -122,3 +120,72 @@ def test_lost_scores_are_finite_and_behind_guessing() -> None:
     assert lost.top5_accuracy == 0.0
     assert worst_scores(10).top5_accuracy is None
     assert not score(torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64), 3).finite
+
+
+# --- several views ------------------------------------------------------------------------------------
+
+
+class Pooled(nn.Module):
+    """Logits that depend on an image's size and on which side is bright; it counts what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, int]] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen.append((images.shape[-1], len(images)))
+        left, right = images[..., : images.shape[-1] // 2], images[..., images.shape[-1] // 2 :]
+        return torch.stack([left.mean((1, 2, 3)), 2 * right.mean((1, 2, 3)), images.amax((1, 2, 3))], dim=1)
+
+
+def pictures(count: int = 5, side: int = 16) -> Tensor:
+    return torch.rand(count, 1, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_scores_of_several_views_are_those_of_their_mean_probability() -> None:
+    images, labels, model = pictures(), torch.tensor([0, 1, 2, 1, 0]), Pooled()
+    views = make_views(Evaluation(flip=True, scales=(1.0, 1.5)), 16)
+    got = evaluate(model, [(images, labels)], Tally(3, CPU), autocast=OFF, views=views)
+    larger = nn.functional.interpolate(images, size=(24, 24), mode="bilinear", align_corners=False)
+    shown = [images, images.flip(-1), larger, larger.flip(-1)]
+    mean = torch.stack([model(each).softmax(1) for each in shown]).mean(0)
+    expected = -mean[torch.arange(5), labels].log().mean()
+    assert got.loss == pytest.approx(expected.item(), rel=1e-5)
+    assert got.accuracy == (mean.argmax(1) == labels).double().mean().item()
+
+
+def test_one_plain_view_is_the_image_itself() -> None:
+    assert make_views(Evaluation(), 28) == (PLAIN,)
+    assert make_views(Evaluation(flip=True), 28) == (View(None, False), View(None, True))
+
+
+@pytest.mark.parametrize(
+    ("side", "scale", "size"), [(28, 1.25, 36), (28, 0.5, 16), (224, 1.1, 256), (64, 0.5, 32)]
+)
+def test_sizes_of_views_are_multiples_that_networks_take(side: int, scale: float, size: int) -> None:
+    assert make_views(Evaluation(scales=(scale,)), side) == (View(size),)
+
+
+class Small(Pooled):
+    """Has no memory for more than two images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > 2:
+            raise torch.OutOfMemoryError("planted")
+        return super().forward(images)
+
+
+def test_a_batch_that_does_not_fit_is_scored_in_halves() -> None:
+    images, labels, model = pictures(7), torch.tensor([0, 1, 2, 1, 0, 2, 2]), Small()
+    got = evaluate(model, [(images, labels)], Tally(3, CPU, True), autocast=OFF)
+    assert got == evaluate(Pooled(), [(images, labels)], Tally(3, CPU, True), autocast=OFF)
+    assert [count for _, count in model.seen] == [2, 2, 2, 1]
+
+
+def test_one_image_that_does_not_fit_is_an_error() -> None:
+    class Full(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError("planted")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], Tally(3, CPU), autocast=OFF)

@@ -14,7 +14,19 @@ from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.errors import DataError
 from trainable.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
 from trainable.recipe import Recipe
-from trainable.specs.augmentations import Augmentation, NoCrop, PadCrop, RandAugment, ResizedCrop
+from trainable.specs.augmentations import (
+    Augmentation,
+    AutoAugment,
+    Cutout,
+    GridMask,
+    HideAndSeek,
+    NoCrop,
+    PadCrop,
+    RandAugment,
+    RandomErasing,
+    ResizedCrop,
+    TrivialAugment,
+)
 from trainable.specs.data import Data
 from trainable.specs.training import CenterCrop, Evaluation, Loop, Precision
 
@@ -22,8 +34,15 @@ torch.set_num_threads(1)
 
 CPU = torch.device("cpu")
 PLAIN = Augmentation(crop=NoCrop(), flip_probability=0.0)
-EVERYTHING = Augmentation(crop=PadCrop(), policy=RandAugment(), erasing_probability=0.5)
-CROPPED = Augmentation(crop=ResizedCrop(), erasing_probability=0.5)
+EVERYTHING = Augmentation(crop=PadCrop(), policy=RandAugment(), masking=RandomErasing())
+AUGMENTATIONS = {
+    "pad, randaugment and erasing": EVERYTHING,
+    "resized crop, trivialaugment and cutout": Augmentation(
+        crop=ResizedCrop(), policy=TrivialAugment(), masking=Cutout()
+    ),
+    "autoaugment and gridmask": Augmentation(policy=AutoAugment(), masking=GridMask(ramp=0.0, rotation=90.0)),
+    "hide and seek": Augmentation(masking=HideAndSeek()),
+}
 BATCHES = torch.arange(24).split(5)
 
 
@@ -102,7 +121,7 @@ def test_a_part_that_is_not_there_is_an_error(data: DataSet) -> None:
         list(make_loader(data, recipe(), CPU).evaluate("test"))
 
 
-@pytest.mark.parametrize("augmentation", [EVERYTHING, CROPPED], ids=["pad and policy", "resized crop"])
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
 def test_an_image_is_augmented_alike_whatever_its_batch_and_otherwise_by_epoch_and_seed(
     data: DataSet, augmentation: Augmentation
 ) -> None:
@@ -116,7 +135,7 @@ def test_an_image_is_augmented_alike_whatever_its_batch_and_otherwise_by_epoch_a
     assert not torch.equal(epoch(make_loader(data, recipe(augmentation, seed=1), CPU), 3), first)
 
 
-@pytest.mark.parametrize("augmentation", [EVERYTHING, CROPPED], ids=["pad and policy", "resized crop"])
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
 def test_the_global_generators_are_left_alone(data: DataSet, augmentation: Augmentation) -> None:
     loader = make_loader(data, recipe(augmentation), CPU)
     torch.manual_seed(5)
@@ -152,6 +171,30 @@ def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unwo
         ):
             assert torch.equal(ours, theirs)
             assert torch.equal(labels, expected)
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_a_worker_is_as_many_batches_ahead_as_the_recipe_says(folder: Path, prefetch: int) -> None:
+    data = load(Data(path=str(folder), image_size=12, in_memory=False))
+    asked = Recipe(loop=Loop(workers=1, prefetch=prefetch))
+    loader = make_loader(data, asked, CPU)
+    assert isinstance(loader, FileLoader)
+    assert loader.reader is not None
+
+    assert loader.reader.prefetch_factor == prefetch
+    loader.close()
+
+
+def test_gridmask_comes_in_over_the_recipes_epochs(data: DataSet) -> None:
+    masked = Augmentation(crop=NoCrop(), flip_probability=0.0, masking=GridMask(probability=1.0, ramp=0.5))
+    loader = make_loader(data, Recipe(augmentation=masked, loop=Loop(epochs=4)), CPU)
+    plain = epoch(make_loader(data, recipe(), CPU))
+
+    hidden = [(epoch(loader, number) != plain).flatten(1).any(1).double().mean() for number in range(3)]
+
+    assert hidden[0] == 0.0
+    assert 0.0 < hidden[1] < 1.0
+    assert hidden[2] == 1.0
 
 
 def test_batches_left_untaken_do_not_spill_into_what_is_asked_for_next(
@@ -247,15 +290,20 @@ def test_a_recipe_for_other_images_than_were_loaded_is_an_error(
 
 
 @pytest.mark.gpu
-def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_for() -> None:
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
+def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_for(
+    augmentation: Augmentation,
+) -> None:
     images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
     data = from_arrays((images, np.arange(24) % 2), (images, np.arange(24) % 2))
-    loader = make_loader(data, recipe(EVERYTHING), torch.device("cuda"))
+    loader = make_loader(data, recipe(augmentation), torch.device("cuda"))
     assert isinstance(loader, ArrayLoader)
 
     there = epoch(loader)
 
-    torch.testing.assert_close(there.cpu(), epoch(make_loader(data, recipe(EVERYTHING), CPU)))
+    here = epoch(make_loader(data, recipe(augmentation), CPU))
+    # A grey level here and there hangs on the last digit of a place or a blend.
+    assert ((there.cpu() - here).abs() > 1e-4).double().mean() < 0.01
     assert loader.resident_bytes == images.nbytes
 
 

@@ -25,6 +25,7 @@ RESULT = EpochResult(
     evaluation_seconds=0.3,
     images_per_second=1000.0,
     peak_memory_bytes=2**20,
+    micro_batch=16,
 )
 
 

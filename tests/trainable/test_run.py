@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
-from trainable.errors import DataError
+from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.metrics import worst
-from trainable.run import Run, RunError
+from trainable.run import Run
 
 torch.set_num_threads(1)
 
@@ -237,3 +237,100 @@ def test_dropout_differs_between_epochs() -> None:
     assert run.epoch == len(masks) == 3
     assert not torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[1], masks[2])
+
+
+# --- what a run says of itself at the end -------------------------------------------------------------
+
+
+def test_the_last_epoch_tells_the_accuracy_on_clean_training_images() -> None:
+    values = {"augmentation.mixing.kind": "mixup", "augmentation.masking.kind": "cutout", "loop.epochs": 3}
+    run = finished(Run(small_recipe(values), data=data_set()))
+    assert [result.clean_train_accuracy is None for result in run.history] == [True, True, False]
+    assert run.history[-1].clean_train_accuracy == run.score("train").accuracy
+
+
+def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainable.run.CLEAN_IMAGES", 21)
+    run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
+    chosen = run._sample(21)
+    assert len(set(chosen.tolist())) == 21
+    right = run._score("train", confusion=False, positions=chosen)
+    assert right.images == 21
+    assert run.history[-1].clean_train_accuracy == right.accuracy
+
+
+def test_a_mirror_that_the_data_forbid_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"evaluation\.flip: .*data\.flips is \[\]"):
+        Run(small_recipe({"evaluation.flip": True}), data=data_set())
+
+
+def test_a_size_that_the_model_does_not_take_is_refused_before_training() -> None:
+    values = {"augmentation.size.kind": "multi_scale", "augmentation.size.largest": 2.0}
+    with pytest.raises(ModelError, match=r"augmentation\.size: the model does not take images of \d+ px"):
+        Run(small_recipe(values), data=data_set(), model=plain_net())
+    with pytest.raises(ModelError, match=r"evaluation\.scales: the model does not take images of 16 px"):
+        Run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
+
+
+def test_views_are_averaged_in_a_runs_scores() -> None:
+    values = {"evaluation.scales": [1.0, 1.5], "loop.epochs": 1}
+    run = finished(Run(small_recipe(values), data=data_set()))
+    plain = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set()))
+    assert torch.equal(run.weights()["stem.weight"], plain.weights()["stem.weight"])
+    assert run.history[0].val_loss != plain.history[0].val_loss
+
+
+# --- trying steps -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw", "adam_then_sgd"])
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_run_that_was_probed_goes_on_as_if_it_had_not_been(kind: str, epochs: int) -> None:
+    values = {"optimizer.kind": kind, "regularisation.ema_decay": 0.9, "loop.micro_batch": 8}
+    probed, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
+    for run in (probed, other):
+        for _ in range(epochs):
+            run.step()
+    before = {name: each.clone() for name, each in probed.model.state_dict().items()}
+    generator = torch.get_rng_state()
+    with probed.probing():
+        losses = [probed.train_on(window, lr=0.3).item() for window in probed.windows(5)]
+        assert len(losses) == 3
+        assert not torch.equal(probed.model.state_dict()["stem.weight"], before["stem.weight"])
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(each, before[name]) for name, each in probed.model.state_dict().items())
+    assert numbers(finished(probed).history) == numbers(finished(other).history)
+
+
+def test_probing_ends_well_when_a_step_fails() -> None:
+    run = Run(small_recipe(), data=data_set())
+    before = run.model.state_dict()["stem.weight"].clone()
+
+    def fail() -> None:
+        with run.probing():
+            run.train_on(next(run.windows()))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.equal(run.model.state_dict()["stem.weight"], before)
+
+
+def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
+    run = Run(small_recipe({"loop.micro_batch": 6}), data=data_set())
+    with run.probing():
+        windows = list(run.windows(0))
+    assert [[len(labels) for _, labels in window] for window in windows] == [[6, 5, 5]] * 3
+
+
+# --- compilation --------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_a_compiled_run_is_the_same_run() -> None:
+    values = {"regularisation.ema_decay": 0.9, "loop.epochs": 2}
+    compiled = finished(Run(small_recipe({**values, "loop.compile": True}), data=data_set()))
+    plain = finished(Run(small_recipe(values), data=data_set()))
+    assert compiled.weights().keys() == plain.weights().keys()
+    assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)
+    assert compiled.history[-1].val_loss == pytest.approx(plain.history[-1].val_loss, rel=1e-3)

@@ -14,13 +14,18 @@ from torch import nn
 from tests.trainable.small_runs import data_set, images, numbers, plain_net, small_recipe
 from trainable import checkpoint
 from trainable.data import DataSet
+from trainable.errors import StateError
 from trainable.recipe import Recipe
-from trainable.run import Run, StateError, load_data
+from trainable.run import Run, load_data
 
 torch.set_num_threads(1)
 
 CPU = torch.device("cpu")
-AUGMENTED = {"augmentation.crop.kind": "pad", "augmentation.erasing_probability": 0.5}
+AUGMENTED = {
+    "augmentation.crop.kind": "pad",
+    "augmentation.masking.kind": "erasing",
+    "augmentation.masking.probability": 0.5,
+}
 CASES: dict[str, dict[str, Any]] = {
     "sgd": {},
     "adamw, bf16": {"optimizer.kind": "adamw", "precision.kind": "bf16"},
@@ -36,6 +41,39 @@ CASES: dict[str, dict[str, Any]] = {
         "schedule.warmup_epochs": 1.5,
     },
     "fp16": {"precision.kind": "fp16", "regularisation.clip_norm": 0.5},
+    "one cycle, dropping": {
+        "schedule.kind": "onecycle",
+        "model.dropout": 0.3,
+        "model.stochastic_depth": 0.3,
+        "regularisation.clip_factor": 0.01,
+    },
+    "restarts, sizes": {
+        "schedule.kind": "sgdr",
+        "schedule.cycle_epochs": 1.5,
+        "augmentation.size.kind": "multi_scale",
+        "augmentation.size.every": 2,
+        "augmentation.size.largest": 1.5,
+        "evaluation.norm_batches": 2,
+        "evaluation.scales": [1.0, 1.5],
+    },
+    "growing sizes, adam then sgd": {
+        "optimizer.kind": "adam_then_sgd",
+        "optimizer.switch_at": 0.4,
+        "augmentation.size.kind": "progressive",
+        "augmentation.masking.kind": "gridmask",
+    },
+    "thawing": {
+        "model.freeze_epochs": 2,
+        "model.layer_rates.kind": "decayed",
+        "optimizer.kind": "lamb",
+        "augmentation.policy.kind": "trivialaugment",
+    },
+    "frozen statistics, twice computed": {
+        "model.freeze_norm": True,
+        "loop.checkpoint_activations": True,
+        "optimizer.kind": "rmsprop",
+        "augmentation.masking.kind": "hide_and_seek",
+    },
 }
 
 

@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 
 from tests.trainable.small_runs import TIMES, images, small_recipe
 from trainable.__main__ import main
+from trainable.devices import device_name
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.run import Run, device_name
+from trainable.run import Run
 from trainable.specs.training import Provenance
 from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.yamlfile import read_recipe, write_recipe
@@ -54,6 +55,74 @@ def test_a_recipe_trained_twice_and_once_more_from_what_it_left_gives_the_same_n
     assert weights[0] == weights[1] == weights[2]
 
 
+def test_the_verdict_is_printed_and_stands_in_the_metrics_and_the_json(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert train(digits, "--out", str(out), "--json") == 0
+    diagnosis = json.loads(capsys.readouterr().out)["diagnosis"]
+    assert json.loads((out / "metrics.json").read_text())["diagnosis"] == diagnosis
+    assert diagnosis["verdict"] in ("still improving", "underfit")
+    assert diagnosis["figures"]["epochs"] == 2
+    (epochs,) = [change for change in diagnosis["changes"] if change["path"] == "loop.epochs"]
+    assert (epochs["now"], epochs["to"]) == (2, 4)
+    assert train(digits) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (verdict,) = [index for index, line in enumerate(lines) if line.startswith(diagnosis["verdict"])]
+    assert "val_accuracy" in lines[verdict + 1]
+    assert any(line.startswith("  loop.epochs: 2 -> 4: ") for line in lines[verdict:])
+
+
+def test_a_debug_tool_changes_no_number_and_is_said_to_be_on(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+    for out, tools in (("plain", ()), ("debugged", ("--debug", "profile", "--debug", "anomaly"))):
+        assert train(digits, "--out", str(tmp_path / out), *tools) == 0
+        seen.append(json.loads((tmp_path / out / "metrics.json").read_text())["history"])
+        printed = capsys.readouterr().out
+        assert ("debug profile is on" in printed, "debug anomaly is on" in printed) == (bool(tools),) * 2
+        assert (tmp_path / out / "profile.json").exists() == bool(tools)
+    assert [[without_times(tree) for tree in history] for history in seen] == [
+        [without_times(tree) for tree in seen[0]]
+    ] * 2
+    assert not torch.is_anomaly_enabled()
+
+
+def test_a_gradient_that_is_nan_is_a_crash_under_debug_anomaly(
+    digits: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss stays finite: without the tool the run would only be seen to diverge later."""
+    forward = torch.nn.Linear.forward
+    monkeypatch.setattr(
+        torch.nn.Linear, "forward", lambda layer, x: forward(layer, x) + 0.0 * (0.0 * x.sum()).sqrt()
+    )
+    with pytest.warns(UserWarning, match="Traceback of forward call"):
+        assert train(digits, "--debug", "anomaly") == 1
+    assert "SqrtBackward0" in capsys.readouterr().err
+
+
+def test_running_out_of_memory_is_told_once_and_recorded(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = torch.nn.Linear.forward
+
+    def limited(layer: torch.nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        if layer.training and len(x) > 40:
+            raise torch.OutOfMemoryError("planted")
+        return forward(layer, x)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", limited)
+    assert train(digits, "--out", str(tmp_path / "out")) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "memory ran out" in line]
+    assert told == ["memory ran out: 32 images at once instead of 128; loop.batch_size stayed 128"]
+    provenance = read_recipe(tmp_path / "out" / "recipe.yaml").provenance
+    assert provenance is not None
+    assert provenance.micro_batch == 32
+    assert train(digits, "--set", "loop.micro_batch=32") == 0
+    assert "memory ran out" not in capsys.readouterr().out
+
+
 def test_the_files_left_tell_the_whole_run(digits: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert train(digits, "--out", str(out), "--test") == 0
@@ -90,7 +159,10 @@ def test_a_diverged_run_leaves_no_model_and_fails(
 ) -> None:
     out = tmp_path / "out"
     assert train(digits, "--set", "optimizer.lr=1e6", "--out", str(out), "--json") == 1
-    assert json.loads(capsys.readouterr().out)["diverged"] is True
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["diverged"] is True
+    assert tree["diagnosis"]["verdict"] == "diverged"
+    assert tree["diagnosis"]["changes"][0]["path"] == "optimizer.lr"
     assert sorted(path.name for path in out.iterdir()) == ["metrics.json", "recipe.yaml"]
 
 
@@ -104,6 +176,8 @@ def test_a_diverged_run_leaves_no_model_and_fails(
         (("--set", "loop.batch_size=5000"), "loop.batch_size 5000 is above the 1259 training images"),
         (("--set", "model.kind=torchvision", "--set", "model.name=resnet81"), "resnet18"),
         (("--set", "precision.kind=tf32"), "precision.kind: tf32"),
+        (("--debug", "profil"), "--debug profil: no such tool; known: profile, anomaly"),
+        (("--debug", "gradcheck"), "use `tunebook check`; here: profile, anomaly"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, numbers, plain_net, small_recipe
 from trainable import schedule, seeds
 from trainable.augmentation.mixing import make_mixing
+from trainable.augmentation.sizes import size_at
 from trainable.data import ArrayPart
 from trainable.recipe import Recipe
 from trainable.run import Run
@@ -106,7 +108,7 @@ def test_accumulation_equals_the_whole_batch(micro_batch: int) -> None:
     finished(whole)
     finished(parts)
     torch.testing.assert_close(weights(parts), weights(whole), rtol=0, atol=1e-12)
-    for ours, theirs in zip(numbers(parts.history), numbers(whole.history), strict=True):
+    for ours, theirs in zip(curve(parts.history), curve(whole.history), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-12)
 
 
@@ -185,6 +187,35 @@ def test_fp16_steps_that_overflow_are_skipped_and_counted(kind: str) -> None:
     assert scaler["scale"] == 65536.0 * 0.5**result.skipped_steps
 
 
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_a_skipped_step_moves_nothing_but_time(kind: str) -> None:
+    """The schedule follows the images: it neither waits for a skipped step nor makes up for it."""
+    values = {"optimizer.kind": kind, "optimizer.lr": 1e-6, "loop.batch_size": 8, "loop.epochs": 2}
+    values |= {"schedule.warmup_epochs": 0.5, "regularisation.clip_norm": 1e9}
+    scaled = run_of({**values, "precision.kind": "fp16"}, Scaled(4.0))
+    plain = run_of({**values, "precision.kind": "fp32"}, Scaled(4.0))
+    rates: dict[str, list[float]] = {"scaled": [], "plain": []}
+    before = weights(scaled)
+    for name, run in (("scaled", scaled), ("plain", plain)):
+        run._trainer._phases[0].optimizer.register_step_pre_hook(lambda *_: None)
+        run.model.register_forward_pre_hook(
+            lambda model, _, run=run, name=name: (
+                rates[name].append(run._trainer._phases[0].optimizer.param_groups[0]["lr"])
+                if model.training
+                else None
+            )
+        )
+        finished(run)
+    assert rates["scaled"] == rates["plain"]
+    skipped = sum(result.skipped_steps for result in scaled.history)
+    assert skipped > 0
+    assert scaled.history[-1].lr == plain.history[-1].lr
+    if kind == "adamw":
+        counts = {int(each["step"]) for each in scaled.state_dict()["optimizers"][0]["state"].values()}
+        assert counts == {12 - skipped}
+    assert not torch.equal(weights(scaled), before)
+
+
 def test_fp16_clips_the_unscaled_gradient() -> None:
     values = {
         "precision.kind": "fp16",
@@ -217,3 +248,127 @@ def test_frozen_weights_stay_as_they_are() -> None:
     run = finished(run_of({}, net))
     assert torch.equal(run.model.get_submodule("0").state_dict()["weight"], before["weight"])
     assert run.history[-1].train_loss < run.history[0].train_loss
+
+
+# --- what the recipe says of layers, sizes and momentum -----------------------------------------------
+
+
+def two_layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 8), nn.ReLU(), nn.Linear(8, CLASSES)).double()
+
+
+def test_the_body_waits_frozen_and_joins_the_schedule_where_it_is() -> None:
+    values = {"model.freeze_epochs": 2, "loop.epochs": 4, "optimizer.weight_decay": 0.1}
+    run = run_of(values, two_layers())
+    bodies, heads = (
+        [run.model.get_submodule("1").weight.clone()],
+        [run.model.get_submodule("3").weight.clone()],
+    )
+    for _ in range(4):
+        run.step()
+        bodies.append(run.model.get_submodule("1").weight.clone())
+        heads.append(run.model.get_submodule("3").weight.clone())
+    assert torch.equal(bodies[0], bodies[1])
+    assert torch.equal(bodies[1], bodies[2])
+    assert not torch.equal(bodies[2], bodies[3])
+    assert not any(torch.equal(a, b) for a, b in itertools.pairwise(heads))
+    unfrozen = run_of({**values, "model.freeze_epochs": 0}, two_layers())
+    finished(unfrozen)
+    assert [each.lr for each in run.history] == [each.lr for each in unfrozen.history]
+
+
+def test_a_resumed_run_is_frozen_as_the_epoch_says() -> None:
+    values = {"model.freeze_epochs": 2, "loop.epochs": 4}
+    whole = finished(run_of(values, two_layers()))
+    for stop in (1, 2, 3):
+        first = run_of(values, two_layers())
+        for _ in range(stop):
+            first.step()
+        second = run_of(values, two_layers())
+        second.load_state_dict(first.state_dict())
+        assert numbers(finished(second).history) == numbers(whole.history)
+
+
+def test_layers_below_the_head_move_at_their_own_rates() -> None:
+    values = {
+        "model.layer_rates.kind": "geometric",
+        "model.layer_rates.lowest": 0.01,
+        "optimizer.momentum": 0.0,
+        "optimizer.nesterov": False,
+        "optimizer.weight_decay": 0.0,
+        "schedule.kind": "constant",
+        "loop.batch_size": TRAIN,
+        "loop.epochs": 1,
+    }
+    slow, even = (
+        run_of(values, two_layers()),
+        run_of({**values, "model.layer_rates.lowest": 1.0}, two_layers()),
+    )
+    start = two_layers()
+    slow.step()
+    even.step()
+    for name, ratio in (("1", 0.01), ("3", 1.0)):
+        moved = [
+            run.model.get_submodule(name).weight - start.get_submodule(name).weight for run in (slow, even)
+        ]
+        torch.testing.assert_close(moved[0], ratio * moved[1])
+
+
+def test_images_are_as_large_as_the_stream_of_sizes_says() -> None:
+    values = {
+        "augmentation.size.kind": "multi_scale",
+        "augmentation.size.smallest": 0.5,
+        "augmentation.size.largest": 2.0,
+        "augmentation.size.every": 1,
+        "loop.micro_batch": 8,
+    }
+    net = nn.Sequential(nn.AdaptiveAvgPool2d(SIZE), plain_net())
+    seen: list[int] = []
+    net.register_forward_pre_hook(
+        lambda model, inputs: seen.append(inputs[0].shape[-1]) if model.training else None
+    )
+    run = run_of(values, net)
+    finished(run)
+    spec = run.recipe.augmentation.size
+    expected = [
+        size_at(spec, SIZE, seed=0, epoch=epoch, step=step, steps=3, epochs=3)
+        for epoch in range(3)
+        for step in range(3)
+    ]
+    assert seen == [size for size in expected for _ in range(2)]
+    assert len(set(seen)) > 1
+
+
+def test_one_cycle_moves_momentum_against_the_rate() -> None:
+    run = run_of({"schedule.kind": "onecycle", "loop.epochs": 10}, None)
+    momenta = []
+    for _ in range(10):
+        run.step()
+        momenta.append(run._trainer._phases[0].optimizer.param_groups[0]["momentum"])
+    assert min(momenta) < 0.88 < 0.94 < momenta[-1]
+    assert momenta.index(min(momenta)) in (2, 3)
+
+
+def test_adaptive_clipping_leaves_the_head_alone() -> None:
+    values = {
+        "regularisation.clip_factor": 1e-4,
+        "optimizer.momentum": 0.0,
+        "optimizer.nesterov": False,
+        "optimizer.weight_decay": 0.0,
+        "schedule.kind": "constant",
+        "loop.batch_size": TRAIN,
+        "loop.epochs": 1,
+    }
+    run, free = (
+        run_of(values, two_layers()),
+        run_of({**values, "regularisation.clip_factor": None}, two_layers()),
+    )
+    before = copy.deepcopy(run.model.state_dict())
+    run.step()
+    free.step()
+    after = run.model.state_dict()
+    body = (after["1.weight"] - before["1.weight"]).norm(dim=1)
+    most = 0.1 * 1e-4 * before["1.weight"].norm(dim=1).clamp(min=1e-3)
+    assert (body <= most * (1 + 1e-9)).all()
+    torch.testing.assert_close(after["3.weight"], free.model.state_dict()["3.weight"])

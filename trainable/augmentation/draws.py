@@ -8,6 +8,7 @@ two ranks equal one. Each augmentation has a stream of its own: switching one of
 from __future__ import annotations
 
 import enum
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ class Stream(enum.IntEnum):
     POLICY = 4
     ERASING = 5
     SAMPLE = 6
+    CUTOUT = 7
+    GRID_MASK = 8
+    HIDE_AND_SEEK_GRID = 9
+    HIDE_AND_SEEK_CELLS = 10
+    SIZE = 11
 
 
 class Draws(NamedTuple):
@@ -60,7 +66,9 @@ def integers(uniform: Floats, bound: Integers | int) -> Integers:
     return np.floor(uniform * bound).astype(np.int64)
 
 
+@functools.lru_cache(maxsize=64)
 def _key(*parts: int) -> int:
+    """One number for several; kept, as every batch of an epoch asks for the same few."""
     key = 0
     for part in parts:
         key = int(_splitmix((key + part) & _MASK, np.zeros(1, np.uint64))[0])

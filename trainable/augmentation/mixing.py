@@ -9,7 +9,6 @@ from typing import assert_never
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from trainable.specs.augmentations import CutMix, Mixup, NoMixing
 
@@ -47,7 +46,8 @@ def _mixing(alpha: float, probability: float, mix: Mix) -> Mixing:
     def mixed(
         images: Tensor, labels: Tensor, classes: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        targets = one_hot(labels, classes).float()
+        # torch's one_hot looks at the labels first, which makes the host wait for some devices.
+        targets = torch.zeros(len(labels), classes, device=labels.device).scatter_(1, labels[:, None], 1.0)
         random = _numpy_generator(generator)
         if random.random() >= probability:
             return images, targets

@@ -1,0 +1,267 @@
+"""Training throughput on a GPU: Run against pure compute, formats, compilation, memory, time to accuracy.
+
+    python benchmarks/gpu.py [--cifar FOLDER] [--rounds 7] [--parts cifar resnet50 accuracy]
+
+* cifar: ResNet-18 on 32 x 32 images held on the device (CIFAR-10's where `--cifar` names its class folders,
+  else noise), batch 512.
+* resnet50: ResNet-50 on synthetic images of 224 px, batch 256.
+  In both, pure compute is the same model on one resident batch: forward, backward, step, nothing else.
+  Formats and compilation are arms of the same rounds; peak memory is each arm's own.
+* accuracy: seconds until a run of ResNet-18 reaches 0.98 of the accuracy that the documented recipe ends at.
+
+Every slice ends with a synchronisation. `--device cpu` with small `--images` tries the script out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from loops import Epoch, bare_loop, our_run
+from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
+from trainable.data import DataSet, from_arrays, load
+from trainable.models.make import make_model
+from trainable.optim import make_phases
+from trainable.precision import autocast, resolve
+from trainable.recipe import Recipe
+from trainable.run import Run
+from trainable.specs.data import Data
+from trainable.task import Classification
+
+SHARE_OF_BASELINE = 0.98
+
+
+def main() -> None:
+    options = _options()
+    device = torch.device(options.device)
+    refuse_busy_machine(1)
+    where = environment(torch.get_num_threads())
+    if device.type == "cuda":
+        where["gpu"] = torch.cuda.get_device_name(device)
+    parts = {"cifar": cifar, "resnet50": resnet50, "accuracy": accuracy}
+    record: dict[str, Any] = {"environment": where}
+    pages = []
+    for name in options.parts:
+        record[name], page = parts[name](options, device)
+        pages.append(page)
+        head = f"# Training throughput on {where.get('gpu', 'a CPU (a trial of the script)')}\n\n"
+        write(options.name, record, head + "\n".join(pages) + "\n" + described(where))
+
+
+def cifar(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
+    data = cifar_images(options)
+    base = {"model.kind": "torchvision", "model.name": "resnet18", "loop.batch_size": options.batch or 512}
+    return compared("ResNet-18 on 32 px images", base, data, device, options.rounds)
+
+
+def resnet50(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
+    batch = options.batch or 256
+    data = noise(options.images or 8 * batch, side=options.side, channels=3, classes=1000)
+    base = {"model.kind": "torchvision", "model.name": "resnet50", "loop.batch_size": batch}
+    return compared(f"ResNet-50 on {options.side} px images", base, data, device, options.rounds)
+
+
+def compared(
+    title: str, base: dict[str, Any], data: DataSet, device: torch.device, rounds: int
+) -> tuple[dict[str, Any], str]:
+    """Run, pure compute and a bare loop in bf16; then Run in other formats, layouts and compiled."""
+    plainly = {
+        **base,
+        "augmentation.crop.kind": "none",
+        "augmentation.flip_probability": 0.0,
+        "loop.epochs": 10_000,
+        "precision.kind": "bf16",
+    }
+    kinds: dict[str, dict[str, Any]] = {
+        "Run, bf16": {},
+        "Run, bf16, contiguous": {"precision.channels_last": False},
+        "Run, fp16": {"precision.kind": "fp16"},
+        "Run, fp32": {"precision.kind": "fp32"},
+        "Run, tf32": {"precision.kind": "tf32"},
+        "Run, bf16, compiled": {"loop.compile": True},
+        "Run, bf16, augmented": {
+            "augmentation.crop.kind": "pad",
+            "augmentation.flip_probability": 0.5,
+            "augmentation.masking.kind": "erasing",
+        },
+    }
+    if device.type != "cuda":
+        del kinds["Run, tf32"], kinds["Run, bf16, compiled"]
+    recipe = Recipe().with_values(plainly)
+    arms: dict[str, Callable[[], float]] = {
+        "pure compute, bf16": synchronised(pure_compute(recipe, data, device), device),
+        "bare loop, bf16": synchronised(bare_loop(recipe, data, device), device),
+    }
+    for name, values in kinds.items():
+        arms[name] = synchronised(our_run(recipe.with_values(values), data, device), device)
+    peaks = {name: _peak_bytes(arm, device) for name, arm in arms.items()}
+    slices = in_rounds(arms, rounds)
+    reference = slices["Run, bf16"]
+    figures = {name: ratio(reference, arm, lambda each: each.rate) for name, arm in slices.items()}
+    rates = {name: sorted(each.rate for each in arm) for name, arm in slices.items()}
+    rows = "\n".join(
+        f"| {name} | {np.median(rate):,.0f} | {rate[0]:,.0f} to {rate[-1]:,.0f} | "
+        f"{figures[name]['median']:.3f} ({figures[name]['min']:.3f} to {figures[name]['max']:.3f}) | "
+        f"{peaks[name] / 2**30:.2f} |"
+        for name, rate in rates.items()
+    )
+    page = (
+        f"## {title}\n\nBatch {recipe.loop.batch_size}, n = {rounds} rounds, a slice is one epoch.\n\n"
+        "| arm | images/s, median | range | `Run, bf16` over it | peak memory, GiB |\n"
+        f"|-|-|-|-|-|\n{rows}\n"
+    )
+    return {"ratios": figures, "peak_bytes": peaks, "slices": plain(slices)}, page
+
+
+def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
+    """Forward, backward and step on one batch that lies on the device, as often as an epoch has steps."""
+    info, batch = data.info, recipe.loop.batch_size
+    torch.manual_seed(0)
+    model = make_model(
+        recipe.model, classes=len(info.classes), channels=info.channels, image_size=info.image_size
+    ).to(device)
+    model = model.to(memory_format=torch.channels_last)
+    images = torch.randn(batch, info.channels, info.image_size, info.image_size, device=device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.arange(batch, device=device) % len(info.classes)
+    optimizer = make_phases(recipe.optimizer, model, batch_size=batch)[0].optimizer
+    task, cast = Classification(len(info.classes)), autocast(resolve(recipe.precision, device), device)
+    steps = info.train_images // batch
+
+    def epoch() -> float:
+        model.train()
+        for _ in range(steps):
+            optimizer.zero_grad(set_to_none=True)
+            with cast:
+                logits = model(images)
+            task.loss(logits.float(), labels).backward()
+            optimizer.step()
+        return float(steps * batch)
+
+    return epoch
+
+
+def synchronised(epoch: Epoch, device: torch.device) -> Epoch:
+    """An epoch that is over when the device is done."""
+
+    def whole() -> float:
+        done = epoch()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return done
+
+    return whole
+
+
+def _peak_bytes(arm: Epoch, device: torch.device) -> int:
+    """The most device memory that an epoch adds to what the other arms hold."""
+    if device.type != "cuda":
+        arm()
+        return 0
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    arm()
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+# --- time to an accuracy ------------------------------------------------------------------------------
+
+DOCUMENTED = {
+    "model.kind": "torchvision",
+    "model.name": "resnet18",
+    "loop.batch_size": 256,
+    "schedule.warmup_epochs": 5.0,
+    "optimizer.weight_decay": 5e-4,
+    "augmentation.crop.kind": "pad",
+}
+FAST = {
+    **DOCUMENTED,
+    "loop.batch_size": 512,
+    "schedule.kind": "onecycle",
+    "schedule.warmup_epochs": 0.0,
+    "regularisation.label_smoothing": 0.1,
+    "loop.compile": True,
+}
+
+
+def accuracy(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
+    """Where the documented recipe ends, and how long a short one takes to 0.98 of it."""
+    data = cifar_images(options)
+    baseline = _trained({**DOCUMENTED, "loop.epochs": options.epochs}, data, device)
+    target = SHARE_OF_BASELINE * baseline["accuracies"][-1]
+    rows, runs = [], {"documented": baseline}
+    for epochs in (options.epochs // 4, options.epochs // 2):
+        values = {**FAST, "loop.epochs": max(2, epochs), "loop.compile": device.type == "cuda"}
+        runs[f"one cycle, {epochs} epochs"] = _trained(values, data, device)
+    for name, run in runs.items():
+        reached = next(
+            (
+                seconds
+                for seconds, each in zip(run["seconds"], run["accuracies"], strict=True)
+                if each >= target
+            ),
+            None,
+        )
+        rows.append(
+            f"| {name} | {run['accuracies'][-1]:.4f} | {run['seconds'][-1]:.1f} | "
+            f"{'not reached' if reached is None else f'{reached:.1f}'} |"
+        )
+    table = "\n".join(rows)
+    page = (
+        f"## Seconds to {SHARE_OF_BASELINE} of the documented recipe's accuracy ({target:.4f})\n\n"
+        "Validation accuracy; scoring every epoch and compilation are in the seconds; n = 1 run an arm.\n\n"
+        f"| recipe | ends at | after, s | reaches it after, s |\n|-|-|-|-|\n{table}\n"
+    )
+    return {"target": target, "runs": runs}, page
+
+
+def _trained(values: dict[str, Any], data: DataSet, device: torch.device) -> dict[str, list[float]]:
+    run = Run(Recipe().with_values(values), data=data, device=device)
+    started, seconds, accuracies = time.perf_counter(), [], []
+    while not run.finished:
+        accuracies.append(run.step().val_accuracy)
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds, "accuracies": accuracies}
+
+
+# --- images -------------------------------------------------------------------------------------------
+
+
+def cifar_images(options: argparse.Namespace) -> DataSet:
+    if options.cifar is None:
+        return noise(options.images or 51_200, side=32, channels=3, classes=10)
+    spec = Data(path=options.cifar, flips=("horizontal",), in_memory=True, validation_fraction=0.1)
+    return load(spec, device_kind="cuda")
+
+
+def noise(count: int, *, side: int, channels: int, classes: int) -> DataSet:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (count + classes, side, side, channels), dtype=np.uint8)
+    labels = np.arange(count + classes, dtype=np.int64) % classes
+    names = tuple(map(str, range(classes)))
+    spec = Data(path="noise", image_size=side, flips=("horizontal",))
+    parts = (images[:-classes], labels[:-classes]), (images[-classes:], labels[-classes:])
+    return from_arrays(*parts, classes=names, spec=spec, device_kind="cuda")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--cifar", help="a folder with train/CLASS/ and test/CLASS/")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--parts", nargs="+", default=["cifar", "resnet50", "accuracy"])
+    parser.add_argument("--name", default="throughput-gpu")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What only a CUDA device can show: torch itself watches for waiting, fp16 scales, memory really runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.test_synchronisation import CASES
+from trainable.run import Run
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def strict_about_waiting() -> Iterator[None]:
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("strict_about_waiting")
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_a_step_waits_for_nothing_on_a_gpu(values: dict[str, Any]) -> None:
+    run = Run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    with run.probing():
+        run.train_on(next(run.windows()))
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        for window in run.windows(1):
+            run.train_on(window)
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("kind", ["fp32", "tf32", "bf16", "fp16"])
+def test_every_format_learns(kind: str) -> None:
+    values = {"precision.kind": kind, "loop.epochs": 6, "model.width": 8}
+    run = Run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    while not run.finished:
+        run.step()
+    assert run.history[-1].train_accuracy > 0.8
+
+
+class Hungry(nn.Module):
+    """Keeps a GiB an image for its backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(images.flatten(1))
+        wide = logits[:, :1] * torch.ones(2**28, device=images.device)
+        return logits + (wide * wide).mean(1, keepdim=True)
+
+
+def test_memory_that_runs_out_halves_the_micro_batch() -> None:
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, 24 * 2**30 / total))
+    try:
+        recipe = small_recipe({"loop.epochs": 1})
+        run = Run(recipe, data=data_set(), model=Hungry(), device=torch.device("cuda"))
+        result = run.step()
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert result.micro_batch < 16
+    assert not result.diverged

@@ -1,0 +1,62 @@
+"""AutoAugment's learnt policies, drawn for each image of a batch."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from trainable.augmentation.draws import Floats, Integers, integers
+from trainable.augmentation.operations import Operation, apply_each, directed
+from trainable.augmentation.strengths import narrow_strengths
+
+PolicyName = Literal["imagenet", "cifar10", "svhn"]
+
+BINS = 10
+"""Magnitudes go from 0 to 9 (arXiv 1805.09501, section 3)."""
+
+AUTO_AUGMENT_DRAWS = 5
+"""Numbers that an image takes: which pair; then for each of the two whether at all, and its direction."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A policy: pairs of operations, each with a probability and a magnitude (0 where it has none)."""
+
+    operations: Integers
+    """[pairs, 2], values of Operation."""
+    probabilities: Floats
+    magnitudes: Integers
+
+
+def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
+    """One pair of operations, each by its own chance, on each uint8 image [B, C, H, W], C being 1 or 3.
+
+    `uniform` is [B, AUTO_AUGMENT_DRAWS] in [0, 1). Source: arXiv 1805.09501, section 3.
+    """
+    pairs = learnt_pairs(policy)
+    strengths = narrow_strengths(BINS, images.shape[-1])
+    drawn = integers(uniform[:, 0], len(pairs.operations))
+    for place in (0, 1):
+        applied = uniform[:, 1 + 2 * place] < pairs.probabilities[drawn, place]
+        chosen = np.where(applied, pairs.operations[drawn, place], int(Operation.IDENTITY))
+        amounts = strengths[chosen, pairs.magnitudes[drawn, place]]
+        images = apply_each(images, chosen, directed(chosen, amounts, uniform[:, 2 + 2 * place] < 0.5))
+    return images
+
+
+@functools.cache
+def learnt_pairs(policy: PolicyName) -> Pairs:
+    """The 25 pairs that were found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
+    from torchvision.transforms import AutoAugment, AutoAugmentPolicy  # seconds to import
+
+    listed = AutoAugment(AutoAugmentPolicy(policy)).policies  # public there, and not in v2
+    names = {operation.name.replace("_", "").lower(): operation for operation in Operation}
+    return Pairs(
+        operations=np.array([[int(names[name.lower()]) for name, _, _ in pair] for pair in listed]),
+        probabilities=np.array([[probability for _, probability, _ in pair] for pair in listed]),
+        magnitudes=np.array([[magnitude or 0 for _, _, magnitude in pair] for pair in listed]),
+    )

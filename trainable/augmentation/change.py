@@ -1,0 +1,31 @@
+"""What an augmentation of a batch is, and how what was drawn for it comes to the images' device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainable.augmentation.draws import Draws, Integers
+
+Change = Callable[[Tensor, Draws], Tensor]
+"""Images [B, C, H, W] and their draws -> new images of the same shape and type."""
+
+
+def placed(drawn: NDArray[Any], device: torch.device) -> Tensor:
+    """What was drawn on the host as a tensor on a device, without waiting for the device."""
+    return torch.from_numpy(drawn).to(device, non_blocking=True)
+
+
+def replaced(images: Tensor, rows: Integers, others: Tensor) -> Tensor:
+    """A new batch in which the images at `rows` [n] are `others` [n, C, H, W].
+
+    Chosen from both at once: copying by index took three times as long.
+    """
+    order = np.arange(len(images))
+    order[rows] = len(images) + np.arange(len(rows))
+    return torch.cat([images, others]).index_select(0, placed(order, images.device))

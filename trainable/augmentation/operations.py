@@ -1,0 +1,187 @@
+"""The operations of the learnt and random policies on uint8 batches, each image with a strength of its own.
+
+torchvision's v2 changes a batch by one strength; here images that drew the same operation are changed
+together whatever their strengths, and come out as torchvision changes each of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from trainable.augmentation.change import placed, replaced
+from trainable.augmentation.draws import Floats, Integers
+
+
+class Operation(enum.IntEnum):
+    """RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order; AutoAugment's inversion.
+
+    AutoAugment's are all but the identity (arXiv 1805.09501, table 6), without its pairing of samples.
+    """
+
+    IDENTITY = 0
+    SHEAR_X = 1
+    SHEAR_Y = 2
+    TRANSLATE_X = 3
+    TRANSLATE_Y = 4
+    ROTATE = 5
+    BRIGHTNESS = 6
+    COLOR = 7
+    CONTRAST = 8
+    SHARPNESS = 9
+    POSTERIZE = 10
+    SOLARIZE = 11
+    AUTO_CONTRAST = 12
+    EQUALIZE = 13
+    INVERT = 14
+
+
+RANDOM = tuple(operation for operation in Operation if operation is not Operation.INVERT)
+"""Those that RandAugment and TrivialAugment draw from."""
+
+SIGNED = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.POSTERIZE))
+"""The operations that go either way, with equal chance."""
+
+_SIGNED = np.array([operation in SIGNED for operation in Operation])
+
+
+def directed(chosen: Integers, strengths: Floats, negative: NDArray[np.bool_]) -> Floats:
+    """Strengths [B], with the sign turned where `negative` says so and the operation has one."""
+    return np.where(negative & _SIGNED[chosen], -strengths, strengths)
+
+
+def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
+    """New images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
+    rows, changed = [], []
+    for operation in Operation:
+        members = np.flatnonzero(chosen == operation)
+        if operation is not Operation.IDENTITY and len(members):
+            drew = images.index_select(0, placed(members, images.device))
+            rows.append(members)
+            changed.append(apply(operation, drew, amounts[members]))
+    return replaced(images, np.concatenate(rows), torch.cat(changed)) if rows else images.clone()
+
+
+def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
+    """One operation on uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B]; black moves in.
+
+    Amounts of shears are slopes, of translations pixels, of rotations degrees, of enhancements what is added
+    to a factor of 1, of posterising the bits kept, of solarising a fraction of white; others have none.
+    """
+    from torchvision.transforms.v2 import functional  # seconds to import: only where it is used
+
+    changed: Tensor
+    match operation:
+        case Operation.IDENTITY:
+            changed = images
+        case Operation.SHEAR_X | Operation.SHEAR_Y | Operation.TRANSLATE_X | Operation.TRANSLATE_Y:
+            changed = _moved(images, _matrices(operation, amounts, *images.shape[-2:]))
+        case Operation.ROTATE:
+            changed = _moved(images, _matrices(operation, amounts, *images.shape[-2:]))
+        case Operation.BRIGHTNESS:
+            changed = _bytes(images * _per_image(1.0 + amounts, images))
+        case Operation.COLOR:
+            changed = images if images.shape[1] == 1 else _blended(images, _grey(images), amounts)
+        case Operation.CONTRAST:
+            changed = _blended(images, _grey(images).mean((1, 2, 3), keepdim=True), amounts)
+        case Operation.SHARPNESS:
+            changed = _sharpened(images, amounts)
+        case Operation.POSTERIZE:
+            masks = 256 - 2 ** (8 - amounts.astype(np.int64))
+            changed = images & _per_image(masks.astype(np.uint8), images)
+        case Operation.SOLARIZE:
+            changed = torch.where(images >= _per_image(255.0 * amounts, images), 255 - images, images)
+        case Operation.AUTO_CONTRAST:
+            changed = functional.autocontrast(images)
+        case Operation.EQUALIZE:
+            changed = functional.equalize(images)
+        case Operation.INVERT:
+            changed = 255 - images
+        case _:
+            assert_never(operation)
+    return changed
+
+
+def _per_image(values: NDArray[np.float64] | NDArray[np.uint8], images: Tensor) -> Tensor:
+    """Values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
+    narrow = values.astype(np.float32) if values.dtype == np.float64 else values
+    return placed(narrow, images.device).view(-1, 1, 1, 1)
+
+
+def _bytes(images: Tensor) -> Tensor:
+    return images.clamp_(0.0, 255.0).to(torch.uint8)
+
+
+def _grey(images: Tensor) -> Tensor:
+    """The images' luma (ITU-R 601-2, as in PIL), float32 [B, 1, H, W] in whole grey levels."""
+    if images.shape[1] == 1:
+        return images.float()
+    red, green, blue = (images[:, channel : channel + 1] for channel in range(3))
+    return red.mul(0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114).floor_()
+
+
+def _blended(images: Tensor, other: Tensor, amounts: Floats) -> Tensor:
+    """`images` to a share of 1 + amount, `other` for the rest: away from it where an amount is positive."""
+    kept, rest = _per_image(1.0 + amounts, images), _per_image(-amounts, images)
+    return _bytes(torch.addcmul(images * kept, rest, other))
+
+
+def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
+    """The images against themselves smoothed (1s around a 5, over 13, as in PIL); their rim is kept."""
+    channels, height, width = images.shape[1:]
+    if height <= 2 or width <= 2:
+        return images
+    sharp = images.float()
+    kernel = torch.full((channels, 1, 3, 3), 1.0 / 13.0, device=images.device)
+    kernel[:, :, 1, 1] = 5.0 / 13.0
+    smooth = torch.nn.functional.conv2d(sharp, kernel, groups=channels).round_()
+    inner = sharp[..., 1:-1, 1:-1]
+    inner.addcmul_(smooth.sub_(inner), _per_image(-amounts, images))
+    return _bytes(sharp)
+
+
+def _matrices(operation: Operation, amounts: Floats, height: int, width: int) -> Floats:
+    """Where each pixel comes from, [B, 2, 3]: (x, y, 1), in pixels from the centre, -> (x, y) before."""
+    matrices = np.tile(np.eye(2, 3), (len(amounts), 1, 1))
+    match operation:
+        case Operation.SHEAR_X:  # about the top left corner, as in torchvision and AutoAugment's own code
+            matrices[:, 0, 1], matrices[:, 0, 2] = amounts, amounts * height / 2
+        case Operation.SHEAR_Y:
+            matrices[:, 1, 0], matrices[:, 1, 2] = amounts, amounts * width / 2
+        case Operation.TRANSLATE_X:
+            matrices[:, 0, 2] = -np.trunc(amounts)
+        case Operation.TRANSLATE_Y:
+            matrices[:, 1, 2] = -np.trunc(amounts)
+        case Operation.ROTATE:
+            cosines, sines = np.cos(np.radians(amounts)), np.sin(np.radians(amounts))
+            matrices[:, 0, 0], matrices[:, 0, 1] = cosines, -sines
+            matrices[:, 1, 0], matrices[:, 1, 1] = sines, cosines
+        case _:
+            raise ValueError(f"{operation.name} moves nothing")
+    return matrices
+
+
+def _moved(images: Tensor, matrices: Floats) -> Tensor:
+    """Each image's pixels fetched, the nearest one, from where its own matrix [B, 2, 3] says; else black."""
+    count, _, height, width = images.shape
+    across = torch.arange(width, device=images.device) - (width - 1) / 2
+    down = torch.arange(height, device=images.device) - (height - 1) / 2
+    places = torch.stack(
+        [
+            across.expand(height, -1),
+            down[:, None].expand(-1, width),
+            torch.ones_like(across).expand(height, -1),
+        ],
+        dim=-1,
+    )
+    thetas = placed(matrices.astype(np.float32), images.device).transpose(1, 2)
+    thetas = thetas / torch.tensor([width / 2, height / 2], device=images.device)
+    grid = places.view(1, -1, 3).expand(count, -1, -1).bmm(thetas).view(count, height, width, 2)
+    fetched = grid_sample(images.float(), grid, mode="nearest", padding_mode="zeros", align_corners=False)
+    return fetched.round_().to(torch.uint8)

@@ -1,0 +1,97 @@
+"""The size of a step's images: fixed, drawn anew every few steps, or growing with the run."""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from trainable.augmentation.draws import Draws, Stream, integers
+from trainable.specs.augmentations import FixedSize, MultiScale, Progressive, Size
+
+SMALL = 64
+"""Images under so many pixels take sizes in finer steps: one of 32 would be half or all of their own."""
+
+ROUNDING = 1e-9
+"""What a product of floats may miss a whole number by."""
+
+
+def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: int, epochs: int) -> int:
+    """The side in pixels of a step's images, `side` being the data's own.
+
+    `step` counts from 0 within the epoch, of which there are `epochs` of `steps` each. A function of its
+    arguments alone: all ranks agree, and a resumed run goes on as if it had not stopped.
+    """
+    done = epoch * steps + step
+    match spec:
+        case FixedSize():
+            return side
+        case MultiScale(every=every):
+            sizes = _choices(spec, side)
+            uniform = Draws(seed, 0, np.array([done // every])).uniform(Stream.SIZE, 1)
+            return sizes[int(integers(uniform, len(sizes))[0, 0])]
+        case Progressive(until=until):
+            *growing, last = _choices(spec, side)
+            passed = done / (epochs * steps * until) + ROUNDING
+            return last if passed >= 1.0 else [*growing, last][int(passed * len(growing))]
+        case _:
+            assert_never(spec)
+
+
+def extreme_sizes(spec: Size, side: int) -> tuple[int, int]:
+    """The smallest and the largest side in pixels that `size_at` can return."""
+    sizes = _choices(spec, side)
+    return sizes[0], sizes[-1]
+
+
+def on_grid(pixels: float, side: int) -> int:
+    """The allowed size nearest to `pixels` for images of `side`, at least one step of the grid.
+
+    Allowed are multiples of 32, the stride of common networks (arXiv 1612.08242, section 2), and of 4 for
+    images under 64 pixels.
+    """
+    grid = _grid(side)
+    return max(1, math.floor(pixels / grid + 0.5)) * grid
+
+
+def resized(images: Tensor, size: int) -> Tensor:
+    """Float images [B, C, H, W] resized bilinearly to [B, C, size, size], in the same memory format.
+
+    Smoothed before they shrink, so that nothing aliases. The batch itself if it has that size.
+    """
+    if images.shape[-2:] == (size, size):
+        return images
+    shrinks = size < max(images.shape[-2:])
+    made = interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=shrinks)
+    return made.contiguous(memory_format=_memory_format(images))
+
+
+def _choices(spec: Size, side: int) -> tuple[int, ...]:
+    """The sizes that a spec allows, rising: one at least."""
+    match spec:
+        case FixedSize():
+            return (side,)
+        case MultiScale(smallest=smallest, largest=largest):
+            return _multiples(smallest * side, largest * side, _grid(side)) or (side,)
+        case Progressive(start=start):
+            return (*_multiples(start * side, side - 1, _grid(side)), side)
+        case _:
+            assert_never(spec)
+
+
+def _multiples(low: float, high: float, grid: int) -> tuple[int, ...]:
+    first, last = math.ceil(low / grid - ROUNDING), math.floor(high / grid + ROUNDING)
+    return tuple(count * grid for count in range(max(first, 1), last + 1))
+
+
+def _grid(side: int) -> int:
+    return 4 if side < SMALL else 32
+
+
+def _memory_format(images: Tensor) -> torch.memory_format:
+    channels_last = not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if channels_last else torch.contiguous_format

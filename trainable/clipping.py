@@ -1,0 +1,38 @@
+"""Adaptive gradient clipping: a unit's gradient is held to a share of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: float = 1e-3) -> None:
+    """Shrink the gradients in place so that no unit's is longer than `factor` times its weights.
+
+    A unit is a row of what has rows (an output channel, an output of a linear layer) and otherwise the whole
+    parameter. Weights shorter than `eps` count as that long, or zeros could never move. The caller leaves the
+    final linear layer out. Brock et al., arXiv 2102.06171, section 4.1; `factor` is their lambda.
+
+    Waits for no device: the few numbers that decide stay where the gradients are.
+    """
+    moving = [each for each in parameters if each.grad is not None]
+    gradients = [each.grad for each in moving if each.grad is not None]
+    if not gradients:
+        return
+    lengths = [_unit_norms(each) for each in gradients]
+    found = torch.cat(lengths)
+    allowed = torch.cat([_unit_norms(each) for each in moving]).clamp_(min=eps).mul_(factor)
+    scales = torch.where(found > allowed, allowed / found, 1.0)
+    for gradient, scale in zip(gradients, scales.split([len(each) for each in lengths]), strict=True):
+        shape = [len(scale), *[1] * gradient.ndim][: gradient.ndim]  # as many dimensions as the gradient
+        gradient.mul_(scale.view(shape))
+
+
+def _unit_norms(values: Tensor) -> Tensor:
+    """The Euclidean length of each unit, [units]."""
+    dimensions = tuple(range(1, values.ndim)) or None
+    norms: Tensor = torch.linalg.vector_norm(values, dim=dimensions)
+    return norms.view(-1)

@@ -1,0 +1,132 @@
+"""Debug tools around a run, each off unless it is asked for; one that is on says so, for it slows a run.
+
+`profile` records a few steps, `anomaly` stops at the first gradient that is nan and names the forward step.
+`--debug gradcheck` checks a layer instead of a run: it belongs to `tunebook check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal, assert_never, get_args
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from trainable.errors import UserError
+
+Tool = Literal["profile", "anomaly"]
+Say = Callable[[str], None]
+
+PROFILE_FILE = "profile.json"
+WAIT, WARMUP, ACTIVE = 2, 1, 5
+"""Steps: the first ones choose kernels and fill caches, the profiler's own first step is slow (torch's
+documents of torch.profiler.schedule); five keep the trace to some MB."""
+ROWS = 12
+
+
+def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
+    """The tools of these names, each once. Raises UserError naming the known ones."""
+    known: tuple[Tool, ...] = get_args(Tool)
+    for name in names:
+        if name == "gradcheck":
+            raise UserError(
+                f"--debug gradcheck: checks a layer, use `tunebook check`; here: {_listed(known)}"
+            )
+        if name not in known:
+            raise UserError(f"--debug {name}: no such tool; known: {_listed(known)}")
+    return tuple(tool for tool in known if tool in names)
+
+
+@contextmanager
+def debugging(
+    tools: Sequence[Tool], *, device: torch.device, folder: Path | None, say: Say
+) -> Iterator[None]:
+    """Around a run: its tools on, each told in a line, and everything as it was afterwards.
+
+    `folder` is where files go; without one there are none.
+    """
+    with ExitStack() as stack:
+        for tool in tools:
+            match tool:
+                case "profile":
+                    stack.enter_context(profiled(device, folder, say))
+                case "anomaly":
+                    stack.enter_context(anomalies(say))
+                case _:
+                    assert_never(tool)
+        yield
+
+
+@contextmanager
+def anomalies(say: Say) -> Iterator[None]:
+    """Within, a backward pass that computes nan raises RuntimeError and warns of the forward step."""
+    say("debug anomaly is on: every gradient is checked for nan, steps are slower")
+    with torch.autograd.set_detect_anomaly(True):
+        yield
+
+
+@contextmanager
+def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[None]:
+    """Within, a few optimizer steps are recorded; the costliest operations are told as soon as they are.
+
+    `folder` gets a Chrome trace, `profile.json`. Steps are counted by torch's hook after every optimizer's
+    step, so that nothing stands in the training loop for it.
+    """
+    say(f"debug profile is on: steps {WAIT + WARMUP + 1} to {WAIT + WARMUP + ACTIVE} are recorded")
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    told: list[bool] = []
+
+    def tell(profiler: profile) -> None:
+        rows = list(costliest(profiler, device))
+        told.append(bool(rows))
+        for line in rows:
+            say(line)
+        if rows and folder is not None:
+            say(
+                f"debug profile: {_trace(profiler, folder)}; open it with chrome://tracing or ui.perfetto.dev"
+            )
+
+    plan = schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1)
+    with profile(activities=activities, schedule=plan, on_trace_ready=tell, acc_events=True) as profiler:
+        hook = register_optimizer_step_post_hook(lambda *_: profiler.step())
+        try:
+            yield
+        finally:
+            hook.remove()
+    if not any(told):
+        say(f"debug profile: the run was over before step {WAIT + WARMUP + 1}, nothing was recorded")
+
+
+def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
+    """A table of the operations that took longest by themselves, on the GPU where there is one, else the CPU.
+
+    No lines where nothing was recorded.
+    """
+    on_gpu = device.type == "cuda"
+    times = [
+        (event.self_device_time_total if on_gpu else event.self_cpu_time_total, event)
+        for event in profiler.key_averages()
+        if not event.key.startswith("ProfilerStep")  # what no operation claimed of a step
+    ]
+    whole = sum(time for time, _ in times)
+    if whole <= 0.0:
+        return
+    yield f"{'operation':<60} {'calls':>7} {f'{device.type} ms':>10} {'share':>6}"
+    for time, event in sorted(times, key=lambda pair: -pair[0])[:ROWS]:
+        yield f"{event.key[:60]:<60} {event.count:>7} {time / 1000:>10.2f} {time / whole:>6.1%}"
+
+
+def _trace(profiler: profile, folder: Path) -> Path:
+    """Whole or not at all, as the other files of a run."""
+    partial = folder / f".{PROFILE_FILE}"
+    profiler.export_chrome_trace(str(partial))
+    return partial.replace(folder / PROFILE_FILE)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,128 @@
+"""What is dropped at random while a network trains: features before the head, branches of residual blocks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, assert_never
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainable.errors import ModelError
+from trainable.models.groups import head_of
+from trainable.models.libraries import title_of, torchvision_branches
+from trainable.models.small_resnet import BasicBlock
+from trainable.specs import models as specs
+
+FAMILIES_WITH_DEPTH = (
+    "resnet_small; torchvision's resnet, resnext, wide_resnet, convnext, efficientnet, swin and maxvit; "
+    "most of timm's residual nets and transformers"
+)
+
+
+def set_head_dropout(model: nn.Module, probability: float | None) -> None:
+    """Features before the head are dropped with a probability in [0, 1) in training; None changes nothing.
+
+    Srivastava et al., JMLR 15:1929. Where the network has dropouts beside its head (vgg, mobilenet,
+    efficientnet, ...) theirs is replaced; elsewhere the head's input is dropped by a hook, so that the names
+    of the parameters stay. For timm's models use the constructor's `drop_rate` instead.
+    """
+    if probability is None:
+        return
+    head = head_of(model)
+    parent = model.get_submodule(head.rpartition(".")[0])
+    own = [each for each in parent.children() if isinstance(each, nn.Dropout)]
+    for each in own:
+        each.p = probability
+    if not own and probability > 0.0:
+        model.get_submodule(head).register_forward_pre_hook(DroppedInput(probability))
+
+
+def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
+    """Residual branches are dropped, image by image, in training: `spec.stochastic_depth` says how often.
+
+    The probability rises linearly from the first block to its value at the last (Huang et al., arXiv
+    1603.09382, section 3); what survives is divided by its probability, so that evaluation changes nothing.
+    None leaves the network as its library made it. timm's models must have been made with a
+    `drop_path_rate`. Raises ModelError for a network whose blocks cannot be dropped.
+    """
+    if spec.stochastic_depth is None:
+        return
+    match spec:
+        case specs.ResNetSmall():
+            found = _drop_branches(_small_branches(model), spec.stochastic_depth)
+        case specs.TorchvisionModel():
+            found = _drop_branches(torchvision_branches(model), spec.stochastic_depth)
+            found = found or _rescale_torchvision(model, spec.stochastic_depth)
+        case specs.TimmModel():
+            found = _rescale_timm(model, spec.stochastic_depth) or spec.stochastic_depth == 0.0
+        case _:
+            assert_never(spec)
+    if not found:
+        raise ModelError(
+            f"model.stochastic_depth: {title_of(spec)} has no blocks that can be dropped; "
+            f"{FAMILIES_WITH_DEPTH} have"
+        )
+
+
+class DroppedInput:
+    """A forward pre-hook: a layer's input with dropout while the layer is in training mode."""
+
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
+
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        features, *others = inputs
+        return (functional.dropout(features, self.probability, training=layer.training), *others)
+
+
+class DroppedBranch:
+    """A forward hook on the last layer of a residual branch: the branch is dropped for some of the images.
+
+    It goes by the block's mode and not by its layer's, which is in evaluation mode while norms are frozen.
+    """
+
+    def __init__(self, block: nn.Module, probability: float) -> None:
+        from torchvision.ops import stochastic_depth
+
+        self.block, self.probability = block, probability
+        self._drop = partial(stochastic_depth, p=probability, mode="row")
+
+    def __call__(self, _layer: nn.Module, _inputs: Any, branch: Tensor) -> Tensor:
+        dropped: Tensor = self._drop(branch, training=self.block.training)
+        return dropped
+
+
+def _small_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
+    return [(each, each.second_norm) for each in model.modules() if isinstance(each, BasicBlock)]
+
+
+def _drop_branches(branches: list[tuple[nn.Module, nn.BatchNorm2d]], last: float) -> bool:
+    steps = max(len(branches) - 1, 1)
+    for index, (block, norm) in enumerate(branches):
+        probability = last * index / steps
+        if probability > 0.0:
+            norm.register_forward_hook(DroppedBranch(block, probability))
+    return bool(branches)
+
+
+def _rescale_torchvision(model: nn.Module, last: float) -> bool:
+    """Those of its families that have stochastic depth have it on, rising, from their constructor."""
+    from torchvision.ops import StochasticDepth
+
+    drops = [each for each in model.modules() if isinstance(each, StochasticDepth)]
+    highest = max((each.p for each in drops), default=0.0)
+    for each in drops:
+        each.p = each.p * last / highest
+    return highest > 0.0
+
+
+def _rescale_timm(model: nn.Module, last: float) -> bool:
+    """Some of its families rise to a step before the rate that they are given."""
+    from timm.layers.drop import DropPath
+
+    drops = [each for each in model.modules() if isinstance(each, DropPath)]
+    highest = max((each.drop_prob for each in drops), default=0.0)
+    for each in drops:
+        each.drop_prob = each.drop_prob * last / highest if highest > 0.0 else 0.0
+    return highest > 0.0

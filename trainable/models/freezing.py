@@ -1,0 +1,80 @@
+"""Which parameters are trained in an epoch, and which normalisations keep their statistics.
+
+What holds in an epoch is a function of the epoch alone, so a resumed run sets it the same way: on a new
+model, `freeze_norm` if the recipe says so, then `freeze_body` while the body is frozen, then `set_training`.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from trainable.models.groups import head_of, head_parameters
+from trainable.models.layers import batch_norms
+
+_HELD = "_held_back"
+
+
+def freeze_body(model: nn.Module) -> None:
+    """Only the head is trained from here on; what was frozen before stays so after `unfreeze`.
+
+    Raises ModelError for a network without a head.
+    """
+    head = head_parameters(model)
+    body = [name for name, each in model.named_parameters() if each.requires_grad and name not in head]
+    _stop(model, body)
+    setattr(model, _HELD, (*_held_back(model), *body))
+
+
+def unfreeze(model: nn.Module) -> None:
+    """The body is trained again, but for what the model itself, or `freeze_norm`, keeps frozen."""
+    for name in _held_back(model):
+        model.get_parameter(name).requires_grad_(True)
+    setattr(model, _HELD, ())
+
+
+def freeze_norm(model: nn.Module) -> None:
+    """Scale and shift of every BatchNorm are trained no more; `set_training` keeps the statistics."""
+    names = _norm_parameters(model)
+    _stop(model, names)
+    setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
+
+
+def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> None:
+    """Put the model into training mode, but for the BatchNorms that normalise by their statistics.
+
+    Those are all with `freeze_norm`, and those of the body while it is frozen: else its features would drift
+    although no weight of it is trained. Must be called wherever `model.train()` was.
+    """
+    model.train()
+    if freeze_norm:
+        frozen = batch_norms(model)
+    elif body_frozen:
+        in_head = set(batch_norms(model.get_submodule(head_of(model))))
+        frozen = [each for each in batch_norms(model) if each not in in_head]
+    else:
+        frozen = []
+    for module in frozen:
+        module.eval()
+
+
+def _stop(model: nn.Module, names: list[str]) -> None:
+    for name in names:
+        parameter = model.get_parameter(name)
+        parameter.requires_grad_(False)
+        parameter.grad = None  # an optimizer that holds it would go on stepping with the last one
+
+
+def _norm_parameters(model: nn.Module) -> list[str]:
+    norms = set(batch_norms(model))
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if module in norms
+        for name, _ in module.named_parameters(recurse=False)
+    ]
+
+
+def _held_back(model: nn.Module) -> tuple[str, ...]:
+    """The names of the parameters that `freeze_body` froze, kept on the model so that they go with it."""
+    held: tuple[str, ...] = getattr(model, _HELD, ())
+    return held

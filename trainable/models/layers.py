@@ -1,0 +1,81 @@
+"""What kinds of layers there are: normalisations, containers, and the blocks that a network repeats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from torch import nn
+
+BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)  # of 1, 2 and 3 dimensions, synchronised ones too
+
+NORMALISATIONS = (
+    nn.modules.batchnorm._NormBase,  # BatchNorm and InstanceNorm of every dimension
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+)
+
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def batch_norms(model: nn.Module) -> list[nn.Module]:
+    """The layers that normalise by the statistics of a batch, in order of definition."""
+    return [each for each in model.modules() if isinstance(each, BATCH_NORMS)]
+
+
+def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
+    """The blocks that a network is stacked from, by name, in order of definition; none lies in another.
+
+    A block stands in a container, is none itself, and has parameters and more than one layer. What holds two
+    blocks of one type in one container (a stage) is not a block: its members are. Where nothing stands in a
+    container, what has a sibling of its type is a block (inception's modules, the stages of timm's regnets).
+    """
+    members = dict(_members(model))
+    blocks = {name: each for name, each in members.items() if not _is_stage(each)} or dict(_siblings(model))
+    return {name: each for name, each in blocks.items() if not _lies_in(name, blocks)}
+
+
+def has_parameters(module: nn.Module) -> bool:
+    """Whether the module, or one inside of it, has parameters."""
+    return next(module.parameters(), None) is not None
+
+
+def leaves(module: nn.Module) -> list[nn.Module]:
+    """The layers without layers of their own, in order of definition."""
+    return [each for each in module.modules() if not any(each.children())]
+
+
+def _members(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for prefix, container in model.named_modules():
+        if isinstance(container, CONTAINERS):
+            for name, child in container.named_children():
+                if _may_be_block(child):
+                    yield f"{prefix}.{name}" if prefix else name, child
+
+
+def _siblings(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for prefix, parent in model.named_modules():
+        kinds = _kinds(parent)
+        for name, child in parent.named_children():
+            if kinds[type(child)] > 1:
+                yield f"{prefix}.{name}" if prefix else name, child
+
+
+def _kinds(parent: nn.Module) -> Counter[type[nn.Module]]:
+    return Counter(type(child) for child in parent.children() if _may_be_block(child))
+
+
+def _may_be_block(module: nn.Module) -> bool:
+    known = isinstance(module, (*CONTAINERS, *NORMALISATIONS))  # timm's norms hold their activation
+    return has_parameters(module) and not known and len(leaves(module)) > 1
+
+
+def _is_stage(module: nn.Module) -> bool:
+    containers = (each for each in module.modules() if isinstance(each, CONTAINERS))
+    return any(count > 1 for each in containers for count in _kinds(each).values())
+
+
+def _lies_in(name: str, blocks: dict[str, nn.Module]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:end]) in blocks for end in range(1, len(parts)))

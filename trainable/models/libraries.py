@@ -1,0 +1,145 @@
+"""The networks of torchvision and timm, by name, untrained."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainable.errors import ModelError
+from trainable.specs import models as specs
+
+RGB = 3
+
+
+def from_torchvision(
+    spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
+) -> nn.Module:
+    """torchvision's network, drawn from torch's global generator; ModelError as in `make_model`."""
+    from torchvision import models  # 4 s of imports that most runs do not need
+
+    name = spec.name
+    known = models.list_models(module=models)  # its classification models only
+    if name not in known:
+        raise _unknown("torchvision", name, known)
+    options = {"num_classes": classes, **_torchvision_options(name, image_size)}
+    try:
+        model: nn.Module = models.get_model(name, weights=None, **options)
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise unfit(spec, channels, image_size, error) from error
+    if channels != RGB:
+        _replace_first_convolution(model, channels)
+    return model
+
+
+def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size: int) -> nn.Module:
+    """timm's network with the recipe's dropout and stochastic depth.
+
+    Weights are drawn from torch's global generator. Raises ModelError as `make_model` does, and where the
+    network knows no dropout or stochastic depth that is asked for.
+    """
+    import timm
+
+    check_timm_name(spec.name)
+    drops = {"drop_rate": spec.dropout, "drop_path_rate": spec.stochastic_depth}
+    given: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
+    size = timm_options(spec.name, classes=classes, channels=channels, image_size=image_size)
+    try:
+        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **given)
+    except (ValueError, RuntimeError, AssertionError, TypeError) as error:
+        for option, field in (("drop_rate", "dropout"), ("drop_path_rate", "stochastic_depth")):
+            if isinstance(error, TypeError) and f"'{option}'" in str(error):
+                raise ModelError(
+                    f"model.{field}: {title_of(spec)} has none (no {option}): leave it out"
+                ) from error
+        raise unfit(spec, channels, image_size, error) from error
+    return model
+
+
+def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> dict[str, Any]:
+    """What timm's constructor is told of the data; the size only where the network is built for one."""
+    import timm
+
+    options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
+    configuration = timm.get_pretrained_cfg(name)
+    if configuration is not None and configuration.fixed_input_size:
+        options["img_size"] = image_size
+    return options
+
+
+def check_timm_name(name: str) -> None:
+    """Raise ModelError unless timm has the network; `hf-hub:` and `local-dir:` names are kept out too."""
+    import timm
+
+    known = timm.list_models()
+    if name not in known:
+        raise _unknown("timm", name, known)
+
+
+def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
+    """The residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, each with its last norm."""
+    from torchvision.models import resnet
+
+    ends: list[tuple[nn.Module, Any]] = []
+    for block in model.modules():
+        if isinstance(block, resnet.BasicBlock):
+            ends.append((block, block.bn2))
+        elif isinstance(block, resnet.Bottleneck):
+            ends.append((block, block.bn3))
+    return ends
+
+
+def title_of(spec: specs.Model) -> str:
+    """What messages call a network: `resnet_small`, `timm's resnet18`."""
+    return spec.kind if isinstance(spec, specs.ResNetSmall) else f"{spec.kind}'s {spec.name}"
+
+
+def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:
+    """The fault of a network that refuses the images of the data, with its own reason."""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ModelError(
+        f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
+        f"data.image_size): {reason}; most such models need larger images, resnet_small takes small ones"
+    )
+
+
+def _torchvision_options(name: str, image_size: int) -> dict[str, Any]:
+    """What the models that are built for one size, or that train with a second head, must be told."""
+    if name.startswith("vit_"):
+        return {"image_size": image_size}
+    if name.startswith("maxvit_"):
+        return {"input_size": (image_size, image_size)}
+    if name in ("googlenet", "inception_v3"):
+        return {"aux_logits": False, "init_weights": True}
+    return {}
+
+
+def _replace_first_convolution(model: nn.Module, channels: int) -> None:
+    """The same geometry over other channels; its weights are the first channels of those that were drawn."""
+    name, old = next((name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d))
+    new = nn.Conv2d(
+        channels,
+        old.out_channels,
+        old.kernel_size,  # type: ignore[arg-type]  # torch widens the pairs it stores to tuples
+        stride=old.stride,  # type: ignore[arg-type]
+        padding=old.padding,  # type: ignore[arg-type]
+        dilation=old.dilation,  # type: ignore[arg-type]
+        bias=old.bias is not None,
+        padding_mode=old.padding_mode,
+    )
+    with torch.no_grad():
+        new.weight.copy_(old.weight[:, :channels])
+        if old.bias is not None and new.bias is not None:
+            new.bias.copy_(old.bias)
+    model.set_submodule(name, new)
+
+
+def _unknown(library: str, name: str, known: Sequence[str]) -> ModelError:
+    close = difflib.get_close_matches(name, [*known, "resnet_small"], n=5, cutoff=0.5)
+    hint = (
+        f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as resnet18, resnet50"
+    )
+    return ModelError(f"model.name: {library} has no classification model {name!r}; {hint}")

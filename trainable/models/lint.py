@@ -1,0 +1,163 @@
+"""What is questionable about how a network is built, found by one pass through a copy of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trainable.models.layers import BATCH_NORMS
+
+WIDTH_RATIO = 4
+"""Above it a 1x1 convolution's memory access is worth a note (our bound: a ResNet's bottleneck has 4)."""
+
+GROUPS = 8
+"""Above it a grouped convolution's memory access is worth a note (the paper's table 2 ends at 8)."""
+
+
+@dataclass(frozen=True)
+class Lint:
+    """One finding: what it is, the layer or parameter it is about, and what it means in a sentence.
+
+    `memory_access` is a note: slower than need be, not wrong. The others are worth a warning.
+    """
+
+    kind: Literal["bias_before_norm", "unused_parameter", "frozen_parameter", "memory_access"]
+    layer: str
+    message: str
+
+
+def lints(model: nn.Module, images: Tensor) -> list[Lint]:
+    """The findings about a network that takes `images` [B, channels, side, side], by kind, then by layer.
+
+    A copy is run forward and backward in training mode; the network itself, and torch's generators, stay as
+    they are. Rules of memory access: Ma et al., arXiv 1807.11164, section 2, G1 and G2.
+    """
+    trace = _traced(model, images)
+    return [
+        *_biases_before_norms(model, trace),
+        *_unused(model, trace),
+        *_frozen(model),
+        *_memory_access(model, trace),
+    ]
+
+
+@dataclass
+class _Trace:
+    """What one pass showed; `followed` holds the layers whose output is the input of a BatchNorm."""
+
+    followed: dict[str, str] = field(default_factory=dict)
+    areas: dict[str, int] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+
+
+def _traced(model: nn.Module, images: Tensor) -> _Trace:
+    twin = copy.deepcopy(model).train()
+    batch = images if len(images) > 1 else images.repeat(2, 1, 1, 1)  # BatchNorm needs two numbers a channel
+    trace = _Trace()
+    with _generators_kept(images.device), torch.enable_grad(), _watched(twin, trace):
+        logits = twin(batch)
+        twin.zero_grad(set_to_none=True)
+        if isinstance(logits, Tensor) and logits.requires_grad:
+            logits.sum().backward()
+    trace.reached = {name for name, each in twin.named_parameters() if each.grad is not None}
+    return trace
+
+
+@contextmanager
+def _generators_kept(device: torch.device) -> Iterator[None]:
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
+    """Layers report their outputs, BatchNorms their inputs; outputs are held, so that no id comes twice."""
+    names = {module: name for name, module in model.named_modules()}
+    made: dict[int, tuple[str, Tensor, int]] = {}
+
+    def after(layer: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(output, Tensor):
+            made[id(output)] = (names[layer], output, output._version)
+            trace.areas[names[layer]] = output.shape[2:].numel()
+
+    def before(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
+        layer, output, version = made.get(id(inputs[0]), ("", None, 0))
+        if output is not None and output._version == version:  # an activation in place raises it
+            trace.followed[layer] = names[norm]
+
+    hooks = [each.register_forward_hook(after) for each in model.modules()]
+    hooks += [
+        each.register_forward_pre_hook(before) for each in model.modules() if isinstance(each, BATCH_NORMS)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _biases_before_norms(model: nn.Module, trace: _Trace) -> list[Lint]:
+    modules = dict(model.named_modules())
+    return [
+        Lint(
+            "bias_before_norm",
+            layer,
+            f"{layer} has a bias that {norm}, right behind it, subtracts again: build it with bias=False",
+        )
+        for layer, norm in trace.followed.items()
+        if getattr(modules[layer], "bias", None) is not None
+    ]
+
+
+def _unused(model: nn.Module, trace: _Trace) -> list[Lint]:
+    return [
+        Lint(
+            "unused_parameter",
+            name,
+            f"{name} is built, but the output does not depend on it: it is never trained, and training on "
+            "several ranks waits for its gradient for ever",
+        )
+        for name, each in model.named_parameters()
+        if each.requires_grad and name not in trace.reached
+    ]
+
+
+def _frozen(model: nn.Module) -> list[Lint]:
+    return [
+        Lint("frozen_parameter", name, f"{name} is not trained: its requires_grad is False")
+        for name, each in model.named_parameters()
+        if not each.requires_grad
+    ]
+
+
+def _memory_access(model: nn.Module, trace: _Trace) -> list[Lint]:
+    convolutions = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d)]
+    return [
+        Lint("memory_access", name, message)
+        for name, each in convolutions
+        if trace.areas.get(name, 0) > 1  # of a single pixel, as in squeeze and excitation, little is read
+        for message in (_uneven_widths(name, each), _many_groups(name, each))
+        if message
+    ]
+
+
+def _uneven_widths(name: str, layer: nn.Conv2d) -> str:
+    narrow, wide = sorted((layer.in_channels, layer.out_channels))
+    if layer.kernel_size != (1, 1) or layer.groups != 1 or wide <= WIDTH_RATIO * narrow:
+        return ""
+    return (
+        f"{name} is a 1x1 convolution of {layer.in_channels} to {layer.out_channels} channels: equal widths "
+        "read and write least memory for the same arithmetic (G1)"
+    )
+
+
+def _many_groups(name: str, layer: nn.Conv2d) -> str:
+    if layer.groups <= GROUPS or layer.groups == layer.in_channels:
+        return ""
+    return f"{name} has {layer.groups} groups: the more, the more memory for the same arithmetic (G2)"

@@ -1,0 +1,130 @@
+"""Weights from a file into a network: everything but the head, and nothing left unsaid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainable.errors import ModelError
+from trainable.models.groups import head_parameters
+
+NAMES_SHOWN = 8
+WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+")  # of DistributedDataParallel and torch.compile
+OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d\.)")  # torchvision's files: norm.1, not norm1
+AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and inception, that we do not build
+
+
+@dataclass(frozen=True)
+class WeightsReport:
+    """What was taken from a file: how many tensors, and the names of those of a head that were left out."""
+
+    loaded: int
+    left_out: tuple[str, ...]
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a file, by name, on the CPU: safetensors, or a torch file of nothing but tensors.
+
+    A torch file is a state dict, or holds one under `state_dict` or `model`; it is read with
+    `weights_only=True`, so that nothing in it is run. Prefixes of wrappers (`module.`, `_orig_mod.`) are
+    taken off. Raises ModelError for a file that is missing or is no such thing.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ModelError(f"model.weights: expected a file of weights (or `default`), there is none at {file}")
+    try:
+        content = _content(file)
+    except Exception as error:  # torch raises nearly anything for bytes that are not its own
+        reason = str(error).strip().split("\n")[0].split(". ")[0] or type(error).__name__
+        raise ModelError(
+            f"model.weights: {file} cannot be read: {reason}; expected safetensors, or a torch file of "
+            "nothing but a state dict (torch.load with weights_only=True)"
+        ) from error
+    return {_plain_name(name): tensor for name, tensor in _state_in(content, file).items()}
+
+
+def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> WeightsReport:
+    """Copy a state into a network, but for its head, which stays as it was drawn: the classes are others.
+
+    The head stays new even where its shape agrees. A first convolution of three channels is summed over them
+    for grey images (as timm does), which keeps what it answers to a grey image stored as RGB. Missing
+    counters of BatchNorm, which older files lack, are no fault. Raises ModelError that names whatever else
+    is missing, unexpected or of another shape; the network is unchanged then.
+    """
+    head = head_parameters(model)
+    expected = {name: tensor for name, tensor in model.state_dict().items() if name not in head}
+    left_out = tuple(name for name in state if name in head or _is_auxiliary(name, expected))
+    body = _for_grey(model, {name: each for name, each in state.items() if name not in left_out})
+    _check(expected, body, source)
+    model.load_state_dict(body, strict=False)
+    return WeightsReport(loaded=len(body), left_out=left_out)
+
+
+def _content(file: Path) -> Any:
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(file)
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _state_in(content: Any, file: Path) -> dict[str, Tensor]:
+    for candidate in (content, _get(content, "state_dict"), _get(content, "model")):
+        if isinstance(candidate, Mapping) and candidate:
+            tensors = {str(name): each for name, each in candidate.items() if isinstance(each, Tensor)}
+            if len(tensors) == len(candidate):
+                return tensors
+    got = (
+        f"the keys {_listed(list(map(str, content)))}"
+        if isinstance(content, Mapping)
+        else type(content).__name__
+    )
+    raise ModelError(
+        f"model.weights: {file}: expected tensors by name, alone or under `state_dict` or `model`; got {got}"
+    )
+
+
+def _get(content: Any, key: str) -> Any:
+    return content.get(key) if isinstance(content, Mapping) else None
+
+
+def _plain_name(name: str) -> str:
+    return OLD_DENSENET.sub(r"\1\2", WRAPPERS.sub("", name))
+
+
+def _is_auxiliary(name: str, expected: Mapping[str, Tensor]) -> bool:
+    return name.startswith(AUXILIARY) and name not in expected
+
+
+def _for_grey(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    convolutions = ((name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d))
+    name, first = next(convolutions, ("", None))
+    weight = state.get(f"{name}.weight")
+    if first is None or weight is None or weight.ndim != 4 or (first.in_channels, weight.shape[1]) != (1, 3):
+        return state
+    return {**state, f"{name}.weight": weight.sum(1, keepdim=True)}
+
+
+def _check(expected: Mapping[str, Tensor], got: Mapping[str, Tensor], source: str) -> None:
+    missing = [name for name in expected if name not in got and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in got if name not in expected]
+    reshaped = [
+        f"{name} (expected {tuple(expected[name].shape)}, got {tuple(each.shape)})"
+        for name, each in got.items()
+        if name in expected and each.shape != expected[name].shape
+    ]
+    faults = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+    if any(faults.values()):
+        lines = [f"{len(names)} {fault}: {_listed(names)}" for fault, names in faults.items() if names]
+        raise ModelError("\n  ".join([f"model.weights: {source} does not fit the network", *lines]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
