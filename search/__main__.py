@@ -29,6 +29,9 @@ Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Looked = Annotated[
+    Path | None, typer.Argument(metavar="[RECIPE|STUDY]", help="A recipe or a study in YAML; or use --data.")
+]
 
 
 @app.command()
@@ -170,6 +173,47 @@ def explain(
     from search.explain import explain_file
 
     explain_file(file)
+
+
+@app.command(name="lr-find")
+def lr_find(
+    file: Looked = None,
+    data: DataPath = None,
+    set_: Set = None,
+    steps: Annotated[int, typer.Option(help="Optimizer steps of a sweep.")] = 100,
+    sweeps: Annotated[int, typer.Option(help="Sweeps over different batches.")] = 3,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write .png, .html or .json.")] = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Find the band of learning rates that a recipe's own first steps recommend."""
+    from search.probe_commands import find_lr
+    from search.targets import target
+
+    looked = target(file, data, set_ or (), download=download)
+    found = find_lr(looked, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
+    raise typer.Exit(0 if found else FAILED)
+
+
+@app.command(name="batch-find")
+def batch_find(
+    file: Looked = None,
+    data: DataPath = None,
+    set_: Set = None,
+    limit_gib: Annotated[
+        float | None,
+        typer.Option(help="What may be taken; default: all of a GPU, half of a CPU's free memory."),
+    ] = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Find the largest micro-batch that fits into memory, and the smallest that is as fast."""
+    from search.probe_commands import find_batch
+    from search.targets import target
+
+    looked = target(file, data, set_ or (), download=download)
+    found = find_batch(looked, limit_gib=limit_gib, as_json=json, download=download)
+    raise typer.Exit(0 if found else FAILED)
 
 
 def _leave(state: str) -> None:

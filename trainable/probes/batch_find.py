@@ -1,0 +1,267 @@
+"""The largest micro-batch that fits, and the smallest that is as fast: whole training steps are tried.
+
+The documents ask for the largest batch (000:57, 002:11, 004:43). Accumulation keeps the effective batch
+whatever the micro-batch is, so what is found here changes no result but for BatchNorm's statistics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Literal
+
+import torch
+
+from trainable.augmentation.sizes import extreme_sizes
+from trainable.errors import UserError
+from trainable.memory import give_back, ran_out
+from trainable.probes.host_memory import available_bytes
+from trainable.probes.live_bytes import held_bytes
+from trainable.probes.reckoning import SMALLEST, Line, draw_line
+from trainable.run import Run
+
+Bound = Literal["memory", "limit", "largest", "images"]
+"""What keeps the micro-batch from being larger: it ran out of memory, `limit_bytes` (on a CPU its default,
+too), `largest`, or the number of images."""
+
+FINEST = 8
+"""Between two powers of two the sizes tried are so many parts apart: eighths, which kernels like too."""
+FLAT = 0.05
+"""A size within so much of the fastest is as fast."""
+TIMED_SECONDS, TIMED_STEPS = 0.3, 8
+"""A size is timed for so long at least, or so many steps."""
+CPU_STEP_SECONDS = 2.0
+"""On a CPU no size is tried whose step takes longer: memory is reckoned there, and speed is flat by then."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One size: whether a step fits, the bytes that it takes, and its speed where a step was taken.
+
+    `peak_bytes` is what the process takes of a CUDA device at most; on a CPU what the weights, the optimizer
+    and the step are reckoned to take together. None where memory ran out.
+    """
+
+    images: int
+    fits: bool
+    peak_bytes: int | None
+    images_per_second: float | None
+
+
+@dataclass(frozen=True)
+class BatchFound:
+    """The sizes tried, smallest first, and what they say; `largest` is 0 where not even one image fits."""
+
+    tried: tuple[Tried, ...]
+    largest: int
+    bound: Bound
+    batch_size: int
+    limit_bytes: int | None
+
+    @property
+    def found(self) -> bool:
+        return self.largest > 0
+
+    @property
+    def flat(self) -> int | None:
+        """The smallest size whose speed is within 5 % of the best: a larger one takes memory for nothing."""
+        timed = {
+            each.images: each.images_per_second
+            for each in self.tried
+            if each.fits and each.images_per_second is not None
+        }
+        best = max(timed.values(), default=0.0)
+        return min((size for size, speed in timed.items() if speed >= (1 - FLAT) * best), default=None)
+
+    @property
+    def micro_batch(self) -> int | None:
+        """The value for `loop.micro_batch`; None where the whole effective batch fits."""
+        return self.largest if 0 < self.largest < self.batch_size else None
+
+    @property
+    def image_bytes(self) -> int | None:
+        """What one more image takes, between the two largest sizes that fit."""
+        sizes = [(each.images, each.peak_bytes) for each in self.tried if each.fits]
+        match sizes[-2:]:
+            case [(fewer, int(less)), (more, int(most))]:
+                return (most - less) // (more - fewer)
+            case _:
+                return None
+
+    def tree(self) -> dict[str, Any]:
+        """Plain data, all numbers finite."""
+        read = {name: getattr(self, name) for name in ("found", "flat", "micro_batch", "image_bytes")}
+        return {**asdict(self), **read}
+
+
+def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None = None) -> BatchFound:
+    """The largest micro-batch of a run: found by doubling, then by halving what lies between.
+
+    Args:
+        limit_bytes: what may be taken, as `Tried.peak_bytes` counts; by default all that a CUDA device gives,
+            on a CPU half of the memory that is free.
+        largest: the most images to try; by default, and at most, as many as there are to train on.
+
+    Each size is a whole training step on that many images, at a rate of 0. On a CPU steps of over two seconds
+    are left out, and memory is reckoned along a line through small steps: running out of it would end more
+    than this process. The run is afterwards as it was. Raises UserError for impossible arguments.
+    """
+    _check(limit_bytes, largest)
+    images = run.data.info.train_images
+    grid = sizes(min(largest or images, images))
+    end: Bound = "largest" if largest is not None and largest <= images else "images"
+    try:
+        with run.probing(run.recipe.loop.epochs - 1):  # when everything is trained
+            steps = _Steps(run)
+            if run.device.type == "cuda":
+                tried, bound = _tried_on_cuda(steps, grid, limit_bytes)
+            else:
+                limit_bytes = limit_bytes if limit_bytes is not None else _half_of_free()
+                tried, bound = _tried_on_cpu(steps, grid, limit_bytes)
+    finally:
+        give_back(run.device)
+    found = max((each.images for each in tried if each.fits), default=0)
+    return BatchFound(tuple(tried), found, bound or end, run.recipe.loop.batch_size, limit_bytes)
+
+
+def sizes(most: int) -> list[int]:
+    """The sizes that may be tried, up to `most`: powers of two and the eighths between them."""
+    grid, size = [], 1
+    while size <= most:
+        grid.append(size)
+        size += max(1, (1 << (size.bit_length() - 1)) // FINEST)
+    return grid
+
+
+def search(
+    grid: Sequence[int],
+    attempt: Callable[[int], Tried],
+    enough: Callable[[Tried], bool] = lambda tried: False,
+) -> list[Tried]:
+    """What attempts say, smallest first: of the grid's powers of two and its last, then halving.
+
+    Doubling ends early where it is `enough`. Sizes are taken to fit up to some size, and not beyond.
+    """
+    tried: list[Tried] = []
+    fits, fails = -1, len(grid)
+    for place in _doubling(grid):
+        tried.append(attempt(grid[place]))
+        if not tried[-1].fits:
+            fails = place
+            break
+        fits = place
+        if enough(tried[-1]):
+            return tried
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        tried.append(attempt(grid[middle]))
+        fits, fails = (middle, fails) if tried[-1].fits else (fits, middle)
+    return sorted(tried, key=lambda each: each.images)
+
+
+def _doubling(grid: Sequence[int]) -> list[int]:
+    """Places of the powers of two, and the last; a single image only where no more are wanted."""
+    powers = [place for place, size in enumerate(grid) if size.bit_count() == 1]
+    return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
+
+
+def _tried_on_cuda(
+    steps: _Steps, grid: Sequence[int], limit_bytes: int | None
+) -> tuple[list[Tried], Bound | None]:
+    def attempt(size: int) -> Tried:
+        give_back(steps.device)
+        torch.cuda.reset_peak_memory_stats(steps.device)
+        speed = steps.speed(size)
+        if speed is None:
+            return Tried(size, False, None, None)
+        peak = torch.cuda.max_memory_reserved(steps.device)
+        return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
+
+    tried = search(grid, attempt)
+    over = [each for each in tried if not each.fits]
+    if not over:
+        return tried, None
+    return tried, "memory" if over[0].peak_bytes is None else "limit"
+
+
+def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[Tried], Bound | None]:
+    line = steps.line(limit)  # None where two images are too many: then one is tried, or none
+
+    def reckoned(size: int) -> int | None:
+        return line.bytes(size) if line is not None else None
+
+    def attempt(size: int) -> Tried:
+        speed = steps.speed(size)
+        return Tried(size, speed is not None, reckoned(size) if speed is not None else None, speed)
+
+    def enough(tried: Tried) -> bool:
+        return 2 * tried.images > CPU_STEP_SECONDS * (tried.images_per_second or 0.0)
+
+    allowed = [size for size in grid if (reckoned(size) or 0) <= limit]
+    if not allowed:
+        return [Tried(grid[0], False, reckoned(grid[0]), None)], "limit"
+    tried = search(allowed, attempt, enough)
+    if any(not each.fits for each in tried):
+        return tried, "memory"
+    if tried[-1].images < allowed[-1]:
+        tried.append(Tried(allowed[-1], True, reckoned(allowed[-1]), None))
+    return tried, "limit" if len(allowed) < len(grid) else None
+
+
+class _Steps:
+    """Training steps on so many images: a window's own, over and over. Weights stay, since the rate is 0."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.device = run.device
+        self._side = extreme_sizes(run.recipe.augmentation.size, run.data.info.image_size)[1]
+        window = next(run.windows())
+        self._images = torch.cat([images for images, _ in window])
+        self._labels = torch.cat([labels for _, labels in window])
+        last = self._images.is_contiguous(memory_format=torch.channels_last)
+        self._layout = torch.channels_last if last else torch.contiguous_format
+
+    def take(self, size: int) -> float:
+        """One step; its seconds."""
+        started = time.perf_counter()
+        chosen = torch.arange(size, device=self._labels.device) % len(self._labels)
+        images = self._images[chosen].contiguous(memory_format=self._layout)
+        self._run.train_on(
+            [(images, self._labels[chosen])], lr=0.0, size=self._side
+        ).item()  # waits for all of the step
+        return time.perf_counter() - started
+
+    def speed(self, size: int) -> float | None:
+        """Images a second, by the median of a few steps after a first one; None where memory runs out."""
+        seconds: list[float] = []
+        try:
+            self.take(size)
+            while not seconds or (sum(seconds) < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
+                seconds.append(self.take(size))
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            return None
+        return size / median(seconds)
+
+    def line(self, limit: int) -> Line | None:
+        """What weights, optimizer and a step on so many images take, without taking it.
+
+        None where the smallest step runs out of memory; it makes what the optimizer keeps.
+        """
+        if self.speed(SMALLEST) is None:
+            return None
+        return draw_line(self.take, held_bytes(self._run.state_dict()), limit)
+
+
+def _half_of_free() -> int:
+    return available_bytes() // 2
+
+
+def _check(limit_bytes: int | None, largest: int | None) -> None:
+    if limit_bytes is not None and limit_bytes < 1:
+        raise UserError(f"limit_bytes: expected at least 1, got {limit_bytes}")
+    if largest is not None and largest < 1:
+        raise UserError(f"largest: expected at least 1 image, got {largest}")

@@ -1,0 +1,64 @@
+"""How much memory this process may still take on the machine that it runs on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/")
+
+
+def available_bytes(root: Path = ROOT) -> int:
+    """What the machine has free, or what the process's control groups leave it where that is less.
+
+    Linux tells both; elsewhere it is the machine's whole memory. `root` is where /proc and /sys lie.
+    """
+    return min([_machine_bytes(root), *_group_bytes(root)])
+
+
+def _machine_bytes(root: Path) -> int:
+    """MemAvailable counts what caches would give back (proc(5))."""
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _group_bytes(root: Path) -> Iterator[int]:
+    """What every group that the process is in, and each above it, has left: version 2, then version 1."""
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, limit, used = root / "sys/fs/cgroup", "memory.max", "memory.current"
+        elif controllers == "memory":
+            top = root / "sys/fs/cgroup/memory"
+            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        folder = top / path.strip().lstrip("/")
+        for each in (folder, *folder.parents):
+            if each.is_relative_to(top) and (most := _number(each / limit)) is not None:
+                yield max(0, most - (_number(each / used) or 0) + _cached(each / "memory.stat"))
+
+
+def _cached(statistics: Path) -> int:
+    """File pages that the kernel would take back first; they count as used."""
+    for line in _lines(statistics):
+        name, value = line.split()
+        if name in ("inactive_file", "total_inactive_file"):
+            return int(value)
+    return 0
+
+
+def _number(path: Path) -> int | None:
+    """The file's number; None where it is missing or says `max`."""
+    text = next(iter(_lines(path)), "")
+    return int(text) if text.strip().isdigit() else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

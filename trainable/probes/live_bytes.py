@@ -1,0 +1,67 @@
+"""How much memory a computation's tensors take at most: for the CPU, whose allocator keeps no such count."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of the storages made in its `with` and alive at once; `peak` is the most there were.
+
+    Backward passes and recomputed activations are counted as well. What a kernel takes for itself, a
+    convolution's re-ordered copies for one, is not seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.peak = 0
+        self._live = 0
+        self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def restart(self) -> int:
+        """The peak since the last call; the count of the peak begins anew."""
+        peak, self.peak = self.peak, self._live
+        return peak
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = {_place(each) for each in _tensors((args, kwargs))}
+        made = function(*args, **(kwargs or {}))
+        for each in _tensors(made):
+            storage = each.untyped_storage()
+            if id(storage) not in self._known and storage.data_ptr() not in given:
+                self._add(storage)
+        return made
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        key, size = id(storage), storage.nbytes()
+
+        def drop(_: Any) -> None:
+            self._live -= size
+            del self._known[key]
+
+        self._known[key] = weakref.ref(storage, drop)
+        self._live += size
+        self.peak = max(self.peak, self._live)
+
+
+def held_bytes(tree: Any) -> int:
+    """Bytes of the tensors in nested containers, each storage once."""
+    sizes = {_place(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
+    return sum(sizes.values())
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))

@@ -1,0 +1,270 @@
+"""Which learning rates a recipe can take: a geometric sweep over its own batches, with its own optimizer.
+
+Smith, Cyclical Learning Rates, arXiv 1506.01186, section 3.3; the document 001, lines 22 to 76, whose own
+finder leaves the weights spoilt. What comes out is a band: a prior for a search, never the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median, stdev
+from typing import Any
+
+from trainable.errors import UserError
+from trainable.memory import ran_out
+from trainable.optim import applied_lr
+from trainable.run import Run
+from trainable.specs.optimizers import Optimizer
+from trainable.totals import Batch
+
+BETA = 0.98
+"""Of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""
+EXPLODED = 4.0
+"""A smoothed loss so many times the best ends a sweep (001)."""
+BELOW, ABOVE = 1e-3, 1e4
+"""A sweep's ends over the usual rate of the optimizer's kind, whatever the recipe's own rate is."""
+LEAST_STEPS = 30
+"""Fewer, and a step is a quarter of a decade."""
+SETTLING, LEAST_SETTLING = 0.1, 5
+"""The part, and the least number, of first steps in which the smoothed loss averages too few to be read."""
+LEAST_FALL, NOISE = 0.02, 4.0
+"""Less than such a part of the loss is no fall; nor is less than so many standard errors of what is compared:
+the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to tell."""
+LEARNT = 1e-3
+"""Losses of so small a part of the first say that the batches are known by heart."""
+LAST = 5
+"""Points: a minimum among the last says that the loss was falling still."""
+
+
+@dataclass(frozen=True)
+class Suggestions:
+    """Three readings of a curve, as learning rates."""
+
+    minimum_tenth: float
+    """A tenth of the rate at which the smoothed loss is least."""
+    steepest: float
+    """Where it falls fastest with the logarithm of the rate. Since it lags, that is not far below the rate at
+    which the loss itself is least: mostly the upper end of the band."""
+    valley: float
+    """In the middle of its longest fall (`valley`)."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep: the rates as applied, in order, the loss before the step at each, and that loss smoothed.
+
+    It ends before `exploded` losses. `suggestions` is None where nothing can be read off, for a `reason`.
+    """
+
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    exploded: bool
+    suggestions: Suggestions | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class LrBand:
+    """What the sweeps say together: the median of each suggestion, and the band that they span.
+
+    Rates are as applied to the recipe's batch; `at_256` times one is the recipe's own unit, `optimizer.lr`.
+    Where most sweeps say nothing there are no suggestions, and `reason` says why.
+    """
+
+    sweeps: tuple[Sweep, ...]
+    at_256: float
+    suggestions: Suggestions | None
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> bool:
+        return self.suggestions is not None
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """The least and the greatest suggestion, as applied."""
+        if self.suggestions is None:
+            return None
+        values = asdict(self.suggestions).values()
+        return min(values), max(values)
+
+    @property
+    def band_at_256(self) -> tuple[float, float] | None:
+        """The same as values of `optimizer.lr`."""
+        return None if self.band is None else (self.band[0] * self.at_256, self.band[1] * self.at_256)
+
+    def tree(self) -> dict[str, Any]:
+        """Plain data, all numbers finite."""
+        return {
+            "found": self.found,
+            "reason": self.reason,
+            "notes": list(self.notes),
+            "band": self.band,
+            "band_at_256": self.band_at_256,
+            "at_256": self.at_256,
+            "suggestions": asdict(self.suggestions) if self.suggestions is not None else None,
+            "sweeps": [asdict(sweep) for sweep in self.sweeps],
+        }
+
+
+def lr_find(
+    run: Run, *, lowest: float | None = None, highest: float | None = None, steps: int = 100, sweeps: int = 3
+) -> LrBand:
+    """The band of learning rates that the loss of a run's own batches recommends.
+
+    Args:
+        lowest, highest: ends of the sweep, as applied; by default around the usual rate of the optimizer.
+        steps: optimizer steps of a sweep, at least 30.
+        sweeps: each over other batches; the medians of what they say are taken.
+
+    The schedule takes no part; of two optimizers the first is swept. The run is afterwards as it was. Raises
+    UserError for impossible arguments, and where a batch does not fit into memory.
+    """
+    spec, batch = run.recipe.optimizer, run.recipe.loop.batch_size
+    factor = spec.lr / applied_lr(spec, batch)
+    low, high = _ends(spec, factor, lowest, highest)
+    _check(low, high, steps, sweeps)
+    rates = geometric(low, high, steps)
+    curves = tuple(_swept(run, rates, turn, sweeps) for turn in range(sweeps))
+    said = [curve.suggestions for curve in curves if curve.suggestions is not None]
+    if 2 * len(said) <= len(curves):
+        reason = next(curve.reason for curve in curves if curve.suggestions is None)
+        return LrBand(curves, factor, None, reason, _notes(run))
+    return LrBand(curves, factor, _medians(said), notes=_notes(run))
+
+
+def geometric(low: float, high: float, steps: int) -> list[float]:
+    """Rates from low to high, both included, each the same factor above the one before."""
+    ratio = math.log(high / low) / (steps - 1)
+    return [low * math.exp(ratio * step) for step in range(steps)]
+
+
+def sweep(loss_at: Callable[[float], float], rates: Sequence[float]) -> Sweep:
+    """A curve and what can be read off it; `loss_at` steps at a rate and gives the loss before the step.
+
+    The smoothed loss is EMA(0.98) / (1 - 0.98^i). The sweep ends when it is over 4 times its best, or when a
+    loss is not finite; that point is no part of the curve.
+    """
+    losses: list[float] = []
+    smoothed: list[float] = []
+    average, exploded = 0.0, False
+    for step, rate in enumerate(rates, start=1):
+        loss = loss_at(rate)
+        average = BETA * average + (1 - BETA) * loss
+        value = average / (1 - BETA**step)
+        exploded = not math.isfinite(value) or value > EXPLODED * min(smoothed, default=math.inf)
+        if exploded:
+            break
+        losses.append(loss)
+        smoothed.append(value)
+    first = max(LEAST_SETTLING, round(SETTLING * len(rates)))
+    reason = _unreadable(losses, smoothed, first, exploded)
+    curve = tuple(rates[: len(losses)]), tuple(losses), tuple(smoothed)
+    read = _read(rates[first : len(losses)], smoothed[first:]) if reason is None else None
+    return Sweep(*curve, exploded, read, reason)
+
+
+def valley(losses: Sequence[float]) -> int | None:
+    """The position in the middle of a curve's longest fall; None where it does not fall.
+
+    The longest falling subsequence ends at position e after L points; S = L/3; the position is
+    e - L + int(S) + int(S/2): a third and a sixth of the way down (fastai, callback/schedule.py).
+    """
+    ends: list[float] = []  # of the falling subsequences of each length the greatest last loss, negated
+    end = length = 0
+    for position, loss in enumerate(losses):
+        reached = bisect_left(ends, -loss)
+        ends[reached : reached + 1] = [-loss]
+        if reached + 1 > length:
+            end, length = position, reached + 1
+    section = length / 3
+    return end - length + int(section) + int(section / 2) if length >= 3 else None
+
+
+def _read(rates: Sequence[float], smoothed: Sequence[float]) -> Suggestions | None:
+    least = min(range(len(smoothed)), key=smoothed.__getitem__)
+    falling = range(1, least)
+    steepest = min(falling, key=lambda at: smoothed[at + 1] - smoothed[at - 1], default=0)
+    middle = valley(smoothed)
+    if middle is None:
+        return None
+    return Suggestions(rates[least] / 10, rates[steepest], rates[middle])
+
+
+def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, exploded: bool) -> str | None:
+    """Why nothing can be read off a curve."""
+    if len(losses) < first + LAST:
+        return f"the loss exploded within {len(losses)} steps: sweep from a lower rate"
+    start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
+    needed = max(LEAST_FALL * start, NOISE * stdev(losses[:first]) / math.sqrt(LAST))
+    least = min(smoothed[first:])
+    if start - lowest < needed or least == smoothed[first]:
+        return f"the loss never fell: {start:.4g} at the low rates, {lowest:.4g} at best"
+    if not exploded and least in smoothed[-LAST:]:
+        if max(losses[-LAST:]) < LEARNT * start:
+            return "the images were learnt before any rate was too high: take more images or fewer steps"
+        return "the loss was falling still at the highest rate: sweep to a higher one"
+    return None
+
+
+def _least_mean(losses: Sequence[float]) -> float:
+    return min(fmean(losses[at : at + LAST]) for at in range(len(losses) - LAST + 1))
+
+
+def _medians(said: Sequence[Suggestions]) -> Suggestions:
+    """Medians on the logarithm, which matters for an even number only."""
+
+    def middle(name: str) -> float:
+        return math.exp(median(math.log(getattr(each, name)) for each in said))
+
+    return Suggestions(middle("minimum_tenth"), middle("steepest"), middle("valley"))
+
+
+def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
+    with run.probing():
+        windows = _windows(run, turn, turns)
+        try:
+            return sweep(lambda rate: float(run.train_on(next(windows), rate)), rates)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+    raise UserError(
+        f"loop.micro_batch: {run.micro_batch} images at once do not fit into the memory of {run.device}; "
+        "`tunebook batch-find` says how many do"
+    )
+
+
+def _windows(run: Run, turn: int, turns: int) -> Iterator[list[Batch]]:
+    """A turn's own windows, without end: those of epochs turn, turn + turns, ..."""
+    epoch = turn
+    while True:
+        yield from run.windows(epoch)
+        epoch += turns
+
+
+def _ends(spec: Optimizer, at_256: float, lowest: float | None, highest: float | None) -> tuple[float, float]:
+    usual = type(spec)().lr / at_256
+    return (
+        lowest if lowest is not None else usual * BELOW,
+        highest if highest is not None else usual * ABOVE,
+    )
+
+
+def _check(low: float, high: float, steps: int, sweeps: int) -> None:
+    if not 0.0 < low < high < math.inf:
+        raise UserError(f"lowest, highest: expected 0 < lowest < highest, got {low:g} and {high:g}")
+    if steps < LEAST_STEPS:
+        raise UserError(f"steps: expected at least {LEAST_STEPS}, got {steps}")
+    if sweeps < 1:
+        raise UserError(f"sweeps: expected at least 1, got {sweeps}")
+
+
+def _notes(run: Run) -> tuple[str, ...]:
+    if run.epoch < run.recipe.model.freeze_epochs:
+        return ("model.freeze_epochs: the body is frozen at first, so the band is the head's",)
+    return ()
