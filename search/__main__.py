@@ -216,6 +216,37 @@ def batch_find(
     raise typer.Exit(0 if found else FAILED)
 
 
+@app.command()
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="DATA|STUDY|RECIPE", help="Images, or a study or recipe in YAML.")
+    ],
+    full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False,
+    debug: Annotated[
+        list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Time for what trains; --full and --debug beside it.", min=1)
+    ] = 60,
+    set_: Set = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Check data, labels, network and first steps, in a minute, before hours are spent on them."""
+    from search.check_command import run_check
+
+    sound = run_check(
+        target,
+        settings=set_ or (),
+        full=full,
+        debug=debug or (),
+        seconds=seconds,
+        download=download,
+        as_json=json,
+    )
+    raise typer.Exit(0 if sound else FAILED)
+
+
 def _leave(state: str) -> None:
     """The exit code that a search's state stands for."""
     codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}

@@ -1,0 +1,188 @@
+"""What is known by chance, by luck and in truth: the statistics behind the checks that train."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.checks.association import LUCK, Association, associate
+from trainable.checks.flips import check_flips
+from trainable.checks.learning import Lesson, check_learning, teach
+from trainable.checks.shuffled import LEAKED_GAIN, shuffled_finding, shuffled_labels
+from trainable.checks.subject import logits, make_subject, train
+from trainable.data import ArrayPart
+
+CPU = torch.device("cpu")
+
+
+def known(accuracy: float = 0.9, *, images: int = 300, score: float = 40.0, gain: float = 0.7) -> Association:
+    return Association(images, 10, accuracy, 0.1, score, gain)
+
+
+GUESSING = known(0.1, score=0.3, gain=-0.1)
+
+
+def lesson(
+    validation: Association, *, train: Association | None = None, horizontal: float = 0.9, steps: int = 240
+) -> Lesson:
+    turned = replace(validation, accuracy=horizontal)
+    pair = {"horizontal": ("2", "5", 0.4), "vertical": None}
+    return Lesson(train or known(), validation, validation, turned, turned, pair, steps)  # type: ignore[arg-type]
+
+
+# --- the permutation test -----------------------------------------------------------------------------
+
+
+def test_the_score_is_that_of_the_labels_dealt_out_anew_many_times() -> None:
+    generator = torch.Generator().manual_seed(0)
+    answers = 3 * torch.randn(40, 4, generator=generator)
+    labels = torch.randint(0, 3, (40,), generator=generator)
+    probabilities = answers.double().softmax(1)
+    sums = torch.stack(
+        [
+            probabilities[range(40), labels[torch.randperm(40, generator=generator)]].sum()
+            for _ in range(20_000)
+        ]
+    )
+    expected = (probabilities[range(40), labels].sum() - sums.mean()) / sums.std()
+    assert associate(answers, labels).score == pytest.approx(float(expected), abs=0.03)
+
+
+def test_answers_that_know_nothing_are_never_sure_even_where_one_class_is_large() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        labels = (torch.rand(150, generator=generator) < 0.1).long()
+        assert not associate(torch.randn(150, 2, generator=generator), labels).is_sure
+
+
+def test_what_is_known_shows_where_all_answers_are_the_largest_class() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.rand(500, generator=generator) < 0.1).long()
+    answers = torch.stack([torch.full((500,), 3.0), labels + torch.randn(500, generator=generator)], 1)
+    found = associate(answers, labels)
+    assert found.accuracy - found.chance < 0.02
+    assert found.is_sure
+
+
+def test_gain_is_1_for_perfect_answers_and_0_for_guessing_by_frequency() -> None:
+    labels = torch.tensor([0, 0, 0, 1])
+    perfect = 50.0 * torch.nn.functional.one_hot(labels, 2).double()
+    assert associate(perfect, labels).gain == pytest.approx(1.0)
+    frequencies = torch.tensor([[0.75, 0.25]]).log().repeat(4, 1)
+    assert associate(frequencies, labels).gain == pytest.approx(0.0, abs=1e-6)
+    assert associate(-perfect, labels).gain < 0.0
+
+
+def test_one_answer_a_class_by_lot_is_within_luck() -> None:
+    random = np.random.default_rng(0)
+    labels = torch.arange(600)
+    for classes in (2, 3, 10):
+        for _ in range(50):
+            lots = torch.from_numpy(random.integers(0, classes, classes))
+            answers = torch.nn.functional.one_hot(lots[labels % classes], classes).double()
+            assert not associate(answers, labels % classes).is_beyond_luck
+
+
+# --- shuffled labels ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_shuffled_labels_are_the_same_labels_and_come_in_proportion_within_every_class(classes: int) -> None:
+    labels = np.random.default_rng(0).permutation(np.arange(600) % classes)
+    mixed = shuffled_labels(labels, seed=1)
+    assert np.array_equal(np.sort(mixed), np.sort(labels))
+    for label in range(classes):
+        held = np.bincount(mixed[labels == label], minlength=classes)
+        assert np.ptp(held) <= 3
+    assert not np.array_equal(mixed, shuffled_labels(labels, seed=2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nets_that_learn_shuffled_labels_gain_less_than_luck(seed: int) -> None:
+    """Measured over more seeds, and on digits and Fashion-MNIST, for the constants in `association`."""
+    data = data_set(240, 120)
+    assert isinstance(data.train, ArrayPart)
+    mixed = replace(data, train=replace(data.train, labels=shuffled_labels(data.train.labels, seed)))
+    subject = make_subject(small_recipe({"loop.seed": seed}), mixed, None, CPU, download=False)
+    run = subject.plain_run(32, {"optimizer.kind": "adam", "optimizer.scaling": "none"})
+    with run.probing():
+        train(run, steps=60, lr=1e-3, seconds=20.0)
+        found = associate(*logits(run, "validation"))
+    assert found.gain < max(LUCK / 3, LEAKED_GAIN)
+    assert shuffled_finding(found, 60).level == "passed"
+
+
+@pytest.mark.parametrize(
+    ("what", "level"),
+    [
+        (known(0.9), "error"),
+        (known(0.58, gain=0.1), "error"),  # a net that knew, and is unlearning it
+        (known(0.2, gain=0.01, score=6.0), "passed"),
+        (GUESSING, "passed"),
+    ],
+)
+def test_true_labels_that_are_known_after_learning_shuffled_ones_are_an_error(
+    what: Association, level: str
+) -> None:
+    assert shuffled_finding(what, 60).level == level
+
+
+def test_few_steps_are_no_proof_of_innocence() -> None:
+    assert shuffled_finding(GUESSING, 3).level == "note"
+
+
+# --- lessons ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "level"),
+    [
+        (lesson(known()), "passed"),
+        (lesson(known(0.25, gain=0.05)), "passed"),
+        (lesson(GUESSING), "error"),
+        (lesson(GUESSING, train=GUESSING), "warning"),
+        (lesson(replace(GUESSING, images=30)), "note"),
+        (lesson(GUESSING, steps=20), "note"),
+    ],
+)
+def test_what_is_learnt_must_hold_for_validation_images(told: Lesson, level: str) -> None:
+    assert check_learning(told).level == level
+
+
+@pytest.mark.parametrize(
+    ("allowed", "mirrored", "level"),
+    [
+        (("horizontal",), 0.9, "passed"),
+        (("horizontal",), 0.75, "passed"),  # photographs of things that mostly look one way
+        (("horizontal",), 0.4, "warning"),
+        ((), 0.4, "passed"),
+        ((), 0.75, "passed"),
+        ((), 0.89, "note"),
+    ],
+)
+def test_a_flip_is_safe_where_mirror_images_are_known_too(
+    allowed: tuple[str, ...], mirrored: float, level: str
+) -> None:
+    (found,) = check_flips(lesson(known(), horizontal=mirrored), allowed)  # type: ignore[arg-type]
+    assert (found.check, found.level) == ("horizontal flip", level)
+    assert ("2 mirrored is taken for 5 in 40%" in found.what) == (level == "warning")
+
+
+def test_a_net_that_knows_little_says_nothing_about_flips() -> None:
+    (found,) = check_flips(lesson(known(0.2, gain=0.05)), ("horizontal",))
+    assert "not checked" in found.what
+    assert list(check_flips(lesson(known(0.2, gain=0.05)), ())) == []
+
+
+def test_a_lesson_is_the_same_twice_and_knows_which_classes_a_mirror_swaps() -> None:
+    data = data_set(240, 120)
+    subject = make_subject(small_recipe(), data, None, CPU, download=False)
+    first, second = teach(subject, 20.0), teach(subject, 20.0)
+    assert first == second
+    assert first.validation.accuracy > 0.95
+    assert first.horizontal.accuracy < first.validation.accuracy - 0.2
+    assert first.confused["horizontal"] is not None

@@ -1,0 +1,97 @@
+"""Whether a network's answers have to do with the labels: an exact permutation test, balanced or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SURE = 4.0
+"""Standard errors from which answers are taken to know something: one in 30,000 by chance."""
+
+LUCK = 0.2
+"""A network that learnt nothing true may still answer alike to the images of a class, and be right by luck,
+with two classes in three quarters. Its probabilities stay near those of guessing: of 36 nets of 2, 3 and 10
+classes, taught shuffled labels of digits and clothes, none gained more than 0.16 over their number."""
+
+
+@dataclass(frozen=True)
+class Association:
+    """Of answers and labels.
+
+    `score` counts standard errors from what answers that know nothing would reach by chance; `accuracy` is
+    the share of right answers and `chance` what it would be with the same answers and labels, shuffled.
+    `gain` is the share of the labels' entropy that the probabilities take away: 1 when all is known, 0 for
+    guessing by how frequent the labels are, below for sure and wrong answers.
+    """
+
+    images: int
+    classes: int
+    accuracy: float
+    chance: float
+    score: float
+    gain: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Better than chance, image by image; by luck of whole classes it may be still."""
+        return self.score > SURE
+
+    @property
+    def is_knowledge(self) -> bool:
+        """Better than chance and than luck."""
+        return self.is_sure and (self.gain > LUCK / self.classes or self.is_beyond_luck)
+
+    @property
+    def is_beyond_luck(self) -> bool:
+        """Better than if each class had been given one answer by lot: never so with few classes.
+
+        The share of classes that are given their own has a standard deviation of sqrt(K - 1) / K^1.5.
+        """
+        luck = math.sqrt(self.classes - 1) / self.classes**1.5
+        return self.is_sure and self.accuracy - self.chance > SURE * luck
+
+    @property
+    def skill(self) -> float:
+        """Accuracy above chance, as a share of what could be above it; at most 1."""
+        return (self.accuracy - self.chance) / max(1.0 - self.chance, 1e-9)
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.1%} right, {self.chance:.1%} by chance"
+
+
+def associate(logits: Tensor, labels: Tensor) -> Association:
+    """How logits [N, K] go with labels [N].
+
+    The sum of the probabilities of the true labels is compared with its mean and variance over all ways to
+    deal the labels out anew, which are known exactly (Hoeffding 1951, Ann. Math. Stat. 22:558, theorem 2).
+    Probabilities say more than answers: on unbalanced data, that may be the largest class throughout.
+    """
+    count, classes = logits.shape
+    probabilities = logits.double().softmax(1)
+    held = torch.bincount(labels, minlength=classes).double()
+    total = probabilities.gather(1, labels[:, None]).sum()
+    expected = (probabilities @ held).sum() / count
+    centred = probabilities - probabilities.mean(0)
+    centred = centred - (centred @ held)[:, None] / count
+    variance = (centred.square() @ held).sum() / max(count - 1, 1)
+    deviation = math.sqrt(max(float(variance), 1e-24))
+    answers = logits.argmax(1)
+    guessed = torch.bincount(answers, minlength=classes).double()
+    return Association(
+        images=count,
+        classes=classes,
+        accuracy=float((answers == labels).double().mean()),
+        chance=float(guessed @ held) / count**2,
+        score=float(total - expected) / deviation,
+        gain=_gain(logits.double(), labels, held / count),
+    )
+
+
+def _gain(logits: Tensor, labels: Tensor, shares: Tensor) -> float:
+    entropy = float(torch.special.entr(shares).sum())
+    loss = float(functional.cross_entropy(logits, labels))
+    return (entropy - loss) / entropy if entropy > 0.0 and math.isfinite(loss) else 0.0

@@ -1,0 +1,188 @@
+"""The pre-flight gate: what can be known in a minute before hours are spent on a search or a run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from trainable.checks.duplicates import check_duplicates
+from trainable.checks.finding import Finding, unchecked
+from trainable.checks.flips import check_flips
+from trainable.checks.gradients import check_model_gradients
+from trainable.checks.images import check_decoding, check_normalisation, check_pixels
+from trainable.checks.labels import check_labels
+from trainable.checks.learning import check_learning, teach
+from trainable.checks.loader import check_loader
+from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
+from trainable.checks.one_batch import check_one_batch
+from trainable.checks.shuffled import check_shuffled
+from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
+from trainable.checks.subject import Subject, make_subject
+from trainable.data import DataSet
+from trainable.debug import Tool as RunTool
+from trainable.devices import default_device
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.run import Run, load_data
+
+Tool = Literal["gradcheck"]
+
+SECONDS = 60.0
+"""The gate's time: what trains takes a share of it, and stops when it is used up."""
+LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.2, 0.1, 0.2, 0.1
+"""Shares of it; one batch has two tries, three where they are quick."""
+
+IMAGES = 32
+"""Of the small batches that single steps are checked with."""
+
+MOST, FEWEST = 16, 8
+"""Images of the one batch that is to be learnt by heart: fewer where a step would take too long."""
+BATCH_STEPS = 150
+"""Steps in which one batch is learnt, mostly."""
+
+
+def check(
+    recipe: Recipe,
+    *,
+    data: DataSet | None = None,
+    model: nn.Module | None = None,
+    device: torch.device | None = None,
+    full: bool = False,
+    debug: Sequence[str] = (),
+    seconds: float = SECONDS,
+    cpus: int | None = None,
+    download: bool = False,
+) -> list[Finding]:
+    """What is found about a recipe, its images and its network; nothing is written, all draws are seeded.
+
+    Args:
+        data, model: as `Run` takes them; both stay as they are. What is checked are copies of the model, to
+            which hooks on single parameters do not go along.
+        full: decode every image, where that is not done anyway.
+        debug: `gradcheck` compares gradients with differences: minutes for a large network.
+        seconds: for all checks together, but for `full` and `debug`; slow networks get fewer steps, and a
+            check that had too few says so.
+        cpus: processors that a run will have, for the advice on loader processes.
+
+    Raises UserError for what makes a run impossible.
+    """
+    tools = tools_named(debug)
+    device = device or default_device()
+    images = data if data is not None else load_data(recipe, device, download=download)
+    subject = make_subject(recipe, images, model, device, download=download)
+    found = [*check_data(subject, full=full)]
+    found += check_lessons(subject, seconds)
+    found += check_network(subject, seconds, cpus)
+    if "gradcheck" in tools:
+        found += check_model_gradients(subject)
+    return found
+
+
+def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
+    """The debug tools of these names, each once. Raises UserError naming the known ones."""
+    known: tuple[Tool, ...] = get_args(Tool)
+    for name in names:
+        if name not in known:
+            told = "watches a run, use `tunebook train`" if name in get_args(RunTool) else "no such tool"
+            raise UserError(f"--debug {name}: {told}; here: {', '.join(known)}")
+    return tuple(tool for tool in known if tool in names)
+
+
+def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
+    """Findings about images and labels, without training."""
+    data = subject.data
+    yield from check_labels(data)
+    if full:
+        yield from check_decoding(data)
+    yield from check_pixels(data)
+    yield from check_normalisation(data, subject.recipe, subject.device)
+    yield from check_duplicates(data, full=full)
+
+
+def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
+    """Findings about what a small net learns from the images: whatever the recipe's network is."""
+    train, validation = (set(part.labels.tolist()) for part in (subject.data.train, subject.data.validation))
+    if len(train & validation) < 2:
+        yield unchecked("learning", "training and validation share fewer than two classes")
+        return
+    lesson = teach(subject, LESSON * seconds)
+    yield check_learning(lesson)
+    yield from check_flips(lesson, subject.data.info.flips)
+
+
+def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None = None) -> Iterator[Finding]:
+    """Findings about the network, its first steps at the recipe's rate, and what it knows already."""
+    batch = min(IMAGES, len(subject.data.train))
+    plain = subject.plain_run(batch)
+    with plain.probing():
+        images, _ = next(plain.windows())[0]
+        try:
+            each = _seconds_an_image(plain, images)
+        except Exception as error:
+            if isinstance(error, UserError):
+                raise
+            yield _crash(error)
+            return
+        yield from check_construction(subject, images)
+        yield from check_outputs(plain, images)
+    with plain.probing():
+        yield check_initial_loss(plain)
+    plain.close()
+    fresh = subject.plain_run(batch)  # a network that keeps things keeps them past `probing`
+    with fresh.probing():
+        yield from check_step(fresh)
+    fresh.close()
+    yield from _of_first_steps(subject, each, FIRST * seconds, cpus)
+    fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
+    yield check_one_batch(subject, min(MOST, max(FEWEST, fitting)), ONE_BATCH * seconds)
+    yield check_shuffled(subject, SHUFFLED * seconds)
+
+
+def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | None) -> Iterator[Finding]:
+    """Steps at the recipe's own batch, unless a few would take all the time."""
+    recipe = subject.recipe.with_values({"loop.workers": 0, "loop.compile": False})
+    expected = 2 * recipe.loop.batch_size * each
+    if expected > seconds:
+        why = (
+            f"a step of {recipe.loop.batch_size} images takes about {expected / 2:.1f} s on {subject.device}"
+        )
+        yield unchecked("first steps", why, "a smaller data.image_size or model, or a GPU")
+        return
+    run = Run(recipe, data=subject.data, model=subject.network(), device=subject.device)
+    with run.probing():
+        taken = first_steps(run, seconds)
+    run.close()
+    if not isinstance(taken, FirstSteps):
+        yield taken
+        return
+    yield check_first_steps(taken)
+    workers = subject.recipe.loop.workers
+    yield check_loader(taken, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
+
+
+def _seconds_an_image(run: Run, images: Tensor) -> float:
+    """Roughly, a forward and backward pass: the quickest of a few, as others may use the processors too."""
+    few, quickest = images[:FEWEST], math.inf
+    for _ in range(4):
+        began = time.perf_counter()
+        run.model(few).float().logsumexp(1).sum().backward()
+        run.model.zero_grad(set_to_none=True)
+        wait_for(run.device)
+        quickest = min(quickest, time.perf_counter() - began)
+    return quickest / len(few)
+
+
+def _crash(error: Exception) -> Finding:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
+    return Finding(
+        "outputs",
+        "error",
+        f"a forward and backward pass fails: {type(error).__name__}: {reason}",
+        "no step can be made",
+        "mend the model's forward; it takes images [B, C, H, W] and returns logits [B, classes]",
+    )

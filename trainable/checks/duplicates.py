@@ -1,0 +1,180 @@
+"""Checks for images that are there twice: in two parts, or with two labels."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainable.checks.finding import Finding, Level, listed, passed
+from trainable.checks.sampling import parts, pixels, some
+from trainable.data import ArrayPart, DataSet, FilePart, Part
+from trainable.datasets.source import FileSource, Integers
+
+MOST = 50_000
+"""Images that are compared; of larger sets a sample."""
+
+DECODED = 2_000
+"""Images in files up to which all are decoded; of more, files are compared: a copy is an equal file."""
+
+BLOCK = 512
+TAIL_BYTES = 4096
+"""What is read of every file: at its end lie compressed pixels, which differ between images."""
+
+LEAKING = 0.05
+"""Share of a part from which images that are also in training make its scores worthless: a perfect memory
+gains up to five points, more than recipes differ by."""
+
+CONTRADICTING = 0.001
+"""Share of images with another label elsewhere: below, published sets have it too (CIFAR, ImageNet)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an image is, and what it is said to be."""
+
+    part: str
+    position: int
+    label: int
+    name: str
+
+
+def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
+    """Findings about equal images, by a hash of their decoded pixels (files of a large set: of their bytes).
+
+    `full` decodes all of them and takes no sample.
+    """
+    places, told = _places(data, full)
+    groups = [group for group in places.values() if len(group) > 1]
+    total = {name: len(part) for name, part in parts(data)}
+    seen = {name: sum(place.part == name for group in places.values() for place in group) for name in total}
+    leaks = list(_leaks(groups, seen, told))
+    yield from leaks
+    if not leaks:
+        yield passed("duplicates", f"no image is in two parts ({told})")
+    yield _contradictions(groups, sum(seen.values()), data.info.classes)
+
+
+def _leaks(groups: Sequence[list[Place]], seen: dict[str, int], told: str) -> Iterator[Finding]:
+    for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        both = [group for group in groups if {first, second} <= {place.part for place in group}]
+        if not both:
+            continue
+        count = sum(place.part == second for group in both for place in group)
+        share = count / seen[second]
+        pairs = [f"{_named(group, second)} = {_named(group, first)}" for group in both]
+        yield Finding(
+            "duplicates",
+            _level(share, seen[second]),
+            f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({told})",
+            f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
+            f"take them out of {second}, and keep images of one origin in one part",
+        )
+
+
+def _level(share: float, images: int) -> Level:
+    """By what it does to the score: drowned in its noise, visible, or decisive."""
+    if share >= LEAKING:
+        return "error"
+    return "note" if share < math.sqrt(0.25 / images) and share < 0.01 else "warning"
+
+
+def _contradictions(groups: Sequence[list[Place]], seen: int, classes: Sequence[str]) -> Finding:
+    torn = [group for group in groups if len({place.label for place in group}) > 1]
+    if not torn:
+        return passed("contradictions", "no image has two labels")
+    count = sum(map(len, torn))
+    named = [" = ".join(f"{place.name} ({classes[place.label]})" for place in group[:2]) for group in torn]
+    return Finding(
+        "contradictions",
+        "warning" if count >= CONTRADICTING * seen else "note",
+        f"{count:,} of {seen:,} images are there with another label too: {listed(named, 3)}",
+        "at least one of the labels is wrong, and no model can get both right",
+        "look at them, and correct or remove them",
+    )
+
+
+def _named(group: Sequence[Place], part: str) -> str:
+    return f"{part} {next(place.name for place in group if place.part == part)}"
+
+
+def _places(data: DataSet, full: bool) -> tuple[dict[bytes, list[Place]], str]:
+    """Where each image is, by its fingerprint; and in words, what was compared."""
+    total = sum(len(part) for _, part in parts(data))
+    chosen = {name: np.arange(len(part)) for name, part in parts(data)} if full else _chosen(data)
+    compared = sum(map(len, chosen.values()))
+    by_pixels = full or total <= DECODED
+    places: dict[bytes, list[Place]] = defaultdict(list)
+    for name, part in parts(data):
+        prints = _fingerprints(data, part, chosen[name], by_pixels)
+        for position, fingerprint in zip(chosen[name].tolist(), prints, strict=True):
+            label = int(part.labels[position])
+            places[fingerprint].append(Place(name, position, label, _name(part, position)))
+    told = (
+        f"all {total:,} compared" if compared == total else f"a sample of {compared:,} of {total:,} compared"
+    )
+    if isinstance(data.train, FilePart) and not by_pixels:
+        places, told = _of_whole_files(data, places), f"{told}, by their files; --full decodes them"
+    return places, told
+
+
+def _chosen(data: DataSet) -> dict[str, Integers]:
+    """Positions by part, at most MOST: first what is scored on, as every image of it counts."""
+    left, chosen = MOST, {}
+    for name, part in sorted(parts(data), key=lambda item: len(item[1])):
+        share = left if name == "train" else min(left, MOST // 4)
+        chosen[name] = some(len(part), share)
+        left -= len(chosen[name])
+    return chosen
+
+
+def _fingerprints(data: DataSet, part: Part, positions: Integers, by_pixels: bool) -> Iterator[bytes]:
+    if isinstance(part, FilePart) and isinstance(part.selection.source, FileSource) and not by_pixels:
+        yield from (_tail(_path(part, position)) for position in positions.tolist())
+        return
+    for start in range(0, len(positions), BLOCK):
+        for image in pixels(data, part, positions[start : start + BLOCK]):
+            yield hashlib.blake2b(image.tobytes(), digest_size=16).digest()
+
+
+def _of_whole_files(data: DataSet, places: dict[bytes, list[Place]]) -> dict[bytes, list[Place]]:
+    """Files that end alike told apart by all their bytes."""
+    by_name, sure = dict(parts(data)), defaultdict(list)
+    for fingerprint, group in places.items():
+        for place in group:
+            whole = fingerprint
+            part = by_name[place.part]
+            if (
+                len(group) > 1
+                and isinstance(part, FilePart)
+                and isinstance(part.selection.source, FileSource)
+            ):
+                with open(_path(part, place.position), "rb") as file:
+                    whole = hashlib.file_digest(file, "blake2b").digest()
+            sure[whole].append(place)
+    return sure
+
+
+def _tail(path: str) -> bytes:
+    """A fingerprint of a file's length and end."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - TAIL_BYTES))
+        return hashlib.blake2b(file.read(), digest_size=16, key=size.to_bytes(8, "big")).digest()
+
+
+def _path(part: FilePart, position: int) -> str:
+    source = part.selection.source
+    assert isinstance(source, FileSource)
+    return os.path.join(source.root, source.paths[int(part.selection.indices[position])])
+
+
+def _name(part: Part, position: int) -> str:
+    if isinstance(part, ArrayPart):
+        return str(position)
+    return part.selection.source.name(int(part.selection.indices[position]))

@@ -1,0 +1,74 @@
+"""What a check found: at which level, with which figures, what it means and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Level = Literal["error", "warning", "note", "passed"]
+CheckName = Literal[
+    "class balance",
+    "validation size",
+    "decoding",
+    "pixel values",
+    "normalisation",
+    "parts alike",
+    "duplicates",
+    "contradictions",
+    "outputs",
+    "initial loss",
+    "bias before norm",
+    "unused parameters",
+    "frozen parameters",
+    "memory access",
+    "training step",
+    "first steps",
+    "loader",
+    "one batch",
+    "learning",
+    "horizontal flip",
+    "vertical flip",
+    "shuffled labels",
+    "gradients",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    `what` has the figures, `means` the consequence, `do` the field or command to change; the last two are
+    empty where the check passed. An `error` makes a search a waste, a `warning` costs accuracy or time, a
+    `note` is worth knowing.
+    """
+
+    check: CheckName
+    level: Level
+    what: str
+    means: str = ""
+    do: str = ""
+
+    def tree(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def passed(check: CheckName, what: str) -> Finding:
+    return Finding(check, "passed", what)
+
+
+def unchecked(check: CheckName, why: str, do: str = "") -> Finding:
+    """A check that could not be made, which is no sign of a fault."""
+    return Finding(check, "note", f"not checked: {why}", "nothing is known about it", do)
+
+
+def counts(findings: Sequence[Finding]) -> tuple[int, int]:
+    """How many errors, and how many warnings."""
+    levels = [finding.level for finding in findings]
+    return levels.count("error"), levels.count("warning")
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,199 @@
+"""Checks of the pixels: are they decodable, in one range, alike in all parts, and normalised?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trainable.checks.finding import Finding, Level, listed, passed
+from trainable.checks.sampling import parts, pixels, some
+from trainable.data import DataSet, FilePart
+from trainable.datasets.decode import Broken, Form, decode
+from trainable.datasets.source import Pixels, Selection
+from trainable.loading import make_loader
+from trainable.recipe import Recipe
+
+SAMPLE = 500
+"""Images of a part that are looked at."""
+
+MANY_BLANK = 0.01
+"""Share of images of a single colour from which they are a fault of the set rather than an oddity."""
+
+LEAST_SPAN = 8
+"""Grey levels between a set's darkest and brightest pixel: fewer is what is left of images in [0, 1] (or of a
+mask) cast to whole numbers."""
+
+SHIFT, SURE = 0.5, 5.0
+"""Two parts differ where their means are half a standard deviation of images apart (Cohen's medium effect,
+1988, section 2.2) and five standard errors, which chance gives once in a million."""
+
+ENOUGH = 20
+"""Images of each part for such a comparison."""
+
+OFF_CENTRE, OFF_SCALE = 0.1, 1.25
+"""How far normalised training images may lie from mean 0 and deviation 1: the mean beyond its standard error
+(of a sample), the deviation as a factor."""
+FAR_OFF_CENTRE, FAR_OFF_SCALE = 1.0, 2.0
+"""Beyond, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit."""
+
+BLOCK = 512
+"""Images that are decoded at once."""
+
+Floats = NDArray[np.float64]
+
+
+def check_decoding(data: DataSet) -> Iterator[Finding]:
+    """Every image decoded, where the set is not in memory (where it is, it was decoded when loaded)."""
+    broken: list[Broken] = []
+    looked_at = 0
+    for _, part in parts(data):
+        if isinstance(part, FilePart):
+            broken += _broken(part, Form(data.info.channels, data.info.image_size, data.resize))
+        looked_at += len(part)
+    if not broken:
+        yield passed("decoding", f"all {looked_at:,} images can be decoded")
+        return
+    named = [f"{each.name} ({each.reason})" for each in broken]
+    yield Finding(
+        "decoding",
+        "error",
+        f"{len(broken):,} of {looked_at:,} images cannot be decoded: {listed(named, 10)}",
+        "training stops at the first of them",
+        "mend them or move them away",
+    )
+
+
+def check_pixels(data: DataSet) -> Iterator[Finding]:
+    """Findings about a sample of each part's pixels, and about how the parts compare."""
+    sampled = {
+        name: _Sample(pixels(data, part, some(len(part), SAMPLE))) for name, part in parts(data) if len(part)
+    }
+    yield from _values(sampled["train"], data.info.channels)
+    yield from _alike(sampled)
+
+
+def check_normalisation(data: DataSet, recipe: Recipe, device: torch.device) -> Iterator[Finding]:
+    """Whether training images have mean 0 and deviation 1 a channel once the loader has normalised them."""
+    positions = some(len(data.train), SAMPLE)
+    plain = recipe.with_values({"loop.workers": 0})
+    loader = make_loader(data, plain, device)
+    images = torch.cat([batch.cpu() for batch, _ in loader.evaluate("train", positions)])
+    loader.close()
+    by_channel = images.double().transpose(0, 1).flatten(1)
+    means, deviations = by_channel.mean(1).tolist(), by_channel.std(1, correction=0).tolist()
+    spread = images.double().mean((2, 3)).std(0, correction=0).tolist()
+    faults = [
+        (channel, abs(mean), deviation)
+        for channel, (mean, deviation, noise) in enumerate(zip(means, deviations, spread, strict=True))
+        if deviation > 0.0 and _is_off(mean, deviation, 4.0 * noise / math.sqrt(len(images)))
+    ]
+    what = "normalised training images: mean " + ", ".join(f"{mean:.2f}" for mean in means)
+    what += "; deviation " + ", ".join(f"{each:.2f}" for each in deviations)
+    if not faults:
+        yield passed("normalisation", what)
+        return
+    far = any(
+        mean > FAR_OFF_CENTRE or not 1 / FAR_OFF_SCALE <= deviation <= FAR_OFF_SCALE
+        for _, mean, deviation in faults
+    )
+    yield Finding(
+        "normalisation",
+        "error" if far else "warning",
+        what,
+        "initialisations and learning rates are made for mean 0 and deviation 1: slow or unstable training",
+        "measure mean and std on these training images (loading the data with trainable.data does): "
+        f"now mean {_told(data.info.mean)}, std {_told(data.info.std)}",
+    )
+
+
+def _broken(part: FilePart, form: Form) -> Iterator[Broken]:
+    source, indices = part.selection
+    for start in range(0, len(indices), BLOCK):
+        yield from decode(Selection(source, indices[start : start + BLOCK]), form)[1]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Images uint8 [n, C, H, W] of one part."""
+
+    images: Pixels
+
+    def features(self) -> Floats:
+        """Each image's mean and deviation of every channel, [n, 2C]."""
+        wide = self.images.astype(np.float64)
+        return np.concatenate([wide.mean((2, 3)), wide.std((2, 3))], axis=1)
+
+
+def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
+    images = sample.images
+    low, high = images.min((0, 2, 3)).astype(int), images.max((0, 2, 3)).astype(int)
+    constant = [str(channel) for channel in range(channels) if low[channel] == high[channel]]
+    blank = float((images.max((1, 2, 3)) == images.min((1, 2, 3))).mean())
+    what = f"{len(images):,} training images, values {low.min()} to {high.max()} of 0 to 255"
+    faults: list[Finding] = []
+    if constant:
+        told = f"{what}; channel {', '.join(constant)} has one value throughout"
+        means = "it tells the model nothing: the channel was lost on the way"
+        level: Level = "error" if len(constant) == channels else "warning"
+        faults.append(
+            Finding("pixel values", level, told, means, "look at the files, or set data.channels: 1")
+        )
+    elif high.max() - low.min() < LEAST_SPAN:
+        means = "images in [0, 1] were cast to whole numbers, or masks are taken for images: detail is lost"
+        faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
+    if blank > 0.0 and len(constant) < channels:
+        told = f"{blank:.1%} of {len(images):,} training images are of one colour"
+        means = "their labels can only be learnt by heart"
+        level = "warning" if blank >= MANY_BLANK else "note"
+        faults.append(
+            Finding("pixel values", level, told, means, "look at them, and move away what is broken")
+        )
+    yield from faults
+    if not faults:
+        yield passed("pixel values", what)
+    if channels == 3 and bool((images == images[:, :1]).all()):
+        told = f"{what}; the three channels are equal in every image"
+        means = "the images are grey: two thirds of the memory and some of the first layer are for nothing"
+        yield Finding("pixel values", "note", told, means, "data.channels: 1")
+
+
+def _alike(sampled: dict[str, _Sample]) -> Iterator[Finding]:
+    train = sampled["train"].features()
+    for name, sample in sampled.items():
+        if name != "train":
+            yield _compared(name, train, sample.features())
+
+
+def _compared(name: str, train: Floats, other: Floats) -> Finding:
+    """By the brightness and contrast of images: an effect size, and how sure it is."""
+    if min(len(train), len(other)) < ENOUGH:
+        return passed("parts alike", f"{len(other)} {name} images are too few to compare with training")
+    size = math.sqrt(len(train) * len(other) / (len(train) + len(other)))
+    apart = np.abs(train.mean(0) - other.mean(0))
+    scale = np.sqrt((train.var(0) + other.var(0)) / 2)
+    effect = np.divide(apart, scale, out=np.where(apart > 0, np.inf, 0.0), where=scale > 0)
+    worst = int(effect.argmax())
+    kind = "mean" if worst < train.shape[1] // 2 else "contrast"
+    what = f"{kind} {train[:, worst].mean():.0f} in training, {other[:, worst].mean():.0f} in {name}"
+    if effect[worst] > SHIFT and effect[worst] * size > SURE:
+        return Finding(
+            "parts alike",
+            "warning",
+            f"{what}: {effect[worst]:.1f} standard deviations apart",
+            f"{name} images are made otherwise than training images: scores say little about the training",
+            "make all parts the same way: range, inversion, colours, crop; or split anew (data.split_seed)",
+        )
+    return passed("parts alike", what)
+
+
+def _is_off(mean: float, deviation: float, noise: float) -> bool:
+    return abs(mean) > OFF_CENTRE + noise or not 1 / OFF_SCALE <= deviation <= OFF_SCALE
+
+
+def _told(values: tuple[float, ...]) -> str:
+    return "(" + ", ".join(f"{value:.3g}" for value in values) + ")"

@@ -1,0 +1,85 @@
+"""Checks of the labels alone: is every class there, are they balanced, can validation tell recipes apart?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainable.checks.finding import Finding, listed, passed
+from trainable.checks.sampling import parts
+from trainable.data import DataSet
+
+LEAST_BALANCE = 0.1
+"""Smallest class over largest: beyond ten to one, accuracy is mostly that of the large classes."""
+
+FEWEST = 5
+"""Training images of a class: fewer, and it is learnt by heart or not at all."""
+
+NOISE_POINTS = 5.0
+"""Standard error of validation accuracy, at its largest (accuracy 0.5), that hides most differences between
+recipes: the gains of the documents' table (003:70-82) are about one point each."""
+
+
+def check_labels(data: DataSet) -> Iterator[Finding]:
+    """Findings about class counts and the size of the validation part."""
+    missing = list(_missing(data))
+    yield from missing
+    yield _balance(data)
+    yield _validation_size(len(data.validation))
+
+
+def _missing(data: DataSet) -> Iterator[Finding]:
+    for name, part in parts(data):
+        held = np.bincount(part.labels, minlength=len(data.info.classes))
+        absent = [data.info.classes[label] for label in np.flatnonzero(held == 0)]
+        if absent:
+            yield Finding(
+                "class balance",
+                "warning" if name == "test" else "error",
+                f"{len(absent)} of {len(held)} classes have no {name} image: {listed(absent)}",
+                "they cannot be learnt" if name == "train" else "nobody will see how well they are learnt",
+                f"give the {name} part images of every class, or take those classes out of the data",
+            )
+
+
+def _balance(data: DataSet) -> Finding:
+    held = np.bincount(data.train.labels, minlength=len(data.info.classes))
+    there = np.flatnonzero(held)
+    least, most = there[held[there].argmin()], there[held[there].argmax()]
+    names = data.info.classes
+    what = f"{held[least]:,} training images of {names[least]} to {held[most]:,} of {names[most]}"
+    if held[least] == held[most]:
+        what = f"{held[least]:,} training images of every class"
+    if held[least] < LEAST_BALANCE * held[most]:
+        return Finding(
+            "class balance",
+            "warning",
+            what,
+            "accuracy is mostly that of the large classes, and small ones may be ignored at no cost",
+            "search for objective.metric: val_balanced_accuracy; gather more of the small classes",
+        )
+    if held[least] < FEWEST:
+        return Finding(
+            "class balance",
+            "warning",
+            what,
+            "so few images are learnt by heart",
+            "gather more, or start from pretrained weights (model.weights)",
+        )
+    return passed("class balance", what)
+
+
+def _validation_size(images: int) -> Finding:
+    points = 100.0 * math.sqrt(0.25 / images)
+    what = f"{images:,} validation images: accuracy has a standard error of up to {points:.1f} points"
+    if points <= NOISE_POINTS:
+        return passed("validation size", what)
+    return Finding(
+        "validation size",
+        "warning",
+        what,
+        "recipes that differ by less cannot be told apart: a search would pick one by luck",
+        "raise data.validation_fraction, or gather more images",
+    )

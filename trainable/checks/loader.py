@@ -1,0 +1,59 @@
+"""Check of the time that steps wait for images, with a number of loader processes that would hide it."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from trainable.checks.finding import Finding, passed
+from trainable.checks.steps import FirstSteps
+
+MUCH = 0.25
+"""Share of the time waited from which more processes are worth their memory."""
+
+
+def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int | None = None) -> Finding:
+    """The share of a step's time that goes into images, from steps without loader processes.
+
+    `cpus` is how many processors the run has; by default those that this process may use.
+    """
+    data, step = taken.data_seconds, taken.step_seconds
+    if in_memory:
+        share = data / (data + step)
+        what = f"images in memory: {_percent(share)} of a step's {1000 * (data + step):.3g} ms"
+        if share <= MUCH:
+            return passed("loader", what)
+        means = "augmentation takes much of the time: the network is small for it"
+        do = "a cheaper augmentation.policy or augmentation.crop, if time matters"
+        return Finding("loader", "note", what, means, do)
+    needed = wanted_workers(data, step, cpus or len(os.sched_getaffinity(0)))
+    waited = waited_share(data, step, workers)
+    what = (
+        f"a batch takes {1000 * data:.3g} ms to read and augment, a step {1000 * step:.3g} ms: with "
+        f"loop.workers {workers} about {_percent(waited)} of the time is waited"
+    )
+    better = waited_share(data, step, needed)
+    if waited <= MUCH or better > 0.9 * waited:
+        return passed("loader", what)
+    return Finding(
+        "loader",
+        "warning",
+        what,
+        f"with {needed} it would be {_percent(better)}",
+        f"loop.workers: {needed}; data.in_memory: true or a smaller data.image_size, if there is memory",
+    )
+
+
+def wanted_workers(data_seconds: float, step_seconds: float, cpus: int) -> int:
+    """Processes that read a batch in the time of a step, together; one processor is left for the steps."""
+    return max(1, min(math.ceil(data_seconds / max(step_seconds, 1e-9)), cpus - 1))
+
+
+def waited_share(data_seconds: float, step_seconds: float, workers: int) -> float:
+    """Of the time, how much is waited: all reading without processes, what they are behind with some."""
+    waited = data_seconds if workers == 0 else max(0.0, data_seconds / workers - step_seconds)
+    return waited / (waited + step_seconds)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"

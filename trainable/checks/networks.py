@@ -1,0 +1,161 @@
+"""Checks of the network before any step: how it is built, what it answers, and its first loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainable.checks.finding import CheckName, Finding, Level, listed, passed
+from trainable.checks.subject import Subject
+from trainable.evaluate import full_precision
+from trainable.models.lint import Lint, lints
+from trainable.run import Run
+
+IMAGES = 128
+"""Images on which the first loss is measured: its standard error is about 0.05."""
+
+HIGH, LOW = 1.5, 0.8
+"""First loss over ln K. Networks as their libraries initialise them begin at 1.0 to 1.2 (`resnet_small` with
+each initialisation, mobilenet_v3_small, resnet18, resnet10t); so do ten logits of deviation 1, at 1.2."""
+
+FAR_TOO_HIGH = 10.0
+"""Beyond it the head's first answers are sure and wrong, and the first steps go into unlearning them."""
+
+DEPENDENT = 0.01
+"""How far logits may move, over their size, when an image is shown alone: rounding moves them by 1e-5."""
+
+
+def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
+    """What `trainable.models.lint` finds, a finding a kind."""
+    found = lints(subject.network().to(images.device), images[:2])
+    yield _frozen(subject, [lint.layer for lint in found if lint.kind == "frozen_parameter"])
+    yield _unused(subject, [lint.layer for lint in found if lint.kind == "unused_parameter"])
+    yield _biases(subject, [lint.layer for lint in found if lint.kind == "bias_before_norm"])
+    if subject.is_own:
+        yield from _memory_access([lint for lint in found if lint.kind == "memory_access"])
+
+
+def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
+    """Whether logits [B, classes] are finite, logits at all, and each that of its own image."""
+    run.model.eval()
+    with torch.inference_mode():
+        together = full_precision(run.model(images))
+        alone = full_precision(run.model(images[:1]))
+    if together.shape != (len(images), len(run.data.info.classes)):
+        got, expected = tuple(together.shape), (len(images), len(run.data.info.classes))
+        yield _outputs("error", f"outputs are {got}, expected {expected}", "no loss can be had", "the head")
+    elif not together.isfinite().all():
+        means = "training would begin with a loss that is no number"
+        yield _outputs("error", "the untrained network answers nan or inf", means, "its initialisation")
+    elif float((together[:1] - alone).abs().max()) > DEPENDENT * max(float(together.abs().max()), 1e-6):
+        told = "in evaluation mode an image's answer depends on the other images of its batch"
+        means = "scores depend on evaluation.batch_size and on the order of images; labels may leak"
+        yield _outputs(
+            "warning", told, means, "softmax or mean over the batch, or BatchNorm without statistics"
+        )
+    elif _are_probabilities(together):
+        told = "outputs are probabilities: the network ends in a softmax"
+        means = "cross-entropy takes logits and would apply softmax again: training is slow and stops early"
+        yield _outputs("warning", told, means, "leave the softmax out of forward")
+    else:
+        yield passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
+
+
+def check_initial_loss(run: Run) -> Finding:
+    """The loss before any step, with batch statistics, without augmentation, against ln K; in `probing`."""
+    losses, seen, epoch = 0.0, 0, 0
+    run.model.train()
+    with torch.no_grad():
+        for window in run.windows(epoch):
+            for images, labels in window:
+                outputs = full_precision(run.model(images))
+                losses += float(functional.cross_entropy(outputs, labels, reduction="sum"))
+                seen += len(labels)
+            if seen >= IMAGES:
+                break
+    return initial_loss(losses / seen, len(run.data.info.classes))
+
+
+def initial_loss(loss: float, classes: int) -> Finding:
+    """The finding about a first loss: a network that knows nothing yet should give every class its share."""
+    guessing = math.log(classes)
+    what = f"the loss before training is {loss:.3g}, that of guessing is ln {classes} = {guessing:.3g}"
+    if not loss <= HIGH * guessing:
+        level: Level = "error" if not loss <= FAR_TOO_HIGH * guessing else "warning"
+        means = "the network is sure of wrong answers at first: large steps, slow or unstable beginnings"
+        do = "smaller weights in the last layer, or model.initialisation; see that images are normalised"
+        return Finding("initial loss", level, what, means, do)
+    if loss < LOW * guessing:
+        means = "the network knows these labels already: it was trained on them, or they are in the images"
+        return Finding(
+            "initial loss", "warning", what, means, "look where its weights (model.weights) are from"
+        )
+    return passed("initial loss", what)
+
+
+def _outputs(level: Level, what: str, means: str, where: str) -> Finding:
+    return Finding("outputs", level, what, means, f"look in the model: {where}")
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    sums = outputs.sum(1)
+    return bool((outputs >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+
+
+def _frozen(subject: Subject, names: list[str]) -> Finding:
+    total = sum(1 for _ in subject.untrained.parameters())
+    if not names:
+        return passed("frozen parameters", f"all {total:,} parameters are trained")
+    return Finding(
+        "frozen parameters",
+        "error" if len(names) == total else "warning",
+        f"{len(names):,} of {total:,} parameters have requires_grad=False: {listed(names)}",
+        "they stay as they are for the whole run",
+        "if it is meant to be for a while only, model.freeze_epochs does it; else set requires_grad",
+    )
+
+
+def _unused(subject: Subject, names: list[str]) -> Finding:
+    return _built(
+        subject,
+        "unused parameters",
+        names,
+        "the output does not depend on {}",
+        "they are never trained, take memory, and stall training on several ranks, which waits for them",
+        "leave them out of the model, or use them in forward",
+    )
+
+
+def _biases(subject: Subject, names: list[str]) -> Finding:
+    return _built(
+        subject,
+        "bias before norm",
+        names,
+        "a BatchNorm subtracts the bias of {}",
+        "parameters, memory and time for nothing",
+        "build these layers with bias=False",
+    )
+
+
+def _built(subject: Subject, check: CheckName, names: list[str], what: str, means: str, do: str) -> Finding:
+    """Of a library's network it is a note: whoever chose it by name cannot change it."""
+    if not names:
+        return passed(check, "none")
+    level: Level = "warning" if subject.is_own else "note"
+    return Finding(check, level, what.format(f"{len(names):,}: {listed(names)}"), means, do)
+
+
+def _memory_access(found: list[Lint]) -> Iterator[Finding]:
+    if found:
+        yield Finding(
+            "memory access",
+            "note",
+            f"{len(found)} convolutions read and write more than they need: "
+            f"{listed([lint.layer for lint in found])}",
+            found[0].message,
+            "nothing is wrong; see arXiv 1807.11164, section 2, if speed matters",
+        )

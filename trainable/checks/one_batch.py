@@ -1,0 +1,141 @@
+"""Check that one small batch can be learnt by heart (001:193)."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+
+from trainable.checks.finding import Finding, passed, unchecked
+from trainable.checks.steps import EXPLODED
+from trainable.checks.subject import EASY, Subject
+from trainable.evaluate import full_precision
+from trainable.optim import applied_lr
+from trainable.run import Run
+from trainable.totals import Batch
+
+STEPS = 200
+"""001:193 says 50 to 200."""
+
+LOOK_EVERY = 5
+FELL = 0.95
+"""A loss that fell to so much of the first was being learnt when time ran out."""
+HALF = 0.5
+"""A loss that the recipe's optimizer brought so far down is on its way: its rate is slow, not off."""
+LEAST_STEPS = 40
+"""Fewer say nothing: at a low rate, residual blocks that begin as the identity take so many to wake up."""
+
+
+def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
+    """Whether one small batch is learnt by heart: with the recipe's optimizer, else with an easy one.
+
+    The recipe's rate is tried as it is for its own batch and, where that fails, for so few images.
+    """
+    batch = min(images, len(subject.data.train))
+    recipe = subject.recipe
+    own: list[Attempt] = []
+    for size in dict.fromkeys((recipe.loop.batch_size, batch)):
+        own.append(_learnt(subject.plain_run(batch), applied_lr(recipe.optimizer, size), seconds))
+        if own[-1].done:
+            return passed("one batch", f"{batch} images learnt by heart in {own[-1].steps} steps")
+        if not own[-1].in_time:
+            break
+    easy = _learnt(subject.plain_run(batch, EASY), None, seconds)
+    return judged(own, easy, batch)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How one batch was learnt: its losses, the share of it that is right, and what was reached."""
+
+    losses: tuple[float, ...]
+    accuracy: float
+    in_time: bool
+    constant: bool
+    """Whether all images got the same answer in the end."""
+
+    @property
+    def done(self) -> bool:
+        return self.accuracy == 1.0
+
+    @property
+    def steps(self) -> int:
+        return len(self.losses)
+
+    @property
+    def falling(self) -> bool:
+        return math.isfinite(self.losses[-1]) and self.losses[-1] < FELL * self.losses[0]
+
+    def __str__(self) -> str:
+        first, last = self.losses[0], self.losses[-1]
+        return f"{self.accuracy:.0%} right after {self.steps} steps, loss {first:.3g} to {last:.3g}"
+
+
+def judged(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
+    """The finding about a batch that the recipe's optimizer did not learn, given how an easy one did."""
+    best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
+    if easy.done and best.losses[-1] < HALF * best.losses[0]:
+        told = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
+        return passed("one batch", f"{told}; by the recipe's optimizer more slowly: {best}")
+    if easy.done and not own[-1].in_time and own[-1].falling:
+        return unchecked("one batch", f"there was not time enough: {best}", "give it more time: --seconds")
+    if easy.done:
+        grew = any(not each.losses[-1] < each.losses[0] for each in own)
+        return Finding(
+            "one batch",
+            "warning",
+            f"{batch} images are not learnt by heart by the recipe's optimizer: {best}; by Adam at 0.001 "
+            f"they are, in {easy.steps} steps",
+            f"its rate is too {'high' if grew else 'low'} for this network, or its momentum or decay are off",
+            f"{'lower' if grew else 'raise'} optimizer.lr: `tunebook lr-find` gives a band",
+        )
+    if not easy.in_time and (easy.falling or easy.steps < LEAST_STEPS):
+        return unchecked("one batch", f"there was not time enough: {easy}", "give it more time: --seconds")
+    told = f"{batch} images cannot be learnt by heart: {easy} (Adam at 0.001)"
+    return Finding(
+        "one batch",
+        "error",
+        told + (", and every image gets the same answer" if easy.constant else ""),
+        "the network cannot learn: dead units, outputs cut from inputs, or labels it cannot tell apart",
+        "look at forward and at the loss's way back: detach, argmax, a ReLU at the end, a constant input",
+    )
+
+
+def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
+    losses: list[float] = []
+    accuracy, constant, began = 0.0, False, time.perf_counter()
+    with run.probing():
+        window = _distinct(next(run.windows()))
+        while len(losses) < STEPS and time.perf_counter() - began < seconds:
+            losses.append(float(run.train_on([window], lr)))
+            if len(losses) % LOOK_EVERY == 0 or len(losses) == STEPS:
+                accuracy, constant = _known(run, window)
+                if accuracy == 1.0 or not losses[-1] <= EXPLODED * losses[0]:
+                    break
+        in_time = len(losses) == STEPS or not losses[-1] <= EXPLODED * losses[0]
+    run.close()
+    return Attempt(tuple(losses), accuracy, in_time, constant)
+
+
+def _known(run: Run, window: Batch) -> tuple[float, bool]:
+    """The share of a batch that is right, with its own statistics; and whether all answers are the same."""
+    images, labels = window
+    with torch.no_grad():
+        outputs = full_precision(run.model(images))
+    same = bool((outputs - outputs[:1]).abs().max() <= 1e-6 * outputs.abs().max().clamp(min=1e-6))
+    return float((outputs.argmax(1) == labels).double().mean()), same
+
+
+def _distinct(window: list[Batch]) -> Batch:
+    """One of each image: of two that are equal with different labels only one can be right."""
+    images = torch.cat([images for images, _ in window])
+    labels = torch.cat([labels for _, labels in window])
+    seen: dict[bytes, int] = {}
+    for position, image in enumerate(images.cpu()):
+        seen.setdefault(image.double().contiguous().numpy().tobytes(), position)
+    kept = torch.tensor(sorted(seen.values()), device=images.device)
+    if len(kept) < 2:  # nothing to tell apart, and BatchNorm needs two
+        return images, labels
+    return images[kept], labels[kept]

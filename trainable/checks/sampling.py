@@ -1,0 +1,96 @@
+"""Some of a data set's images, as pixels: enough to judge it by, few enough to be quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch.nn.functional import interpolate
+
+from trainable.data import ArrayPart, DataSet, FilePart, Part
+from trainable.datasets.decode import Form, decode, raise_broken
+from trainable.datasets.source import Integers, Pixels, Selection
+
+
+def parts(data: DataSet) -> Iterator[tuple[str, Part]]:
+    """The parts that there are, by name."""
+    yield "train", data.train
+    yield "validation", data.validation
+    if data.test is not None:
+        yield "test", data.test
+
+
+def some(count: int, most: int, seed: int = 0) -> Integers:
+    """At most so many positions below `count`, at random but always the same ones, ascending."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+
+
+def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
+    """Images of a part as uint8 [n, C, side, side], at the data set's own side by default.
+
+    Raises DataError naming images that cannot be decoded.
+    """
+    side = side or data.info.image_size
+    match part:
+        case ArrayPart():
+            return _shrunk(part.images[positions], side)
+        case FilePart():
+            chosen = Selection(part.selection.source, part.selection.indices[positions])
+            found, broken = decode(chosen, Form(data.info.channels, side, data.resize))
+            raise_broken(broken, len(found), data.info.path)
+            return found
+        case _:
+            assert_never(part)
+
+
+def in_memory(
+    data: DataSet, *, train: int, validation: int, classes: Integers | None = None, side: int | None = None
+) -> DataSet:
+    """A small copy to learn from: at most so many images of each part, of some classes, at most `side` px.
+
+    Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
+    """
+    kept = classes if classes is not None else np.arange(len(data.info.classes))
+    side = min(side or data.info.image_size, data.info.image_size)
+    trained = _part(data, data.train, kept, train, side)
+    validated = _part(data, data.validation, kept, validation, side)
+    info = replace(
+        data.info,
+        classes=tuple(data.info.classes[each] for each in kept),
+        class_counts=tuple(np.bincount(trained.labels, minlength=len(kept)).tolist()),
+        image_size=side,
+        train_images=len(trained),
+        validation_images=len(validated),
+        test_images=0,
+        in_memory=True,
+    )
+    return DataSet(info, trained, validated, None, data.resize)
+
+
+def largest_classes(data: DataSet, most: int) -> Integers:
+    """The classes with most training images among those that validation has too, in order."""
+    count = len(data.info.classes)
+    trained = np.bincount(data.train.labels, minlength=count)
+    trained[np.bincount(data.validation.labels, minlength=count) == 0] = 0
+    largest = np.argsort(-trained, kind="stable")[:most]
+    return np.sort(largest[trained[largest] > 0])
+
+
+def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) -> ArrayPart:
+    members = np.flatnonzero(np.isin(part.labels, classes))
+    positions = members[some(len(members), most)]
+    labels = np.searchsorted(classes, part.labels[positions])
+    return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
+
+
+def _shrunk(images: Pixels, side: int) -> Pixels:
+    if images.shape[-1] <= side:
+        return images
+    shrunk = interpolate(torch.from_numpy(images).float(), (side, side), mode="bilinear", antialias=True)
+    result: Pixels = shrunk.round_().to(torch.uint8).numpy()
+    return result

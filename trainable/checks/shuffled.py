@@ -1,0 +1,77 @@
+"""Check that shuffled labels are not learnt: what is known then comes from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from trainable.checks.association import Association, associate
+from trainable.checks.finding import Finding, passed, unchecked
+from trainable.checks.learning import FEW
+from trainable.checks.sampling import in_memory
+from trainable.checks.subject import Subject, logits, train
+from trainable.data import ArrayPart
+from trainable.datasets.source import Integers
+
+STEPS = 60
+LEAST_STEPS = 10
+BATCH = 32
+TRAIN, VALIDATION = 1_000, 500
+LEAKED_GAIN = 0.2
+"""Of the true labels' entropy, what is known after learning shuffled ones if it comes from elsewhere; by luck
+it is below 0.1 (`association.LUCK`)."""
+
+
+def check_shuffled(subject: Subject, seconds: float) -> Finding:
+    """Whether the network knows true labels after learning shuffled ones."""
+    sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION)
+    if len(sample.validation) < FEW:
+        return unchecked("shuffled labels", f"{len(sample.validation)} validation images are too few to tell")
+    assert isinstance(sample.train, ArrayPart)
+    mixed = shuffled_labels(sample.train.labels, seed=subject.recipe.loop.seed)
+    data = replace(sample, train=ArrayPart(sample.train.images, mixed))
+    batch = min(BATCH, len(mixed))
+    run = subject.plain_run(batch, {"optimizer.kind": "adam", "optimizer.scaling": "none"}, data)
+    with run.probing():
+        steps = train(run, steps=STEPS, lr=1e-3, seconds=seconds)
+        known = associate(*logits(run, "validation"))
+    run.close()
+    return shuffled_finding(known, steps)
+
+
+def shuffled_finding(known: Association, steps: int) -> Finding:
+    """The finding about what is known of true labels after so many steps on shuffled ones."""
+    what = f"after {steps} steps on shuffled labels validation images are {known}"
+    if known.is_beyond_luck or (known.is_sure and known.gain > LEAKED_GAIN):
+        return Finding(
+            "shuffled labels",
+            "error",
+            what,
+            "labels are known from elsewhere: weights trained on these images, or a leak in the code",
+            "look where the weights (model.weights) are from; no validation score can be trusted until then",
+        )
+    if steps < LEAST_STEPS:
+        return unchecked(
+            "shuffled labels", f"there was time for {steps} steps only", "give it more time: --seconds"
+        )
+    return passed("shuffled labels", what)
+
+
+def shuffled_labels(labels: Integers, seed: int) -> Integers:
+    """The same labels on other images, such that within each class all labels come in their proportions.
+
+    A plain shuffle leaves the images of a class leaning to some label, perhaps to their own: nets learn this,
+    and with two classes know all or none by luck. Dealt out in steps of the golden ratio, which spread
+    evenly over every stretch (three-distance theorem), no class leans.
+    """
+    generator = np.random.default_rng(seed)
+    count = len(labels)
+    order = np.lexsort((generator.permutation(count), labels))
+    step = max(1, round(count * (math.sqrt(5) - 1) / 2))
+    while math.gcd(step, count) > 1:
+        step += 1
+    shuffled = np.empty_like(labels)
+    shuffled[order] = np.sort(labels)[(np.arange(count) * step + int(generator.integers(count))) % count]
+    return shuffled

@@ -1,0 +1,193 @@
+"""Checks of single training steps: gradients, weights that move, and the recipe's first steps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainable import schedule
+from trainable.checks.finding import Finding, listed, passed
+from trainable.memory import give_back, ran_out
+from trainable.optim import applied_lr
+from trainable.run import Run
+from trainable.totals import Batch
+
+AGREEMENT = 0.05
+"""How far two gradients of one window may be apart, over their size: rounding gives 1e-3 in bf16, a gradient
+that is added to the last one is apart by its whole size."""
+
+NEGLIGIBLE = 1e-3
+"""A gradient so much smaller than the largest may leave its weight where it is."""
+
+EXPLODED = 4.0
+"""A loss so many times the first is beyond the noise of a batch; the rate finder stops there too (001)."""
+
+FIRST_STEPS = 20
+ENOUGH_STEPS = 4
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """The recipe's own first steps: losses before each, and seconds a step for data and for computing."""
+
+    losses: tuple[float, ...]
+    data_seconds: float
+    step_seconds: float
+
+
+def check_step(run: Run) -> Iterator[Finding]:
+    """Whether a step is one: its gradient holds no earlier one's, and its weights move; in `probing`."""
+    window = next(run.windows())
+    before, after = _gradients(run, window), _gradients(run, window)
+    if not before:
+        means = "nothing can be trained"
+        yield Finding("training step", "error", "no parameter gets a gradient", means, "look at forward")
+        return
+    apart = max(_apart(before[name], after[name]) for name in before)
+    if apart > AGREEMENT or not math.isfinite(apart):
+        yield Finding(
+            "training step",
+            "error",
+            f"the same batch and weights give another gradient the second time: {apart:.0%} apart",
+            "gradients are added up over steps (never zeroed), or the network keeps things between batches",
+            "zero gradients before each window; keep no tensor on the module between two calls of forward",
+        )
+        return
+    still = _that_stay(run, set(before), _usual_rate(run))
+    if still:
+        yield Finding(
+            "training step",
+            "error",
+            f"{len(still):,} of {len(before):,} parameters with a gradient do not move: {listed(still)}",
+            "the optimizer does not step them: they stay as they were drawn",
+            "see that the optimizer has the parameters that the model uses, and that optimizer.lr is above 0",
+        )
+        return
+    yield passed("training step", f"gradients are a window's own, and all {len(before):,} parameters move")
+
+
+def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
+    """Up to 20 steps as the recipe takes them, schedule and augmentation included; in `probing`.
+
+    Runs that do not fit into memory get a finding instead.
+    """
+    losses: list[float] = []
+    waits: list[float] = []
+    steps: list[float] = []
+    began = time.perf_counter()
+    windows = _endless(run)
+    try:
+        while len(losses) < FIRST_STEPS and (
+            len(losses) < ENOUGH_STEPS or time.perf_counter() - began < seconds
+        ):
+            started = time.perf_counter()
+            window = next(windows)
+            wait_for(run.device)
+            loaded = time.perf_counter()
+            losses.append(float(run.train_on(window, _scheduled(run, len(losses)))))
+            waits.append(loaded - started)
+            steps.append(time.perf_counter() - loaded)
+            if not math.isfinite(losses[-1]):
+                break
+    except Exception as error:
+        if not ran_out(error):
+            raise
+        give_back(run.device)
+        return Finding(
+            "first steps",
+            "warning",
+            f"{run.micro_batch} images at once do not fit into the memory of {run.device}",
+            "a run would cut its micro-batch in half until it fits: the same result, a little slower",
+            "`tunebook batch-find` says how many fit; set loop.micro_batch",
+        )
+    return FirstSteps(tuple(losses), _typical(waits), _typical(steps))
+
+
+def check_first_steps(taken: FirstSteps) -> Finding:
+    """Whether the loss stays in bounds over the recipe's own first steps."""
+    first, last = taken.losses[0], taken.losses[-1]
+    what = f"over the recipe's first {len(taken.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
+    if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in taken.losses):
+        return passed("first steps", what)
+    return Finding(
+        "first steps",
+        "warning",
+        f"{what}, at most {max(taken.losses):.3g}",
+        "the rate is too high to begin with: the run may diverge",
+        "lower optimizer.lr (`tunebook lr-find` gives a band) or set schedule.warmup_epochs",
+    )
+
+
+def _gradients(run: Run, window: list[Batch]) -> dict[str, Tensor]:
+    """Each parameter's gradient of a window, by a step at rate 0, the layers' randomness being the same."""
+    torch.manual_seed(0)
+    run.train_on(window, 0.0)
+    return {
+        name: each.grad.detach().clone()
+        for name, each in run.model.named_parameters()
+        if each.grad is not None
+    }
+
+
+def _apart(first: Tensor, second: Tensor) -> float:
+    size = max(float(first.norm()), float(second.norm()))
+    return float((first - second).norm()) / size if size > 0.0 else 0.0
+
+
+def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
+    """Parameters that no step of a few moves, although one of them had a gradient worth a step.
+
+    A gradient far below the others' may be lost in the rounding of its weight (behind a gamma that begins
+    at 0 it is).
+    """
+    before = {name: each.detach().clone() for name, each in run.model.named_parameters() if name in names}
+    pushed: set[str] = set()
+    windows = _endless(run)
+    for _ in range(3):
+        run.train_on(next(windows), lr)
+        sizes = {
+            name: float(each.grad.abs().max())
+            for name, each in run.model.named_parameters()
+            if each.grad is not None
+        }
+        largest = max(sizes.values(), default=0.0)
+        pushed |= {name for name, size in sizes.items() if size > NEGLIGIBLE * largest}
+    now = dict(run.model.named_parameters())
+    return [name for name, each in before.items() if name in pushed and bool((now[name] == each).all())]
+
+
+def _usual_rate(run: Run) -> float:
+    """Whether weights move is no question of the recipe's rate: at least its optimizer's usual one."""
+    return max(type(run.recipe.optimizer)().lr, applied_lr(run.recipe.optimizer, run.recipe.loop.batch_size))
+
+
+def _scheduled(run: Run, step: int) -> float:
+    """The applied rate of a step, as the recipe's schedule has it."""
+    recipe = run.recipe
+    steps = len(run.data.train) // recipe.loop.batch_size
+    factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
+    return applied_lr(recipe.optimizer, recipe.loop.batch_size) * factor
+
+
+def _endless(run: Run) -> Iterator[list[Batch]]:
+    epoch = 0
+    while True:
+        yield from run.windows(epoch)
+        epoch += 1
+
+
+def _typical(seconds: list[float]) -> float:
+    """The median, without the first step, which warms up."""
+    later = sorted(seconds[1:] or seconds)
+    return later[len(later) // 2]
+
+
+def wait_for(device: torch.device) -> None:
+    """Until what the device was given is done, so that a clock may be read."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,171 @@
+"""What is checked: a recipe with its images and its network, of which every check takes a fresh copy."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainable import seeds
+from trainable.data import DataSet, resolve
+from trainable.evaluate import full_precision
+from trainable.loading import make_loader
+from trainable.models.make import make_model
+from trainable.recipe import Recipe
+from trainable.run import Run
+from trainable.seeds import Use
+
+PLAIN: Mapping[str, Any] = {
+    "regularisation.label_smoothing": 0.0,
+    "regularisation.clip_norm": None,
+    "regularisation.clip_factor": None,
+    "regularisation.ema_decay": None,
+    "augmentation.crop.kind": "none",
+    "augmentation.flip_probability": 0.0,
+    "augmentation.policy.kind": "none",
+    "augmentation.masking.kind": "none",
+    "augmentation.mixing.kind": "none",
+    "augmentation.size.kind": "fixed",
+    "model.freeze_epochs": 0,
+    "schedule.kind": "constant",
+    "schedule.warmup_epochs": 0.0,
+    "loop.micro_batch": None,
+    "loop.workers": 0,
+    "loop.sync_norm": False,
+    "loop.checkpoint_activations": False,
+    "loop.compile": False,
+    "evaluation.weights": "raw",
+    "evaluation.flip": False,
+    "evaluation.scales": [1.0],
+    "evaluation.norm_batches": 0,
+}
+"""A recipe without what makes training images or labels harder, and without what only costs time here."""
+
+EASY: Mapping[str, Any] = {
+    "optimizer.kind": "adam",
+    "optimizer.lr": 1e-3,
+    "optimizer.scaling": "none",
+    "model.layer_rates.kind": "uniform",
+    "model.freeze_norm": False,
+}
+"""A second opinion on rates: at its paper's rate (1412.6980, section 2) Adam learns a batch with any net."""
+
+
+LAST = 0.3
+"""Part of the time in which a training that is too slow for its steps settles."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A recipe resolved for its images, and the network as it is before training."""
+
+    recipe: Recipe
+    data: DataSet
+    untrained: nn.Module
+    without_drops: nn.Module
+    """The same, but leaves nothing out at random."""
+    device: torch.device
+    is_own: bool
+    """Whether the network is a person's own, rather than the recipe's."""
+
+    def network(self) -> nn.Module:
+        """A copy of the network, to be trained or not."""
+        return copy.deepcopy(self.untrained)
+
+    def plain_recipe(self, batch_size: int, values: Mapping[str, Any] | None = None) -> Recipe:
+        return self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})})
+
+    def plain_run(
+        self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
+    ) -> Run:
+        """A run of the network without dropout on images without augmentation."""
+        return Run(
+            self.plain_recipe(batch_size, values),
+            data=data or self.data,
+            model=copy.deepcopy(self.without_drops),
+            device=self.device,
+        )
+
+
+def make_subject(
+    recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
+) -> Subject:
+    """Raises ModelError where the recipe's network cannot be made."""
+    resolved = recipe.model_copy(update={"data": resolve(recipe.data, data.info)})
+    if model is not None:
+        untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
+    else:
+        drops = {"dropout": 0.0 if recipe.model.dropout is not None else None, "stochastic_depth": None}
+        untrained = _made(recipe, data, device, download)
+        bare = _made(
+            recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)}), data, device, download
+        )
+    return Subject(resolved, data, untrained, _without_drops(bare), device, is_own=model is not None)
+
+
+def _made(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
+    """The recipe's network, drawn as `Run` draws it."""
+    info = data.info
+    with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
+        return make_model(
+            recipe.model,
+            classes=len(info.classes),
+            channels=info.channels,
+            image_size=info.image_size,
+            download=download,
+        )
+
+
+def _without_drops(model: nn.Module) -> nn.Module:
+    """The same network with every layer of dropout or stochastic depth at probability 0."""
+    torchvision = sys.modules.get("torchvision.ops")  # what is not imported has made no layer
+    timm = sys.modules.get("timm.layers.drop")
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) or (
+            torchvision is not None and isinstance(module, torchvision.StochasticDepth)
+        ):
+            module.p = 0.0
+        elif timm is not None and isinstance(module, timm.DropPath):
+            module.drop_prob = 0.0
+    return model
+
+
+def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
+    """Train a run that is `probing` for so many steps, fewer where they would take longer; how many.
+
+    The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
+    of the time.
+    """
+    began, done, epoch = time.perf_counter(), 0, 0
+    while True:
+        for window in run.windows(epoch):
+            left = 1.0 - (time.perf_counter() - began) / seconds
+            if done >= steps or left <= 0.0:
+                return done
+            run.train_on(window, lr * min(1.0 - done / steps, left / LAST))
+            done += 1
+        epoch += 1
+
+
+@torch.inference_mode()
+def logits(run: Run, part: str, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """What a run's network answers to a part's images, perhaps turned: [N, classes]; and the labels [N].
+
+    On the CPU. Meant while `probing`: the network is in evaluation mode afterwards.
+    """
+    run.model.eval()
+    dtype = next(run.model.parameters()).dtype
+    answers, truth = [], []
+    loader = make_loader(run.data, run.recipe, run.device)
+    for images, labels in loader.evaluate(part):  # type: ignore[arg-type]
+        shown = images if turned is None else turned(images)
+        answers.append(full_precision(run.model(shown.to(dtype))).cpu())
+        truth.append(labels.cpu())
+    loader.close()
+    return torch.cat(answers), torch.cat(truth)
