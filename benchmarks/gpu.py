@@ -75,6 +75,7 @@ def compared(
         "augmentation.crop.kind": "none",
         "augmentation.flip_probability": 0.0,
         "loop.epochs": 10_000,
+        "evaluation.norm_batches": 0,
         "precision.kind": "bf16",
     }
     kinds: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ import torch
 
 from loops import Epoch, bare_loop, file_loop, our_run, timm_pieces, torchvision_steps, v2_loader
 from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
-from trainable.data import DataSet, from_arrays, load
+from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.loading import make_loader
 from trainable.recipe import Recipe
 from trainable.specs.data import Data
@@ -65,6 +65,7 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "checkpointed activations": {"loop.checkpoint_activations": True},
     "stochastic depth": {"model.stochastic_depth": 0.2},
     "head dropout": {"model.dropout": 0.5},
+    "measured BatchNorm": {"evaluation.norm_batches": 4},
     "frozen BatchNorm": {"model.freeze_norm": True},
     "multi-scale": {"augmentation.size.kind": "multi_scale", "augmentation.size.every": 1},
     "contiguous layout": {"precision.channels_last": False},
@@ -195,6 +196,7 @@ def make_recipe(values: dict[str, Any]) -> Recipe:
         "augmentation.crop.kind": "none",
         "augmentation.flip_probability": 0.5 if "augmentation.masking.kind" in values else 0.0,
         "precision.kind": "fp32",
+        "evaluation.norm_batches": 0,
         "loop.batch_size": BATCH,
         "loop.epochs": 10_000,
         "optimizer.lr": 0.01,
@@ -203,18 +205,23 @@ def make_recipe(values: dict[str, Any]) -> Recipe:
 
 
 def images_of(options: argparse.Namespace) -> DataSet:
-    """So many training images, and as few validation images as possible, that may be flipped."""
+    """So many training images, that may be flipped, and two of each class to validate on."""
     if options.data is None:
         generator = np.random.default_rng(0)
         images = generator.integers(0, 256, (options.images + 20, 28, 28), dtype=np.uint8)
         labels = np.arange(options.images + 20, dtype=np.int64) % CLASSES
     else:
-        whole = load(Data(path=options.data, in_memory=True)).train
-        images, labels = whole.images[: options.images + 20, 0], whole.labels[: options.images + 20]  # type: ignore[union-attr]
-    train, validation = (images[:-20], labels[:-20]), (images[-20:], labels[-20:])
-    classes = tuple(map(str, range(CLASSES)))
-    spec = Data(path=options.data or "noise", flips=("horizontal",))
-    return from_arrays(train=train, validation=validation, classes=classes, spec=spec)
+        part = load(Data(path=options.data, in_memory=True)).train
+        assert isinstance(part, ArrayPart)
+        images, labels = part.images[:, 0], part.labels
+    validation = np.concatenate([np.flatnonzero(labels == each)[:2] for each in range(CLASSES)])
+    train = np.setdiff1d(np.arange(len(labels)), validation)[: options.images]
+    return from_arrays(
+        train=(images[train], labels[train]),
+        validation=(images[validation], labels[validation]),
+        classes=tuple(map(str, range(CLASSES))),
+        spec=Data(path=options.data or "noise", flips=("horizontal",)),
+    )
 
 
 # --- pages --------------------------------------------------------------------------------------------
