@@ -52,8 +52,14 @@ def environment(threads: int) -> dict[str, Any]:
         "bytecode_compiled": _bytecode_compiled(),
         "commit": _commit(),
         "load_before": os.getloadavg()[0],
-        "command": " ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])]),
+        "command": told(" ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])])),
     }
+
+
+def told(text: str) -> str:
+    """A command or path as others can use it: without where this machine keeps its images."""
+    folder = os.environ.get("TUNEBOOK_DATA")
+    return text.replace(str(Path(folder).absolute()), "$TUNEBOOK_DATA") if folder else text
 
 
 def refuse_busy_machine(threads: int) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from loops import Epoch, bare_loop, file_loop, our_run, timm_pieces, torchvision_steps, v2_loader
-from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
+from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, told, write
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.loading import make_loader
 from trainable.recipe import Recipe
@@ -80,7 +80,7 @@ def main() -> None:
     where = environment(options.threads)
     data = images_of(options)
     parts = {"step": steps, "loader": loaders, "techniques": techniques}
-    record: dict[str, Any] = {"environment": where, "data": data.info.path}
+    record: dict[str, Any] = {"environment": where, "data": told(data.info.path)}
     pages = []
     for name in options.parts:
         record[name], page = parts[name](data, options)
@@ -179,7 +179,7 @@ def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, An
         }
         slices = in_rounds(arms, rounds)
         figures[name] = ratio(slices["without"], slices["with"], lambda each: each.thrift)
-    rows = "\n".join(f"| {name} | {told(figure)} |" for name, figure in figures.items())
+    rows = "\n".join(f"| {name} | {shown(figure)} |" for name, figure in figures.items())
     page = (
         "## What a technique costs\n\nProcessor time of an epoch with it over one without: median of "
         f"n = {rounds} rounds, with least and most.\n\n| technique | times as long |\n|-|-|\n{rows}\n"
@@ -244,7 +244,7 @@ def _compared(
     rates = {name: sorted(each.rate for each in arm) for name, arm in slices.items()}
     rows = "\n".join(
         f"| {name} | {np.median(rate):,.0f} | {rate[0]:,.0f} to {rate[-1]:,.0f} | "
-        + (f"{told(figures[name]['wall'])} | {told(figures[name]['cpu'])} |" if name != ours else "| |")
+        + (f"{shown(figures[name]['wall'])} | {shown(figures[name]['cpu'])} |" if name != ours else "| |")
         for name, rate in rates.items()
     )
     page = (
@@ -255,7 +255,7 @@ def _compared(
     return {"ratios": figures, "slices": plain(slices)}, page
 
 
-def told(figure: Mapping[str, float]) -> str:
+def shown(figure: Mapping[str, float]) -> str:
     return f"{figure['median']:.3f} ({figure['min']:.3f} to {figure['max']:.3f})"
 
 

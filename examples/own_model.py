@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
+from trainable.checks.check import check
+from trainable.checks.finding import Finding
 from trainable.data import from_arrays
 from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
@@ -39,9 +41,8 @@ def my_network() -> nn.Module:
     )
 
 
-def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
-    """The last epoch's numbers, and the scores on the test part, which training never sees."""
-    recipe = Recipe().with_values(
+def my_recipe(epochs: int = 10) -> Recipe:
+    return Recipe().with_values(
         {
             "loop.epochs": epochs,
             "loop.batch_size": 64,
@@ -50,7 +51,21 @@ def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
             "schedule.warmup_epochs": 1.0,
         }
     )
-    run = Run(recipe, data=from_arrays(my_images()), model=my_network())
+
+
+def look_first(seconds: float = 20.0) -> list[Finding]:
+    """What is wrong with images or network, before hours are spent; gradients of own layers too."""
+    images, network = from_arrays(my_images()), my_network()
+    findings = check(my_recipe(), data=images, model=network, debug=["gradcheck"], seconds=seconds)
+    for each in findings:
+        if each.level in ("error", "warning"):
+            print(f"{each.level}: {each.check}: {each.what}; {each.do}")
+    return findings
+
+
+def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
+    """The last epoch's numbers, and the scores on the test part, which training never sees."""
+    run = Run(my_recipe(epochs), data=from_arrays(my_images()), model=my_network())
     while not run.finished:
         result = run.step()
         print(f"epoch {result.epoch:2}: loss {result.train_loss:.3f}, val_accuracy {result.val_accuracy:.4f}")
@@ -60,5 +75,6 @@ def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
 
 
 if __name__ == "__main__":
+    look_first()
     _, test_scores = train()
     print(f"test_accuracy {test_scores['test_accuracy']:.4f}")

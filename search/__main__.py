@@ -29,8 +29,11 @@ Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Looked = Annotated[
-    Path | None, typer.Argument(metavar="[RECIPE|STUDY]", help="A recipe or a study in YAML; or use --data.")
+RecipeOrStudy = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RECIPE|STUDY|DATA", help="A recipe or study in YAML, a search folder, or images."
+    ),
 ]
 
 
@@ -177,7 +180,7 @@ def explain(
 
 @app.command(name="lr-find")
 def lr_find(
-    file: Looked = None,
+    file: RecipeOrStudy = None,
     data: DataPath = None,
     set_: Set = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps of a sweep.")] = 100,
@@ -197,7 +200,7 @@ def lr_find(
 
 @app.command(name="batch-find")
 def batch_find(
-    file: Looked = None,
+    file: RecipeOrStudy = None,
     data: DataPath = None,
     set_: Set = None,
     limit_gib: Annotated[

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +14,7 @@ from search.report import console, say
 from search.targets import Target, target
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
+from trainable.devices import threads
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
 SCHEMA = 1
@@ -39,7 +38,7 @@ def run_check(
     looked_at = target(Path(file), None, settings, download=download)
     if not as_json:
         say(_title(file, looked_at))
-    with _threads(looked_at.cpus):
+    with threads(looked_at.threads):
         findings = check(
             looked_at.recipe,
             data=looked_at.data,
@@ -75,17 +74,6 @@ def closing(findings: Sequence[Finding], seconds: float) -> str:
     """The outcome in one line."""
     errors, warnings = counts(findings)
     return f"{_count(errors, 'error')}, {_count(warnings, 'warning')}, in {seconds:.0f} s"
-
-
-@contextmanager
-def _threads(cpus: int | None) -> Iterator[None]:
-    """Torch's threads as a trial has them: on a busy machine more of them wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(cpus or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _title(file: str, looked_at: Target) -> str:

@@ -38,6 +38,7 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
         class_names=info.classes,
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",
+        micro_batch=_micro_batch(chosen),
         versions=versions(),
         git_commit=git_commit(Path.cwd()),
     )
@@ -55,6 +56,12 @@ def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
             return candidate
     known = f"0 to {len(summary.trials) - 1}" if summary.trials else "none yet"
     raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
+
+
+def _micro_batch(trial: TrialSummary) -> int | None:
+    """What fitted into memory in the trial's last epoch; None before its first."""
+    found = trial.metrics.get("micro_batch")
+    return None if found is None else int(found)
 
 
 def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.table import Table
 
 from search.lr_picture import READINGS, page, picture
 from search.report import console, say
 from search.targets import Target
+from trainable.devices import threads
 from trainable.errors import UserError
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
@@ -22,6 +22,7 @@ from trainable.yamlfile import write_whole
 
 MIB, GIB = 2**20, 2**30
 ENDINGS = (".png", ".html", ".json")
+SCHEMA = 1
 FEW_FOR_NORM = 16
 """BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)."""
 ADVICE = (
@@ -37,11 +38,10 @@ def find_lr(
 
     `out` ends with .png, .html or .json. Raises UserError.
     """
-    _check_ending(out)
-    with _run(target, download) as run:
+    _check_out(out)
+    with _run(target, download) as (run, count):
         band = lr_find(run, steps=steps, sweeps=sweeps)
-    told = _described(run)
-    tree = {**told, **band.tree()}
+    tree = {**_described(run), "threads": count, **band.tree()}
     if as_json:
         print(json.dumps(tree, indent=2, allow_nan=False))
     else:
@@ -58,13 +58,13 @@ def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, downlo
     if limit_gib is not None and not 0.0 < limit_gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {limit_gib:g}")
     limit = round(limit_gib * GIB) if limit_gib is not None else None
-    with _run(target, download) as run, _threads(target.cpus) as threads:
+    with _run(target, download) as (run, count):
         found = batch_find(run, limit_bytes=limit)
     if as_json:
-        tree = {**_described(run), "threads": threads, **found.tree()}
+        tree = {**_described(run), "threads": count, **found.tree()}
         print(json.dumps(tree, indent=2, allow_nan=False))
     else:
-        _print_sizes(found, run, threads)
+        _print_sizes(found, run, count)
     return found.found
 
 
@@ -112,6 +112,7 @@ def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
         f"{_place(run.recipe.optimizer.lr, low, high)}"
     )
     yield ADVICE
+    yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
 
 
 def _place(own: float, low: float, high: float) -> str:
@@ -130,9 +131,13 @@ def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None
     write_whole(out, content)
 
 
-def _check_ending(out: Path | None) -> None:
-    if out is not None and out.suffix not in ENDINGS:
+def _check_out(out: Path | None) -> None:
+    if out is None:
+        return
+    if out.suffix not in ENDINGS:
         raise UserError(f"--out {out}: expected a name that ends with {', '.join(ENDINGS)}")
+    if not out.absolute().parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}")
 
 
 def _rate(value: float | None) -> str:
@@ -142,14 +147,14 @@ def _rate(value: float | None) -> str:
 # --- batches ------------------------------------------------------------------------------------------
 
 
-def _print_sizes(found: BatchFound, run: Run, threads: int) -> None:
+def _print_sizes(found: BatchFound, run: Run, count: int) -> None:
     table = Table(title=_title(run), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in ("images", "memory", "images a second", ""):
         table.add_column(name, justify="right" if name else "left")
     for each in found.tried:
         table.add_row(*_cells(each, found))
     console().print(table)
-    for line in _told(found, run, threads):
+    for line in _told(found, run, count):
         say(line)
 
 
@@ -164,9 +169,13 @@ def _cells(tried: Tried, found: BatchFound) -> Sequence[str]:
     return str(tried.images), memory, speed, ", ".join(filter(None, remarks))
 
 
-def _told(found: BatchFound, run: Run, threads: int) -> Iterator[str]:
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _told(found: BatchFound, run: Run, count: int) -> Iterator[str]:
     if run.device.type == "cpu":
-        yield f"memory is reckoned from small steps, on the safe side; speed is that of {threads} threads"
+        yield f"memory is reckoned from small steps, on the safe side; speed is that of {_threads(count)}"
     if not found.found:
         yield "not even the smallest micro-batch fits: smaller images, a smaller model, or more memory"
         return
@@ -206,24 +215,14 @@ def _memory(amount: int) -> str:
 
 
 @contextmanager
-def _run(target: Target, download: bool) -> Iterator[Run]:
-    run = Run(target.recipe, data=target.data, device=target.device, download=download)
-    try:
-        yield run
-    finally:
-        run.close()
-
-
-@contextmanager
-def _threads(cpus: int | None) -> Iterator[int]:
-    """Torch's threads as a trial of the study has them, put back afterwards."""
-    before = torch.get_num_threads()
-    if cpus is not None:
-        torch.set_num_threads(cpus)
-    try:
-        yield torch.get_num_threads()
-    finally:
-        torch.set_num_threads(before)
+def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
+    """The target's run, and the threads it has meanwhile: as in a trial."""
+    with threads(target.threads) as count:
+        run = Run(target.recipe, data=target.data, device=target.device, download=download)
+        try:
+            yield run, count
+        finally:
+            run.close()
 
 
 def _title(run: Run) -> str:
@@ -234,6 +233,7 @@ def _title(run: Run) -> str:
 def _described(run: Run) -> dict[str, Any]:
     recipe = run.recipe
     return {
+        "schema": SCHEMA,
         "recipe": recipe.digest(),
         "data": Path(recipe.data.path).name,
         "model": getattr(recipe.model, "name", recipe.model.kind),

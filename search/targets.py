@@ -40,6 +40,12 @@ class Target:
     cpus: int | None = None
     """What a trial of the study gets; None for a recipe, which is trained with what the machine has."""
 
+    @property
+    def threads(self) -> int | None:
+        """Torch's threads as a trial has them, or as the recipe was trained; None for torch's own choice."""
+        provenance = self.recipe.provenance
+        return self.cpus or (provenance.threads if provenance is not None else None)
+
 
 def target(
     file: Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False

@@ -70,3 +70,10 @@ def test_the_example_of_an_own_model_trains_it() -> None:
     assert result.epoch == 2
     assert result.val_accuracy > 0.8
     assert scores["test_accuracy"] > 0.8
+
+
+def test_the_example_of_an_own_model_looks_at_it_first() -> None:
+    look_first = runpy.run_path(str(EXAMPLES / "own_model.py"))["look_first"]
+    findings = look_first(seconds=10.0)
+    assert {each.check for each in findings} >= {"gradients", "one batch", "duplicates"}
+    assert not [each for each in findings if each.level in ("error", "warning")]

@@ -16,7 +16,8 @@ from trainable.recipe import Recipe
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
-    """Raises DataError where no whole batch can be had, RecipeError for a mirror that the data forbid."""
+    """Raises DataError where no whole batch can be had, RecipeError for sizes or mirrors that these images
+    do not allow."""
     batch = recipe.loop.batch_size
     if batch > info.train_images:
         raise DataError(
@@ -26,6 +27,15 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
         )
     if batch < ranks.world:
         raise DataError(f"loop.batch_size {batch} is below the {ranks.world} ranks that share it")
+    size = recipe.augmentation.size
+    smallest, largest = extreme_sizes(size, info.image_size)
+    if size.kind == "multi_scale" and smallest == largest:
+        message = (
+            f"between {size.smallest:g} and {size.largest:g} of {info.image_size} px lies {smallest} alone"
+        )
+        raise RecipeError(
+            [Fault("augmentation.size", f"{message}; widen smallest and largest, or fix the size")]
+        )
     if recipe.evaluation.flip and "horizontal" not in info.flips:
         message = f"a mirrored image must keep its label, but data.flips is {list(info.flips)}"
         raise RecipeError([Fault("evaluation.flip", message)])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainable.errors import StateError
 from trainable.metrics import EpochResult
 
 STATE = "state.pt"
@@ -42,9 +43,12 @@ class Checkpoint:
         return state
 
     def history(self) -> tuple[EpochResult, ...]:
-        """The results of the epochs covered, first to last."""
+        """The results of the epochs covered, first to last. Raises StateError for another version's."""
         trees = json.loads((self.folder / HISTORY).read_text(encoding="utf-8"))
-        return tuple(EpochResult.from_tree(tree) for tree in trees)
+        try:
+            return tuple(EpochResult.from_tree(tree) for tree in trees)
+        except TypeError as error:
+            raise StateError(f"{self.folder / HISTORY} was written by another version: {error}") from None
 
 
 def save(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,6 +21,18 @@ def device_name(device: torch.device) -> str:
     The first word is the kind, and alone is a name too: of a device whose model is not known.
     """
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[int]:
+    """Torch's threads set to a count (left alone where None), and the caller's again afterwards; how many."""
+    before = torch.get_num_threads()
+    if count is not None and count != before:
+        torch.set_num_threads(count)
+    try:
+        yield torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
 
 
 def peak_memory_bytes(device: torch.device) -> int:

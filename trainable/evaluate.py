@@ -71,8 +71,10 @@ def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
     """Every scale of `evaluation.scales`, each mirrored too where `evaluation.flip` says so.
 
     Sizes are multiples of 32 pixels, of 4 where images are under 64, but a scale of 1 is the image as it is.
+    Scales that come to one size are one view.
     """
-    sizes = [None if scale == 1.0 else on_grid(scale * side, side) for scale in spec.scales]
+    asked = [side if scale == 1.0 else on_grid(scale * side, side) for scale in spec.scales]
+    sizes = [None if size == side else size for size in asked]
     mirrored = (False, True) if spec.flip else (False,)
     return tuple(View(size, mirror) for size in dict.fromkeys(sizes) for mirror in mirrored)
 

@@ -82,19 +82,21 @@ class Loader(abc.ABC):
                 normalised = change(normalised, Draws(self.seed, epoch, batch))
             yield self._laid_out(normalised), self._labels("train", batch)
 
-    def evaluate(self, name: PartName, chosen: Integers | None = None) -> Iterator[Batch]:
+    def evaluate(
+        self, name: PartName, chosen: Integers | None = None, batch: int | None = None
+    ) -> Iterator[Batch]:
         """A part's batches in order, not augmented; nothing is left out or padded.
 
-        Of some of its images where `chosen` gives positions, int64 [n]. Raises DataError if the data set has
-        no such part.
+        Of some of its images where `chosen` gives positions, int64 [n]; `evaluation.batch_size` at once, or
+        `batch`. Raises DataError if the data set has no such part.
         """
         if name not in self.parts:
             raise DataError(f"the data set has no {name} part; it has {', '.join(self.parts)}")
         positions = np.arange(len(self.parts[name])) if chosen is None else chosen
-        starts = range(0, len(positions), self.evaluation_batch)
-        batches = [positions[start : start + self.evaluation_batch] for start in starts]
-        for batch, images in zip(batches, self._plain(name, batches), strict=True):
-            yield self._laid_out(self._normalise(images)), self._labels(name, batch)
+        size = batch or self.evaluation_batch
+        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        for each, images in zip(batches, self._plain(name, batches), strict=True):
+            yield self._laid_out(self._normalise(images)), self._labels(name, each)
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -7,33 +7,60 @@ of Wu and Johnson, arXiv 2105.07576, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+SMALLEST = 2
+"""Images of a batch that has statistics."""
 
 
 @torch.no_grad()
 def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast) -> None:
     """Replace running means and variances by their averages over batches of images [B, C, H, W].
 
-    Everything but BatchNorm is in evaluation mode meanwhile, and the whole model afterwards.
+    Each batch counts by its images, and one of a single image, which has no variance, not at all. Only what
+    `model.train()` puts into training is measured: a net may keep some of its own frozen. Everything but
+    BatchNorm is in evaluation mode meanwhile, and the whole model afterwards.
     """
+    model.train()
     norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
+    norms = [each for each in norms if each.training]
+    model.eval()
     if not norms:
         return
     momenta = [each.momentum for each in norms]
-    model.eval()
     for each in norms:
-        each.reset_running_stats()
-        each.momentum = None  # a plain average over the batches
+        each.momentum = 1.0  # what a batch leaves is its own statistics
         each.train()
     try:
-        for images in batches:
-            with autocast:
-                model(images)
+        _average(model, norms, batches, autocast)
     finally:
         for each, momentum in zip(norms, momenta, strict=True):
             each.momentum = momentum
         model.eval()
+
+
+def _average(
+    model: nn.Module, norms: Sequence[_BatchNorm], batches: Iterable[Tensor], autocast: torch.autocast
+) -> None:
+    statistics = _statistics(norms)
+    sums, seen = [torch.zeros_like(each) for each in statistics], 0
+    for images in batches:
+        if len(images) < SMALLEST:
+            continue
+        with autocast:
+            model(images)
+        torch._foreach_add_(sums, statistics, alpha=len(images))
+        seen += len(images)
+    if seen:
+        for each, total in zip(statistics, sums, strict=True):
+            each.copy_(total / seen)
+
+
+def _statistics(norms: Sequence[_BatchNorm]) -> list[Tensor]:
+    """The running means and variances themselves."""
+    found = [each for norm in norms for each in (norm.running_mean, norm.running_var)]
+    return [each for each in found if each is not None]

@@ -33,7 +33,10 @@ REFERENCE_BATCH = 256
 
 
 class Recipe(Spec):
-    """One training run, whole. Equal digests mean equal runs on the same data, machine and versions."""
+    """One training run, whole.
+
+    Equal digests mean equal runs on the same data, weights to begin from, machine and versions.
+    """
 
     version: Literal[1] = 1
     task: Classification = Classification()
@@ -129,6 +132,8 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     node = tree
     for depth, section in enumerate(sections):
         child = node.get(section)
+        if child is None and "kind" in node:  # a kind just set has the section, or is refused for it by name
+            child = node[section] = {}
         if not isinstance(child, dict):
             raise RecipeError([Fault(path, _unknown(".".join(sections[:depth]), section, node))])
         node = child

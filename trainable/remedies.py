@@ -164,6 +164,11 @@ def _longer(recipe: Recipe) -> Iterator[Change]:
 
 
 def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change]:
+    yield from _longer(recipe)
+    for name in _rates(recipe.optimizer) if rate_may_rise else ():
+        now = recipe.get(f"optimizer.{name}")
+        why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"
+        yield Change(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
     if recipe.regularisation.label_smoothing > 0.0:
         yield _change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
     yield from _less_augmentation(recipe)
@@ -177,11 +182,6 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change
     if 2 * recipe.model.freeze_epochs >= recipe.loop.epochs:
         why = "the whole net is trained for less than half of the run"
         yield _change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
-    yield from _longer(recipe)
-    for name in _rates(recipe.optimizer) if rate_may_rise else ():
-        now = recipe.get(f"optimizer.{name}")
-        why = "where it was too low; `tunebook lr-find` gives the band"
-        yield Change(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
     if isinstance(recipe.model, ResNetSmall) and recipe.model.width < 512:
         to = min(512, 2 * recipe.model.width)
         yield _change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")

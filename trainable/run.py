@@ -26,17 +26,17 @@ from trainable.data import DataSet, load, resolve
 from trainable.devices import default_device, peak_memory_bytes
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.evaluate import Scores, evaluate, make_views
-from trainable.loading import make_loader
+from trainable.loading import Batch, make_loader
 from trainable.metrics import EpochResult
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.models.sync_norm import with_sync_norm
-from trainable.norm_statistics import measure_norm
+from trainable.norm_statistics import SMALLEST, measure_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.seeds import Use
 from trainable.task import make_task
-from trainable.totals import Batch, Trained
+from trainable.totals import Trained
 from trainable.trainer import Trainer
 
 Part = Literal["train", "validation", "test"]
@@ -146,6 +146,7 @@ class Run:
         if part == "test" and self.data.test is None:
             raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
+            self._settle_norm(self.epoch - 1)
             scores = self._score(part, confusion)
         return scores if scores.finite else self._task.worst(scores.images)
 
@@ -228,6 +229,8 @@ class Run:
         started = time.perf_counter()
         trained = self._train()
         trained_at = time.perf_counter()
+        if not trained.lost:
+            self._settle_norm(self.epoch)
         scores = None if trained.lost else self._score("validation", confusion=False)
         clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
@@ -242,8 +245,7 @@ class Run:
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
     def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
-        """Scores of a part, or of some of its images, over all ranks."""
-        self._settle_norm()
+        """Scores of a part, or of some of its images, over all ranks; BatchNorm is settled before."""
         batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
         return evaluate(
             self._scored_model(),
@@ -300,15 +302,20 @@ class Run:
             diverged=diverged,
         )
 
-    def _settle_norm(self) -> None:
-        """Running statistics as they are scored with: the mean over ranks, or measured for these weights."""
+    def _settle_norm(self, epoch: int) -> None:
+        """Running statistics as they are scored with after an epoch, counted from 0.
+
+        The mean over ranks, or measured for these weights: on batches of the training step's own size, which
+        are known to fit into memory.
+        """
         if self._ranks.world > 1:
             self._average_buffers()
         count, spec = self.recipe.evaluation.norm_batches, self.recipe.model
-        if count == 0 or spec.freeze_norm or self.epoch < spec.freeze_epochs:
+        if count == 0 or spec.freeze_norm or epoch < spec.freeze_epochs:
             return
         positions = self._sample(count * self.recipe.loop.batch_size)
-        batches = self._converted(self._loader.evaluate("train", positions.numpy()))
+        at_once = max(self.micro_batch, SMALLEST)
+        batches = self._converted(self._loader.evaluate("train", positions.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
         measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Batch = tuple[Tensor, Tensor]
-"""Images [b, C, H, W] and labels [b]."""
+from trainable.loading import Batch
 
 
 @dataclass(frozen=True)

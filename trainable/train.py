@@ -18,11 +18,12 @@ from safetensors.torch import save as safetensors_bytes
 
 from trainable.data import DataSet
 from trainable.debug import Say, debugging, tools_named
-from trainable.devices import default_device, device_name
+from trainable.devices import default_device, device_name, threads
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
 from trainable.evaluate import Scores
 from trainable.metrics import EpochResult
+from trainable.models.weights import weights_digest
 from trainable.recipe import Recipe
 from trainable.run import PREFIXES, Run, load_data
 from trainable.specs.training import Provenance
@@ -79,13 +80,15 @@ def train(
     its way, RunError for a crash.
     """
     tools = tools_named(debug)
-    folder = _prepared(out)
+    folder = _checked(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
         images = data if data is not None else load_data(recipe, device, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         run = Run(recipe, data=images, device=device, download=download)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         try:
             for line in differences(recipe.provenance, run):
                 say(line)
@@ -116,20 +119,13 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
 @contextmanager
 def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
     """Torch's threads as a provenance records them, put back afterwards: it decides the last digits."""
-    before = torch.get_num_threads()
-    wanted = provenance.threads if provenance is not None and provenance.threads is not None else before
-    if wanted != before:
-        torch.set_num_threads(wanted)
-    if torch.get_num_threads() != wanted:
-        say(f"the recipe was trained with {wanted} threads, torch gives {torch.get_num_threads()}: {_DIGITS}")
-    elif wanted > (cores := os.cpu_count() or 1):
-        say(
-            f"the recipe was trained with {wanted} threads, used again on {cores} cores: same numbers, slower"
-        )
-    try:
+    wanted = provenance.threads if provenance is not None else None
+    with threads(wanted) as got:
+        if wanted is not None and got != wanted:
+            say(f"the recipe was trained with {wanted} threads, torch gives {got}: {_DIGITS}")
+        elif wanted is not None and wanted > (cores := os.cpu_count() or 1):
+            say(f"the recipe was trained with {wanted} threads, used again on {cores} cores: slower")
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 _DIGITS = "the last digits of its numbers will differ"
@@ -144,6 +140,8 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
         yield f"the recipe was trained on {provenance.device}, this is {device}: {_DIGITS}"
     if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
         yield "these are not the images that the recipe was found with, or another split of them"
+    if provenance.weights_digest not in (None, weights_digest(run.recipe.model.weights)):
+        yield "model.weights: these are not the weights that the recipe was trained from"
     now = versions()
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
@@ -164,6 +162,7 @@ def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "metrics": dict(scores),
             "data_digest": run.data.info.digest,
+            "weights_digest": weights_digest(run.recipe.model.weights),
             "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
             "device": device_name(run.device),
@@ -225,17 +224,19 @@ def _diagnosed(run: Run) -> Diagnosis:
     )
 
 
-def _prepared(out: str | Path | None) -> Path | None:
-    """The folder, made before training, so that an hour's work is not lost to a misspelt one."""
+def _checked(out: str | Path | None) -> Path | None:
+    """The folder, which can be made and written to: an hour's work must not be lost to a misspelt one.
+
+    It is made once nothing stands in the run's way, so that a fault leaves nothing behind.
+    """
     if out is None:
         return None
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {folder}: cannot be made: {error.strerror}") from None
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"--out {folder}: cannot be written to")
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UserError(f"--out {folder}: cannot be made: {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out {folder}: {there} cannot be written to")
     return folder
 
 

@@ -18,6 +18,7 @@ from trainable.augmentation.sizes import resized, size_at
 from trainable.clipping import clip_adaptively
 from trainable.ema import Ema
 from trainable.evaluate import full_precision
+from trainable.loading import Batch
 from trainable.memory import give_back, ran_out
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
 from trainable.models.groups import head_parameters, rate_factors
@@ -26,7 +27,7 @@ from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.seeds import Use
 from trainable.task import Task
-from trainable.totals import Batch, Batches, Totals, Trained
+from trainable.totals import Batches, Totals, Trained
 
 CHECK_EVERY = 32
 """Steps between two looks at the loss on the host: rare enough to cost nothing on a GPU."""
@@ -67,9 +68,10 @@ class Trainer:
         self._train_images, self._image_size = train_images, image_size
         self._batch = recipe.loop.batch_size
         self.steps = train_images // self._batch
-        self.share = math.ceil(self._batch / ranks.world)
-        """Images of a window that are one rank's, at most: ranks cut alike, whatever their own share."""
-        self.micro_batches = math.ceil(self.share / (recipe.loop.micro_batch or self.share))
+        self.share = self._batch // ranks.world
+        """Images of a window that are one rank's, at least: all cut alike, and none has an empty part."""
+        largest = math.ceil(self._batch / ranks.world)
+        self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
         self._mixing = make_mixing(recipe.augmentation.mixing)
         self._autocast = precision.autocast(number_format, device)
         self._scaled = number_format == "fp16"
@@ -95,7 +97,7 @@ class Trainer:
     @property
     def micro_batch(self) -> int:
         """The most images that this rank trains on at once."""
-        return math.ceil(self.share / self.micro_batches)
+        return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
         """This rank's micro-batches of an epoch from window `first` on, as indices into the training part.

@@ -79,6 +79,7 @@ def test_the_exported_recipe_says_where_it_comes_from(finished: Path) -> None:
     )
     assert provenance.class_names == tuple("0123456789")
     assert provenance.threads == 1
+    assert provenance.micro_batch == read_recipe(finished / "best.yaml").loop.batch_size
     assert "torch" in provenance.versions
     assert provenance.metrics == best.metrics
 

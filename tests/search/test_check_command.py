@@ -106,3 +106,10 @@ def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -
     assert lines[3].strip() == "means: it cannot learn"
     assert lines[4].strip() == "do: look at forward"
     assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s"
+
+
+def test_gradients_are_checked_when_asked_for(tunebook: Run, tmp_path: Path) -> None:
+    data = arrays(tmp_path / "data.npz")
+    code, out, err = tunebook("check", data, *SEEN, "--debug", "gradcheck", "--json")
+    assert code == 0, out + err
+    assert "gradients" in {each["check"] for each in json.loads(out)["findings"]}

@@ -44,7 +44,7 @@ def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> Non
     rare = replace(data, train=ArrayPart(data.train.images[kept], data.train.labels[kept]))
     found = by_name(list(check_labels(rare)))["class balance"]
     assert found.level == "warning"
-    assert "2 training images of 1 to 30 of 0" in found.what
+    assert "from 2 training images of class 1 to 30 of 0" in found.what
     assert "val_balanced_accuracy" in found.do
 
 

@@ -1,4 +1,4 @@
-"""The gate as a whole: each planted fault is found by the check that is meant to find it."""
+"""The gate: each planted fault is found by the check that is meant to find it."""
 
 from __future__ import annotations
 

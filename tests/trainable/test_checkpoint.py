@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from trainable import checkpoint
+from trainable.errors import StateError
 from trainable.metrics import EpochResult
 
 
@@ -54,6 +55,14 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert latest.epoch == 3
     assert torch.equal(latest.load()["weights"], torch.full((3,), 3.0))
     assert latest.history() == history(3)
+
+
+def test_a_history_of_another_version_is_told_as_such(tmp_path: Path) -> None:
+    saved = save(tmp_path, 1)
+    file = saved.folder / "history.json"
+    file.write_text(file.read_text().replace("micro_batch", "a_field_of_old"))
+    with pytest.raises(StateError, match=r"history\.json was written by another version"):
+        saved.history()
 
 
 def test_the_newest_two_are_kept(tmp_path: Path) -> None:

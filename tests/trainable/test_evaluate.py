@@ -157,6 +157,7 @@ def test_the_scores_of_several_views_are_those_of_their_mean_probability() -> No
 def test_one_plain_view_is_the_image_itself() -> None:
     assert make_views(Evaluation(), 28) == (PLAIN,)
     assert make_views(Evaluation(flip=True), 28) == (View(None, False), View(None, True))
+    assert make_views(Evaluation(scales=(1.0, 1.05, 0.95)), 224) == (PLAIN,)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import huggingface_hub
+import huggingface_hub.constants
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from tests.trainable.small_runs import data_set, small_recipe
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.published import timm_weights
 from trainable.models.weights import load_weights, read_weights
 from trainable.specs import models as specs
+from trainable.train import train
 
 SMALL = specs.ResNetSmall(width=4)
 MOBILE = specs.TorchvisionModel(name="mobilenet_v3_small", weights="default")
@@ -186,3 +188,30 @@ def test_a_network_without_published_weights_says_so() -> None:
     spec = specs.TimmModel(name="coatnet_0_224", weights="default")
     with pytest.raises(ModelError, match="no published weights of timm's coatnet_0_224"):
         timm_weights(spec, channels=3, classes=5, image_size=224, download=True)
+
+
+def test_other_weights_than_the_recipe_began_from_are_told(tmp_path: Path) -> None:
+    first = train(small_recipe({"loop.epochs": 1}), data=data_set(), out=tmp_path / "first")
+    weights = tmp_path / "first" / "model.safetensors"
+    recipe = small_recipe({"loop.epochs": 1, "model.weights": str(weights)})
+    tuned = train(recipe, data=data_set())
+    lines: list[str] = []
+    train(tuned.recipe, data=data_set(), say=lines.append)
+    assert not any("weights" in line for line in lines)
+    train(small_recipe({"loop.epochs": 1, "loop.seed": 5}), data=data_set(), out=tmp_path / "first")
+    train(tuned.recipe, data=data_set(), say=lines.append)
+    assert any("model.weights: these are not the weights" in line for line in lines)
+    assert first.recipe.provenance is not None
+    assert first.recipe.provenance.weights_digest is None
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    recipe = small_recipe({"model.weights": str(tmp_path / "none.safetensors")})
+    with pytest.raises(ModelError, match=r"none\.safetensors: there is none"):
+        train(recipe, data=data_set(), out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_told_from_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is a folder; name the file in it"):
+        read_weights(tmp_path)

@@ -152,3 +152,16 @@ def test_a_recipe_survives_yaml(values: dict[str, Any]) -> None:
     recipe = Recipe().with_values(values)
     text = to_yaml(recipe.tree(), dict.fromkeys(values, "a reason, with # and : in it"))
     assert Recipe.from_tree(parse_tree(text, "text")) == recipe
+
+
+@pytest.mark.parametrize("kind", ["torchvision", "timm"])
+def test_a_kind_within_a_section_of_another_kind_can_be_set_with_it(kind: str) -> None:
+    values = {"model.kind": kind, "model.name": "resnet18", "model.layer_rates.kind": "decayed"}
+    recipe = Recipe().with_values({**values, "model.layer_rates.factor": 0.5})
+    assert recipe.get("model.layer_rates") == {"kind": "decayed", "factor": 0.5}
+    assert recipe == Recipe.from_tree({"model": recipe.tree()["model"]})
+
+
+def test_a_section_that_a_kind_has_not_is_unknown() -> None:
+    found = faults(lambda: Recipe().with_values({"optimizer.kind": "adam", "optimizer.layers.rate": 1.0}))
+    assert found["optimizer.layers"].startswith("unknown key")

@@ -272,6 +272,16 @@ def test_a_size_that_the_model_does_not_take_is_refused_before_training() -> Non
         Run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
 
 
+def test_several_sizes_of_which_there_is_one_are_refused() -> None:
+    values = {
+        "augmentation.size.kind": "multi_scale",
+        "data.image_size": 8,
+        "augmentation.size.smallest": 0.9,
+    }
+    with pytest.raises(RecipeError, match=r"augmentation\.size: between 0\.9 and 1\.25 of 8 px lies 8 alone"):
+        Run(small_recipe(values), data=data_set())
+
+
 def test_views_are_averaged_in_a_runs_scores() -> None:
     values = {"evaluation.scales": [1.0, 1.5], "loop.epochs": 1}
     run = finished(Run(small_recipe(values), data=data_set()))

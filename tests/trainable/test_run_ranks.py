@@ -112,3 +112,13 @@ def test_ranks_take_over_the_tensors_of_the_first() -> None:
     mine, theirs = torch.full((3,), 7.0), torch.full((3,), 2.0)
     Ranks(1, 2, reduce=lambda tensor: tensor + theirs).copy_from_first([mine])
     assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("batch", "micro_batch"), [(15, 1), (15, 3), (9, 2), (16, 7)])
+def test_ranks_cut_alike_and_no_part_is_empty(batch: int, micro_batch: int) -> None:
+    values = {"loop.batch_size": batch, "loop.micro_batch": micro_batch}
+    runs = [Run(small_recipe(values), data=data_set(), ranks=Ranks(rank, WORLD)) for rank in range(WORLD)]
+    parts = [[len(part) for part in run._trainer.order(0)] for run in runs]
+    assert len(parts[0]) == len(parts[1])
+    assert min(min(each) for each in parts) >= 1
+    assert max(max(each) for each in parts) <= max(micro_batch, 2)

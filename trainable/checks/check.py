@@ -119,20 +119,22 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
     """Findings about the network, its first steps at the recipe's rate, and what it knows already."""
     batch = min(IMAGES, len(subject.data.train))
     plain = subject.plain_run(batch)
-    with plain.probing():
-        images, _ = next(plain.windows())[0]
-        try:
-            each = _seconds_an_image(plain, images)
-        except Exception as error:
-            if isinstance(error, UserError):
+    try:
+        with plain.probing():
+            images, _ = next(plain.windows())[0]
+            try:
+                each = _seconds_an_image(plain, images)
+            except UserError:
                 raise
-            yield _crash(error)
-            return
-        yield from check_construction(subject, images)
-        yield from check_outputs(plain, images)
-    with plain.probing():
-        yield check_initial_loss(plain)
-    plain.close()
+            except Exception as error:
+                yield _crash(error)
+                return
+            yield from check_construction(subject, images)
+            yield from check_outputs(plain, images)
+        with plain.probing():
+            yield check_initial_loss(plain)
+    finally:
+        plain.close()
     fresh = subject.plain_run(batch)  # a network that keeps things keeps them past `probing`
     with fresh.probing():
         yield from check_step(fresh)

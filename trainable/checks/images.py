@@ -134,7 +134,7 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
     low, high = images.min((0, 2, 3)).astype(int), images.max((0, 2, 3)).astype(int)
     constant = [str(channel) for channel in range(channels) if low[channel] == high[channel]]
     blank = float((images.max((1, 2, 3)) == images.min((1, 2, 3))).mean())
-    what = f"{len(images):,} training images, values {low.min()} to {high.max()} of 0 to 255"
+    what = f"{len(images):,} training images, values from {low.min()} to {high.max()} where 255 is white"
     faults: list[Finding] = []
     if constant:
         told = f"{what}; channel {', '.join(constant)} has one value throughout"

@@ -49,7 +49,7 @@ def _balance(data: DataSet) -> Finding:
     there = np.flatnonzero(held)
     least, most = there[held[there].argmin()], there[held[there].argmax()]
     names = data.info.classes
-    what = f"{held[least]:,} training images of {names[least]} to {held[most]:,} of {names[most]}"
+    what = f"from {held[least]:,} training images of class {names[least]} to {held[most]:,} of {names[most]}"
     if held[least] == held[most]:
         what = f"{held[least]:,} training images of every class"
     if held[least] < LEAST_BALANCE * held[most]:

@@ -12,9 +12,9 @@ from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.steps import EXPLODED
 from trainable.checks.subject import EASY, Subject
 from trainable.evaluate import full_precision
+from trainable.loading import Batch
 from trainable.optim import applied_lr
 from trainable.run import Run
-from trainable.totals import Batch
 
 STEPS = 200
 """001:193 says 50 to 200."""

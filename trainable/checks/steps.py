@@ -12,10 +12,10 @@ from torch import Tensor
 
 from trainable import schedule
 from trainable.checks.finding import Finding, listed, passed
+from trainable.loading import Batch
 from trainable.memory import give_back, ran_out
 from trainable.optim import applied_lr
 from trainable.run import Run
-from trainable.totals import Batch
 
 AGREEMENT = 0.05
 """How far two gradients of one window may be apart, over their size: rounding gives 1e-3 in bf16, a gradient

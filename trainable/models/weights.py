@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from trainable.errors import ModelError
 from trainable.models.groups import head_parameters
+from trainable.specs.models import OWN_WEIGHTS
 
 NAMES_SHOWN = 8
 WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+")  # of DistributedDataParallel and torch.compile
@@ -28,6 +30,14 @@ class WeightsReport:
     left_out: tuple[str, ...]
 
 
+def weights_digest(weights: str | None) -> str | None:
+    """Twelve hexadecimal digits over a file of weights; None where a run begins from no file."""
+    if weights is None or weights == OWN_WEIGHTS:
+        return None
+    with Path(weights).expanduser().open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a file, by name, on the CPU: safetensors, or a torch file of nothing but tensors.
 
@@ -37,7 +47,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ModelError(f"model.weights: expected a file of weights (or `default`), there is none at {file}")
+        found = "is a folder; name the file in it" if file.is_dir() else "there is none"
+        raise ModelError(f"model.weights: expected a file of weights (or `default`), {file}: {found}")
     try:
         content = _content(file)
     except Exception as error:  # torch raises nearly anything for bytes that are not its own

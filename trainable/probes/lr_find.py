@@ -14,11 +14,11 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from trainable.errors import UserError
+from trainable.loading import Batch
 from trainable.memory import ran_out
 from trainable.optim import applied_lr
 from trainable.run import Run
 from trainable.specs.optimizers import Optimizer
-from trainable.totals import Batch
 
 BETA = 0.98
 """Of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""
@@ -204,7 +204,9 @@ def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, 
     needed = max(LEAST_FALL * start, NOISE * stdev(losses[:first]) / math.sqrt(LAST))
     least = min(smoothed[first:])
     if start - lowest < needed or least == smoothed[first]:
-        return f"the loss never fell: {start:.4g} at the low rates, {lowest:.4g} at best"
+        return (
+            f"the loss hardly fell: {start:.4g} at the low rates, {lowest:.4g} at best; more steps may help"
+        )
     if not exploded and least in smoothed[-LAST:]:
         if max(losses[-LAST:]) < LEARNT * start:
             return "the images were learnt before any rate was too high: take more images or fewer steps"
@@ -259,7 +261,7 @@ def _check(low: float, high: float, steps: int, sweeps: int) -> None:
     if not 0.0 < low < high < math.inf:
         raise UserError(f"lowest, highest: expected 0 < lowest < highest, got {low:g} and {high:g}")
     if steps < LEAST_STEPS:
-        raise UserError(f"steps: expected at least {LEAST_STEPS}, got {steps}")
+        raise UserError(f"--steps: expected at least {LEAST_STEPS}, got {steps}")
     if sweeps < 1:
         raise UserError(f"sweeps: expected at least 1, got {sweeps}")
 

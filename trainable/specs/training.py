@@ -83,6 +83,7 @@ class Provenance(Spec):
     created: str | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     data_digest: str | None = None
+    weights_digest: str | None = Field(None, description="of the file that the run began from")
     class_names: tuple[str, ...] = ()
     threads: int | None = None
     device: str | None = None
