@@ -13,11 +13,10 @@ from search.cluster import local_hardware, per_trial
 from search.folder import STUDY_FILE, read_facts, read_search
 from search.prepare import build_space, load_data, measure_facts
 from search.study import RECIPE_SECTIONS, Resources, Study, study_from
-from trainable.data import DataSet, resolve
+from trainable.data import DataSet, load_for, resolve
 from trainable.devices import default_device
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.run import load_data as load_for_device
 from trainable.train import with_settings
 from trainable.yamlfile import parse_setting, read_recipe, read_tree
 
@@ -87,7 +86,7 @@ def _is_recipe(file: Path) -> bool:
 
 def _of_recipe(recipe: Recipe, download: bool) -> Target:
     device = default_device()
-    return Target(recipe, load_for_device(recipe, device, download=download), None, "recipe", device)
+    return Target(recipe, load_for(recipe, device, download=download), None, "recipe", device)
 
 
 def _of_study(study: Study, kind: Kind, download: bool) -> Target:

@@ -37,7 +37,10 @@ from trainable.specs.data import Data
 from trainable.specs.training import Stretch
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+    from trainable.recipe import Recipe
 
 Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
 
@@ -144,6 +147,12 @@ def load(
     held in memory, else 2,000 of them. Raises DataError for whatever cannot be used, with all broken images.
     """
     return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind)
+
+
+def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
+    """The images of a recipe, made square as its evaluation wants them, for a run on a device."""
+    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
 
 
 def from_arrays(

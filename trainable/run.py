@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from trainable import precision, seeds
 from trainable.agreement import check_recipe, check_sizes
-from trainable.data import DataSet, load, resolve
+from trainable.data import DataSet, load_for, resolve
 from trainable.devices import default_device, peak_memory_bytes
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.evaluate import Scores, evaluate, make_views
@@ -78,7 +78,7 @@ class Run:
         download: bool = False,
     ) -> None:
         self.device = device or default_device()
-        self.data = data if data is not None else load_data(recipe, self.device)
+        self.data = data if data is not None else load_for(recipe, self.device)
         self.recipe = recipe.model_copy(update={"data": resolve(recipe.data, self.data.info)})
         check_recipe(self.recipe, self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
@@ -385,9 +385,3 @@ class Run:
         one_size = self.recipe.augmentation.size.kind == "fixed"
         stack.enter_context(precision.switches(self.precision, self.device, one_size=one_size))
         return stack
-
-
-def load_data(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
-    """The images of a recipe, made square as its evaluation wants them, for a run on a device."""
-    kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
-    return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import save as safetensors_bytes
 
-from trainable.data import DataSet
+from trainable.data import DataSet, load_for
 from trainable.debug import Say, debugging, tools_named
 from trainable.devices import default_device, device_name, threads
 from trainable.diagnosis import Diagnosis, diagnose
@@ -25,7 +25,7 @@ from trainable.evaluate import Scores
 from trainable.metrics import EpochResult
 from trainable.models.weights import weights_digest
 from trainable.recipe import Recipe
-from trainable.run import PREFIXES, Run, load_data
+from trainable.run import PREFIXES, Run
 from trainable.specs.training import Provenance
 from trainable.yamlfile import parse_setting, write_recipe, write_whole
 
@@ -83,7 +83,7 @@ def train(
     folder = _checked(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
-        images = data if data is not None else load_data(recipe, device, download=download)
+        images = data if data is not None else load_for(recipe, device, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         run = Run(recipe, data=images, device=device, download=download)

@@ -13,10 +13,10 @@ from torch import nn
 
 from tests.trainable.small_runs import data_set, images, numbers, plain_net, small_recipe
 from trainable import checkpoint
-from trainable.data import DataSet
+from trainable.data import DataSet, load_for
 from trainable.errors import StateError
 from trainable.recipe import Recipe
-from trainable.run import Run, load_data
+from trainable.run import Run
 
 torch.set_num_threads(1)
 
@@ -135,7 +135,7 @@ def test_from_files_with_any_number_of_workers(folder_of_images: Path, workers: 
             "loop.epochs": 2,
         }
     )
-    check(recipe, load_data(recipe, CPU), tmp_path)
+    check(recipe, load_for(recipe, CPU), tmp_path)
 
 
 def test_a_diverged_run_is_still_diverged_after_a_resume() -> None:

@@ -23,12 +23,12 @@ from trainable.checks.one_batch import check_one_batch
 from trainable.checks.shuffled import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
-from trainable.data import DataSet
+from trainable.data import DataSet, load_for
 from trainable.debug import Tool as RunTool
 from trainable.devices import default_device
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.run import Run, load_data
+from trainable.run import Run
 
 Tool = Literal["gradcheck"]
 
@@ -73,7 +73,7 @@ def check(
     """
     tools = tools_named(debug)
     device = device or default_device()
-    images = data if data is not None else load_data(recipe, device, download=download)
+    images = data if data is not None else load_for(recipe, device, download=download)
     subject = make_subject(recipe, images, model, device, download=download)
     found = [*check_data(subject, full=full)]
     found += check_lessons(subject, seconds)
