@@ -1,7 +1,11 @@
-"""What the tests of the search's pure parts share."""
+"""What the tests of the search share."""
+
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from search.__main__ import main
 from spaces.space import Space
 from tests.search.small_spaces import conditional_space
 
@@ -10,3 +14,20 @@ from tests.search.small_spaces import conditional_space
 def small_space() -> Space:
     """Built anew for each test."""
     return conditional_space()
+
+
+@pytest.fixture
+def tunebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Calls the command line in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run

@@ -11,27 +11,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from search.__main__ import main
 from search.check_command import closing, findings_table
 from trainable.checks.finding import Finding
 
 Run = Callable[..., tuple[int, str, str]]
 SEEN = ["--set", "base.model.width=4", "--seconds", "20"]
-
-
-@pytest.fixture
-def tunebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Calls the command line in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capsys.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return run
 
 
 def arrays(path: Path, shuffled: bool = False) -> Path:

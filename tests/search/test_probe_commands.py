@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 
-from search.__main__ import main
 from search.targets import target
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -19,21 +18,6 @@ from trainable.yamlfile import write_recipe
 Tunebook = Callable[..., tuple[int, str, str]]
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32")
 SWEEP = ("--steps", "40", "--sweeps", "1")
-
-
-@pytest.fixture
-def tunebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tunebook:
-    """Calls the command line in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capsys.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return run
 
 
 def a_recipe(path: Path = Path("recipe.yaml")) -> Path:
