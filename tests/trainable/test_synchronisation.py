@@ -75,7 +75,11 @@ CASES: dict[str, dict[str, Any]] = {
     "clipping, EMA": {"regularisation.clip_norm": 0.1, "regularisation.ema_decay": 0.9},
     "adaptive clipping": {"regularisation.clip_factor": 0.01},
     "micro-batches": {"loop.micro_batch": 4},
-    "multi-scale": {"augmentation.size.kind": "multi_scale", "augmentation.size.every": 1},
+    "multi-scale": {
+        "augmentation.size.kind": "multi_scale",
+        "augmentation.size.largest": 1.5,
+        "augmentation.size.every": 1,
+    },
     "bf16": {"precision.kind": "bf16"},
     "adamw": {"optimizer.kind": "adamw"},
     "adam": {"optimizer.kind": "adam"},
