@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, assert_never, get_args
+from typing import Literal, TypeVar, assert_never, get_args
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from trainable.errors import UserError
 
 Tool = Literal["profile", "anomaly"]
+Name = TypeVar("Name", bound=str)
 Say = Callable[[str], None]
 
 PROFILE_FILE = "profile.json"
@@ -29,12 +30,17 @@ ROWS = 12
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
     """The tools of these names, each once. Raises UserError naming the known ones."""
-    known: tuple[Tool, ...] = get_args(Tool)
+    return chosen(names, get_args(Tool), {"gradcheck": "checks a layer, use `tunebook check`"})
+
+
+def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str, str]) -> tuple[Name, ...]:
+    """The known tools of these names, each once; `elsewhere` says what others are and which command has them.
+
+    Raises UserError naming the known ones.
+    """
     for name in names:
-        if name == "gradcheck":
-            raise UserError(
-                f"--debug gradcheck: checks a layer, use `tunebook check`; here: {_listed(known)}"
-            )
+        if name in elsewhere:
+            raise UserError(f"--debug {name}: {elsewhere[name]}; here: {_listed(known)}")
         if name not in known:
             raise UserError(f"--debug {name}: no such tool; known: {_listed(known)}")
     return tuple(tool for tool in known if tool in names)

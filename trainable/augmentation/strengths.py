@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -12,50 +12,50 @@ from trainable.augmentation.draws import Floats
 from trainable.augmentation.operations import Operation
 
 
+class Most(NamedTuple):
+    """What the last bin of a policy means."""
+
+    shear: float
+    """Slope."""
+    shift: float
+    """Pixels."""
+    degrees: float
+    enhancement: float
+    """Distance of a factor from 1."""
+    bits: int
+    """Taken from a pixel's eight."""
+
+
 @functools.cache
 def narrow_strengths(bins: int, side: int) -> Floats:
     """RandAugment's and AutoAugment's strengths [operations, bins] for images of `side` pixels."""
-    return np.stack([_narrow(operation, bins, side) for operation in Operation])
+    shift = 150.0 / 331.0 * side  # 150 of 331 px in AutoAugment's own code
+    return _strengths(Most(shear=0.3, shift=shift, degrees=30.0, enhancement=0.9, bits=4), bins)
 
 
 @functools.cache
 def wide_strengths(bins: int) -> Floats:
     """TrivialAugment's strengths [operations, bins], its wide space (arXiv 2103.10158, table 1)."""
-    return np.stack([_wide(operation, bins) for operation in Operation])
+    most = Most(shear=0.99, shift=32.0, degrees=135.0, enhancement=0.99, bits=6)  # pixels, whatever the side
+    return _strengths(most, bins)
 
 
-def _narrow(operation: Operation, bins: int, side: int) -> Floats:
+def _strengths(most: Most, bins: int) -> Floats:
+    return np.stack([_of(operation, most, bins) for operation in Operation])
+
+
+def _of(operation: Operation, most: Most, bins: int) -> Floats:
     match operation:
         case Operation.SHEAR_X | Operation.SHEAR_Y:
-            return _steps(0.0, 0.3, bins)
+            return _steps(0.0, most.shear, bins)
         case Operation.TRANSLATE_X | Operation.TRANSLATE_Y:
-            return _steps(0.0, 150.0 / 331.0 * side, bins)  # 150 of 331 px in AutoAugment's own code
+            return _steps(0.0, most.shift, bins)
         case Operation.ROTATE:
-            return _steps(0.0, 30.0, bins)
+            return _steps(0.0, most.degrees, bins)
         case Operation.BRIGHTNESS | Operation.COLOR | Operation.CONTRAST | Operation.SHARPNESS:
-            return _steps(0.0, 0.9, bins)
+            return _steps(0.0, most.enhancement, bins)
         case Operation.POSTERIZE:
-            return _bits(4, bins)
-        case Operation.SOLARIZE:
-            return _steps(1.0, 0.0, bins)
-        case Operation.IDENTITY | Operation.AUTO_CONTRAST | Operation.EQUALIZE | Operation.INVERT:
-            return np.zeros(bins)
-        case _:
-            assert_never(operation)
-
-
-def _wide(operation: Operation, bins: int) -> Floats:
-    match operation:
-        case Operation.SHEAR_X | Operation.SHEAR_Y:
-            return _steps(0.0, 0.99, bins)
-        case Operation.TRANSLATE_X | Operation.TRANSLATE_Y:
-            return _steps(0.0, 32.0, bins)  # pixels, whatever the side
-        case Operation.ROTATE:
-            return _steps(0.0, 135.0, bins)
-        case Operation.BRIGHTNESS | Operation.COLOR | Operation.CONTRAST | Operation.SHARPNESS:
-            return _steps(0.0, 0.99, bins)
-        case Operation.POSTERIZE:
-            return _bits(6, bins)
+            return _bits(most.bits, bins)
         case Operation.SOLARIZE:
             return _steps(1.0, 0.0, bins)
         case Operation.IDENTITY | Operation.AUTO_CONTRAST | Operation.EQUALIZE | Operation.INVERT:

@@ -25,6 +25,7 @@ from trainable.checks.steps import FirstSteps, check_first_steps, check_step, fi
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for
 from trainable.debug import Tool as RunTool
+from trainable.debug import chosen
 from trainable.devices import default_device
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -85,12 +86,8 @@ def check(
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
     """The debug tools of these names, each once. Raises UserError naming the known ones."""
-    known: tuple[Tool, ...] = get_args(Tool)
-    for name in names:
-        if name not in known:
-            told = "watches a run, use `tunebook train`" if name in get_args(RunTool) else "no such tool"
-            raise UserError(f"--debug {name}: {told}; here: {', '.join(known)}")
-    return tuple(tool for tool in known if tool in names)
+    watching = dict.fromkeys(get_args(RunTool), "watches a run, use `tunebook train`")
+    return chosen(names, get_args(Tool), watching)
 
 
 def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
