@@ -133,6 +133,26 @@ def export(
 
 
 @app.command()
+def refine(
+    folder: Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Where the next study goes; a new file. With nothing to change, none is written.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Audit a search that is over, and write the study that follows from it, each change with its reason."""
+    from search.refine_report import run_refine
+
+    run_refine(folder, out, as_json=json)
+
+
+@app.command()
 def train(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="A recipe.")],
     data: DataPath = None,

@@ -1,27 +1,31 @@
-"""What the best trial's curves say of it, from the search's folder alone: its journal, study and facts."""
+"""What the best trial's curves say of it: a search's summary in, the same with a diagnosis out."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
-from search.folder import read_facts
 from search.results import Summary, TrialSummary
-from search.study import Study
-from trainable.diagnosis import Diagnosis, diagnose
+from spaces.space import Space
+from trainable.data import DataInfo
+from trainable.diagnosis import diagnose
 from trainable.metrics import EpochResult
 
 
-def with_diagnosis(summary: Summary, study: Study, folder: Path) -> Summary:
-    """The summary with the diagnosis of its best trial; as it is where there is none to diagnose.
-
-    Raises UserError where the folder's facts are missing.
-    """
+def with_diagnosis(summary: Summary, space: Space, info: DataInfo) -> Summary:
+    """The summary with the diagnosis of its best trial; as it is where there is none to diagnose."""
     best = summary.best
     history = results_of(best) if best is not None else ()
     if best is None or not history:
         return summary
-    return summary.diagnosed(_diagnosis(history, best, study, folder))
+    return summary.diagnosed(
+        diagnose(
+            history,
+            space.recipe(best.values),
+            classes=len(info.classes),
+            train_images=info.train_images,
+            validation_images=info.validation_images,
+        )
+    )
 
 
 def results_of(trial: TrialSummary) -> tuple[EpochResult, ...]:
@@ -36,18 +40,3 @@ def results_of(trial: TrialSummary) -> tuple[EpochResult, ...]:
         except TypeError:  # written by an earlier version
             return ()
     return tuple(results)
-
-
-def _diagnosis(
-    history: tuple[EpochResult, ...], trial: TrialSummary, study: Study, folder: Path
-) -> Diagnosis:
-    from search.prepare import build_space  # imports torch: seconds, for nothing where no trial has finished
-
-    facts, info = read_facts(folder)
-    return diagnose(
-        history,
-        build_space(study, facts, info).recipe(trial.values),
-        classes=len(info.classes),
-        train_images=info.train_images,
-        validation_images=info.validation_images,
-    )

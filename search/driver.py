@@ -13,6 +13,7 @@ from typing import Literal
 
 from search import report
 from search.cluster import Hardware, joined, local_hardware, local_ray
+from search.conclusions import conclusion
 from search.consumer import Backlog, Consumer
 from search.export import export_recipe, versions
 from search.folder import (
@@ -58,7 +59,7 @@ def search(study: Study, *, address: str | None = None, download: bool = False) 
     folder = Path(study.storage) / str(study.name)
     refuse_existing(folder, study)
     with _machines(address) as hardware:
-        prepared = prepare(study, folder, hardware, download=download)
+        prepared = prepare(study, folder, hardware, download=download, say=report.say)
         folder.mkdir(parents=True, exist_ok=True)
         write_facts(prepared)
         study.write(folder)  # last: a folder with a study in it can be resumed
@@ -130,7 +131,13 @@ def tracker_of(folder: Path) -> Tracker:
     study = read_search(folder)
     facts, info = read_facts(folder)
     space = build_space(study, facts, info)
-    return Tracker(folder, study, lambda values: recipe_text(space.recipe(values), facts), versions())
+    return Tracker(
+        folder,
+        study,
+        lambda values: recipe_text(space.recipe(values), facts, space),
+        versions(),
+        lambda: conclusion(folder),
+    )
 
 
 def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
@@ -140,7 +147,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         journal,
         prepared.space,
         make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
-        prepared.scheduler,
+        prepared.pruning.scheduler(study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
@@ -170,7 +177,7 @@ def _drive(prepared: Prepared, hardware: Hardware) -> Closing:
         ledger.begin(name)
         logger.info("%s on %s, %s", name, hardware, versions())
         switch = StopSwitch(_deadline(study, read_summary(folder)))
-        view = report.LiveView(study, prepared.scheduler, prepared.concurrent, folder)
+        view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers):
             with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
                 run_trials(prepared, ledger, switch, view.update)

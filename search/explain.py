@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from rich.console import RenderableType
+from rich.table import Table
+
 from search.cluster import local_hardware, per_trial
-from search.folder import read_facts, read_search
-from search.prepare import build_space, load_data, measure_facts
+from search.conclusions import with_conclusions
+from search.facts import Measured, given, looked_up
+from search.facts_told import fact_rows, facts_table
+from search.folder import read_facts, read_search, read_summary
+from search.prepare import build_space
+from search.pruning import choose_pruning
 from search.report import console, rows_table, say
 from search.study import Resources, Study
+from search.verdict_words import full_table
 from spaces.explain import recipe_rows, space_rows
-from spaces.facts import Facts
-from trainable.data import DataInfo
+from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.yamlfile import read_tree
@@ -20,46 +28,73 @@ from trainable.yamlfile import read_tree
 def explain_file(file: Path) -> None:
     """Print the explanation of a study, a recipe, or a search folder. Raises UserError for anything else.
 
-    The data and the model are looked at, since the ranges follow from them; nothing is trained. Where a
-    recipe's data are not at hand, its values are explained without what the documents would say to them.
+    The data and the model are looked at, since the ranges follow from them, unless they are as an earlier
+    command saw them; nothing is trained. Where a recipe's data are not at hand, its values are explained
+    without what the documents would say to them.
     """
+    out = console()
+    for part in _parts(file):
+        out.print(part)
+        out.print()
+
+
+def _parts(file: Path) -> Iterator[RenderableType]:
     if file.is_dir():
-        _explain_study(read_search(file), file)
+        yield from _of_search(file)
         return
     tree = read_tree(file)
     if not set(tree) & (set(Recipe.model_fields) - set(Study.model_fields)):
-        _explain_study(Study.from_tree(tree, where=str(file)), None)
+        yield from _of_study(Study.from_tree(tree, where=str(file)))
     else:
-        _explain_recipe(Recipe.from_tree(tree, where=str(file)))
+        yield from _of_recipe(Recipe.from_tree(tree, where=str(file)))
 
 
-def _explain_study(study: Study, folder: Path | None) -> None:
-    if folder is not None:
-        facts, info = read_facts(folder)
-    else:
-        info, facts = _measured(study.base_recipe(), study.resources)
-    space = build_space(study, facts, info)
-    console().print(rows_table(f"space {study.space.name}: {_told(facts.tree())}", space_rows(space, facts)))
+def _of_search(folder: Path) -> Iterator[RenderableType]:
+    """A search that has begun: its facts as they were kept, whatever has become of the data since."""
+    study = read_search(folder)
+    yield from _of_measured(study, Measured(*read_facts(folder), kept=True))
+    if verdicts := with_conclusions(read_summary(folder), study, folder).verdicts:
+        yield full_table(verdicts)
 
 
-def _explain_recipe(recipe: Recipe) -> None:
+def _of_study(study: Study) -> Iterator[RenderableType]:
+    trial = per_trial(study.resources, local_hardware())
+    yield from _of_measured(study, looked_up(study.base_recipe(), trial))
+
+
+def _of_measured(study: Study, measured: Measured) -> Iterator[RenderableType]:
+    facts = given(measured.facts, study)
+    space = build_space(study, facts, measured.info)
+    yield facts_table(fact_rows(facts, measured, study.data, study))
+    yield _plan(study, space)
+    yield rows_table(f"space {study.space.name}", space_rows(space, facts))
+
+
+def _plan(study: Study, space: Space) -> Table:
+    """What a search of the study does, in the order in which it is decided."""
+    budget, sampler, objective = study.budget, study.sampler, study.objective
+    hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
+    better = "highest" if objective.direction == "max" else "lowest"
+    table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, told in (
+        ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
+        ("sampler", f"{sampler.kind}, seed {study.seed}"),
+        ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
+        ("pruning", choose_pruning(study, space).told(budget.epochs)),
+    ):
+        table.add_row(name, told)
+    return table
+
+
+def _of_recipe(recipe: Recipe) -> Iterator[RenderableType]:
+    facts = None
     try:
-        _, facts = _measured(recipe, Resources())
+        measured = looked_up(recipe, per_trial(Resources(), local_hardware()))
     except UserError as error:
         say(f"(without the facts of its data: {error})")
-        facts = None
-    console().print(rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts)))
-
-
-def _measured(recipe: Recipe, resources: Resources) -> tuple[DataInfo, Facts]:
-    trial = per_trial(resources, local_hardware())
-    info = load_data(recipe, trial).info
-    return info, measure_facts(recipe, info, trial)
-
-
-def _told(facts: dict[str, object]) -> str:
-    return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in facts.items()
-        if value not in (None, [], False)
-    )
+    else:
+        facts = measured.facts
+        yield facts_table(fact_rows(facts, measured, recipe.data))
+    yield rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts))

@@ -27,7 +27,8 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
     summary = read_summary(folder)
     chosen = _chosen(summary, folder, trial)
     facts, info = read_facts(folder)
-    recipe = build_space(study, facts, info).recipe(chosen.values)
+    space = build_space(study, facts, info)
+    recipe = space.recipe(chosen.values)
     provenance = Provenance(
         search=summary.search,
         trial=chosen.id,
@@ -42,7 +43,7 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
         versions=versions(),
         git_commit=git_commit(Path.cwd()),
     )
-    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, facts))
+    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, facts, space))
     return _in_words(chosen, study, recipe)
 
 

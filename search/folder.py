@@ -12,6 +12,7 @@ from search.study import Study, read_study
 from search.tracking_cursor import run_ids
 from spaces.explain import reasons
 from spaces.facts import Facts
+from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -38,16 +39,27 @@ def read_search(folder: Path) -> Study:
 
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
     """What was measured when the search began. Raises UserError where the file is missing."""
+    if not (folder / FACTS_FILE).exists():
+        raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)")
+    return facts_in(folder / FACTS_FILE)
+
+
+def facts_in(file: Path) -> tuple[Facts, DataInfo]:
+    """What `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
     try:
-        record = json.loads((folder / FACTS_FILE).read_text())
-    except FileNotFoundError:
-        raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)") from None
+        record = json.loads(file.read_text())
+        return Facts.from_tree(record["facts"], str(file)), DataInfo.from_tree(record["data"])
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise UserError(f"{folder / FACTS_FILE}: not valid JSON: {error}") from None
-    try:
-        return Facts.from_tree(record["facts"]), DataInfo.from_tree(record["data"])
+        raise UserError(f"{file}: not valid JSON: {error}") from None
     except (KeyError, TypeError) as error:
-        raise UserError(f"{folder / FACTS_FILE}: not what a search writes: {error}") from None
+        raise UserError(f"{file}: not what a search writes: {error}") from None
+
+
+def facts_text(facts: Facts, info: DataInfo) -> bytes:
+    """Facts and what is known of the data, as JSON."""
+    return json.dumps({"facts": facts.tree(), "data": info.tree()}, indent=2).encode()
 
 
 def read_events(folder: Path) -> list[Event]:
@@ -78,6 +90,6 @@ def read_summary(folder: Path) -> Summary:
     )
 
 
-def recipe_text(recipe: Recipe, facts: Facts) -> str:
+def recipe_text(recipe: Recipe, facts: Facts, space: Space) -> str:
     """A recipe as YAML, with the reason of every value that a heuristic speaks of beside it."""
-    return to_yaml(recipe.tree(), reasons(recipe, facts))
+    return to_yaml(recipe.tree(), reasons(recipe, facts, space))

@@ -112,6 +112,8 @@ def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
         f"{_place(run.recipe.optimizer.lr, low, high)}"
     )
     yield ADVICE
+    kind = f"--set facts.lr_band_kind={run.recipe.optimizer.kind}"
+    yield f"a search around it:  --set 'facts.lr_band=[{low:.2g}, {high:.2g}]' {kind}"
     yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
 
 

@@ -18,11 +18,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from search.diagnosis import with_diagnosis
+from search.conclusions import with_conclusions
 from search.journal import EVENTS_FILE, read_from
+from search.pruning import Pruning
 from search.results import Summariser, Summary, TrialSummary
-from search.scheduler import Asha, expected_share
 from search.study import Study
+from search.verdict_words import brief_table, counts, promise
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 6
@@ -56,19 +57,13 @@ def say(text: str) -> None:
     console().print(text, markup=False, soft_wrap=True)
 
 
-def plan(study: Study, scheduler: Asha, concurrent: int) -> str:
+def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
     """The search in one line, before it starts."""
     trials, epochs = study.budget.trials, study.budget.epochs
     line = f"{_count(trials, 'trial')} x {_count(epochs, 'epoch')} at most, {concurrent} at once"
-    rungs = list(scheduler.recorded)
-    if rungs:
-        saving = 1.0 - expected_share(rungs, study.scheduler.reduction_factor, epochs)
-        line += f"; compared after {_listed(rungs)} epochs, which saves about {saving:.0%} of them"
-    elif study.scheduler.kind == "asha":
-        line += "; none is stopped early: no rung lies before the last epoch"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
-    return line
+    return f"{line}; {pruning.told(epochs)}"
 
 
 def headline(summary: Summary, metric: str) -> str:
@@ -96,7 +91,7 @@ def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary]) 
         "state",
         "epochs",
         metric.replace("_", "_\n", 1),
-        *(_stacked(path) for path in paths),
+        *_headings(paths),
     ):
         table.add_column(
             name, justify="left" if name == "state" else "right", vertical="bottom", overflow="fold"
@@ -132,7 +127,7 @@ class LiveView:
     It reads the journal like any other reader; `update` may be called as often as one likes.
     """
 
-    def __init__(self, study: Study, scheduler: Asha, concurrent: int, folder: Path) -> None:
+    def __init__(self, study: Study, pruning: Pruning, concurrent: int, folder: Path) -> None:
         self._study = study
         self._metric = study.objective.metric
         self._path = folder / EVENTS_FILE
@@ -143,7 +138,7 @@ class LiveView:
         self._began = time.monotonic()
         self._console = console()
         self._live: Live | None = None
-        self._plan = plan(study, scheduler, concurrent)
+        self._plan = plan(study, pruning, concurrent)
         self._read()
         self._epochs_before = self._summary().epochs_trained
         self._told.update(trial.id for trial in self._summary().trials if trial.ended)
@@ -227,14 +222,16 @@ class LiveView:
 
 
 def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
-    """The end of a search: its trials, what the best one's curves say, and the commands to go on with.
+    """The end of a search: its trials, what they say of the best and the rules, and how to go on.
 
     `tests` says whether the data have a test part for the recipe to be scored on.
     """
     out = console()
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
-    _tell_diagnosis(with_diagnosis(summary, study, folder))
+    found = with_conclusions(summary, study, folder)
+    _tell_diagnosis(found)
+    _tell_verdicts(found, folder)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
@@ -247,9 +244,9 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
 
 
 def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None = None) -> None:
-    """The table of a search's trials, or the whole summary as JSON; given its folder, with a diagnosis."""
+    """The table of a search's trials, or the whole summary as JSON; with its folder, its conclusions too."""
     if folder is not None:
-        summary = with_diagnosis(summary, study, folder)
+        summary = with_conclusions(summary, study, folder)
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
@@ -258,15 +255,17 @@ def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None =
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     _tell_diagnosis(summary)
+    if folder is not None:
+        _tell_verdicts(summary, folder)
 
 
 def rows_table(title: str, rows: Sequence[Any]) -> Table:
     """An explanation: one row a field, with what it is, why, and who says so."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in ("field", "range or value", "why", "source"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(row.path, row.what, row.reason, row.source)
+        table.add_column(name, overflow="fold", no_wrap=name == "field")
+    for row in rows:  # as plain text: rich would take the brackets of optimizer.lr[sgd] for a style
+        table.add_row(*map(Text, (row.path, row.what, row.reason, row.source)))
     return table
 
 
@@ -279,13 +278,29 @@ def _tell_diagnosis(summary: Summary) -> None:
         say(line)
 
 
+def _tell_verdicts(summary: Summary, folder: Path) -> None:
+    """The rules that the trials spoke on, and where to read of the others."""
+    verdicts = summary.verdicts
+    if verdicts is None or not verdicts.rules:
+        return
+    say(f"\nrules: {counts(verdicts)}; `{command()} explain {folder}` lists them all")
+    if verdicts.clear:
+        console().print(brief_table(verdicts))
+        say(promise(verdicts))
+
+
 def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
     return ranked(summary, study.objective.metric, study.objective.direction)
 
 
-def _stacked(path: str) -> str:
-    """A dotted path as a narrow heading, `optimizer.lr` in two lines."""
-    return path.replace(".", ".\n")
+def _headings(paths: Sequence[str]) -> list[str]:
+    """A narrow heading for each dotted path: its last name, of a kind the section's, in lines at underscores.
+
+    With the section before it where two would be the same.
+    """
+    short = [path.removesuffix(".kind").rpartition(".")[2] for path in paths]
+    whole = [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
+    return [name.replace("_", "_\n").replace(".", ".\n") for name in whole]
 
 
 def _count(number: int, noun: str) -> str:
@@ -294,11 +309,6 @@ def _count(number: int, noun: str) -> str:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    *head, last = map(str, numbers)
-    return f"{', '.join(head)} and {last}" if head else last
 
 
 def _duration(seconds: float) -> str:

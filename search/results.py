@@ -20,6 +20,7 @@ from search.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.verdicts import Verdicts
 from spaces.domains import Value
 from trainable.diagnosis import Diagnosis
 from trainable.metrics import OBJECTIVES
@@ -108,6 +109,8 @@ class Summary:
     """Time under a driver, over all its drivers."""
     diagnosis: Diagnosis | None = None
     """What the best trial's curves say of it, where `search.diagnosis` has looked."""
+    verdicts: Verdicts | None = None
+    """What the trials say of the space's rules, where `search.verdicts` has judged."""
 
     @property
     def best(self) -> TrialSummary | None:
@@ -139,6 +142,10 @@ class Summary:
         """The same with the diagnosis of the best trial."""
         return replace(self, diagnosis=diagnosis)
 
+    def judged(self, verdicts: Verdicts) -> Self:
+        """The same with the verdicts on the rules."""
+        return replace(self, verdicts=verdicts)
+
     def json(self) -> dict[str, Any]:
         """Plain data with finite numbers only, as `show --json` prints it."""
         best = self.best
@@ -152,6 +159,7 @@ class Summary:
             "trials": [trial.json() for trial in self.trials],
             "best": best.json() if best is not None else None,
             "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
+            "verdicts": self.verdicts.json() if self.verdicts is not None else None,
             "epochs_trained": self.epochs_trained,
             "epochs_if_unpruned": self.epochs_if_unpruned,
             "saved": self.saved,

@@ -7,7 +7,6 @@ so does a search in another process: same seed and same order of results, same t
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from search.journal import Outcome
 from spaces.domains import Choice, Domain, Float, Integer, Value
+from spaces.priors import Prior
 from spaces.space import Dimension, Space
 from trainable.metrics import Mode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import, scipy's part 0.2 s: too long 
 STARTUP_TRIALS = 10
 """Trials drawn at random before TPE models anything: Optuna's own default."""
 
-Kind = Literal["tpe", "random", "qmc"]
+Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
 
 
 class Sampler(ABC):
@@ -47,6 +47,8 @@ class Sampler(ABC):
 def make_sampler(space: Space, kind: Kind, seed: int, mode: Mode) -> Sampler:
     """The sampler of a study; `mode` says whether the objective is maximised or minimised."""
     match kind:
+        case "prior-tpe":
+            return PriorTpe(space, seed, mode)
         case "tpe":
             return TpeSampler(space, seed, mode)
         case "random":
@@ -56,7 +58,7 @@ def make_sampler(space: Space, kind: Kind, seed: int, mode: Mode) -> Sampler:
 
 
 class PointSampler(Sampler):
-    """Maps points of the unit cube, one coordinate a dimension, into the space; learns nothing.
+    """Maps points of the unit cube, one coordinate a dimension, through the priors; learns nothing.
 
     A dimension that a trial does not have leaves its coordinate unused.
     """
@@ -72,7 +74,7 @@ class PointSampler(Sampler):
     def ask(self, number: int) -> dict[str, Value]:
         names = [dimension.name for dimension in self._space.dimensions]
         fractions = dict(zip(names, self.point(number, len(names)), strict=True))
-        return self._space.define(lambda dimension: value_at(dimension.domain, fractions[dimension.name]))
+        return self._space.sample(lambda dimension: fractions[dimension.name])
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Nothing to remember."""
@@ -111,25 +113,6 @@ class SobolSampler(PointSampler):
         return point
 
 
-def value_at(domain: Domain, fraction: float) -> Value:
-    """The value at a fraction in [0, 1) of a domain's (log-)length, of which options get equal shares."""
-    match domain:
-        case Float(low=low, high=high, log=log):
-            return min(max(_between(low, high, fraction, log), low), high)
-        case Integer(low=low, high=high, log=log):
-            return min(max(round(_between(low - 0.5, high + 0.5, fraction, log)), low), high)
-        case Choice(options=options):
-            return options[int(fraction * len(options))]
-        case _:
-            assert_never(domain)
-
-
-def _between(low: float, high: float, fraction: float, log: bool) -> float:
-    if log:
-        return math.exp(_between(math.log(low), math.log(high), fraction, log=False))
-    return low + (high - low) * fraction
-
-
 class TpeSampler(Sampler):
     """Optuna's multivariate TPE (Watanabe, arXiv 2304.11127) over a study in memory, rebuilt at each draw.
 
@@ -156,13 +139,14 @@ class TpeSampler(Sampler):
         self._space = space
         self._seed = seed
         self._mode = mode
+        self._dimensions = {each.name: each for each in space.dimensions}
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._values: list[Mapping[str, Value]] = []
         self._trials: list[optuna.trial.FrozenTrial] = []
 
     def ask(self, number: int) -> dict[str, Value]:
         trial = self.study(number).ask()
-        return self._space.define(lambda dimension: _suggest(trial, dimension))
+        return self._space.define(lambda dimension, _: _suggest(trial, dimension))
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         from optuna.trial import TrialState
@@ -193,16 +177,20 @@ class TpeSampler(Sampler):
         import optuna
 
         seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(
-                seed=seed, n_startup_trials=STARTUP_TRIALS, multivariate=True, group=True, constant_liar=True
-            )
         study = optuna.create_study(
-            sampler=sampler, direction="maximize" if self._mode == "max" else "minimize"
+            sampler=self._sampler(seed), direction="maximize" if self._mode == "max" else "minimize"
         )
         study.add_trials(self._trials)
         return study
+
+    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        import optuna
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.TPESampler(
+                seed=seed, n_startup_trials=STARTUP_TRIALS, multivariate=True, group=True, constant_liar=True
+            )
 
     def _frozen(
         self,
@@ -224,6 +212,22 @@ class TpeSampler(Sampler):
             distributions={name: distribution(self._domains[name]) for name in params},
             intermediate_values=dict(scores or {}),
         )
+
+
+class PriorTpe(TpeSampler):
+    """TPE that begins with the space's priors: `search.prior_tpe`, told what TPE is told.
+
+    Trial 0 is the document's own recipe, so trial 1 is the priors' mode.
+    """
+
+    def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
+        from search.prior_tpe import PriorTpeSampler
+
+        return PriorTpeSampler(self._prior, super()._sampler(seed), seed=seed, mode_at=1)
+
+    def _prior(self, name: str, named: Mapping[str, Value]) -> Prior:
+        dimension = self._dimensions[name]
+        return dimension.prior({self._dimensions[each].path: value for each, value in named.items()})
 
 
 def distribution(domain: Domain) -> BaseDistribution:

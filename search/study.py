@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.metrics import OBJECTIVES, Mode
 from trainable.recipe import Recipe
@@ -38,23 +39,29 @@ class StudyError(FaultyInput):
     subject = "study"
 
 
+Probe = Literal["lr-find", "batch-find"]
+PROBED: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
+"""The fact that each probe measures."""
+
+
 class SpaceChoice(Spec):
     """Which named space, and which of its dimensions are replaced (dotted path -> domain)."""
 
     name: str = "document"
     overrides: dict[str, Any] = Field(default_factory=dict)
+    probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
 
 
 class SamplerChoice(Spec):
-    kind: Literal["tpe", "random", "qmc"] = "tpe"
+    kind: Literal["prior-tpe", "tpe", "random", "qmc"] = "prior-tpe"
 
 
 class SchedulerChoice(Spec):
-    """ASHA's stopping rule, or none. `None` means: derived from the budget and the warm-up."""
+    """ASHA's stopping rule, or none. `None` means: chosen for the budget and the space (`search.pruning`)."""
 
     kind: Literal["asha", "none"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
-    reduction_factor: Annotated[int, Field(ge=2)] = 3
+    reduction_factor: Annotated[int, Field(ge=2)] | None = None
     rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = None
 
     @model_validator(mode="after")
@@ -124,6 +131,7 @@ class Study(Spec):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     data: Data
     base: dict[str, Any] = Field(default_factory=dict)
+    facts: GivenFacts = GivenFacts()
     space: SpaceChoice = SpaceChoice()
     sampler: SamplerChoice = SamplerChoice()
     scheduler: SchedulerChoice = SchedulerChoice()
@@ -162,13 +170,10 @@ class Study(Spec):
         except TypeError as error:
             raise StudyError([Fault("", f"not plain data: {error}")], where) from None
         except ValidationError as error:
-            faults = [
-                Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
-                if path in strangers
-                else Fault(path, message)
-                for path, message in faults_of(error, tree, cls)
-            ]
+            faults = [_told(fault, strangers) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
+        if twice := list(_written_and_probed(study)):
+            raise StudyError(twice, where)
         try:
             study.base_recipe()
         except RecipeError as error:
@@ -218,6 +223,25 @@ class Study(Spec):
     def write(self, folder: Path) -> None:
         """Write `study.yaml`, readable by its owner alone: a tracking URI may hold a password."""
         write_whole(folder / "study.yaml", self.yaml().encode(), mode=0o600)
+
+
+def _written_and_probed(study: Study) -> Iterator[Fault]:
+    for probe in dict.fromkeys(study.space.probes):
+        for name in study.facts.values():
+            if name.startswith(PROBED[probe]):
+                yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
+
+
+def _told(fault: Fault, strangers: Set[str]) -> Fault:
+    """A fault of the schema; where a key belongs elsewhere, that is said instead."""
+    path, _ = fault
+    if path in strangers:
+        return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
+    section, _, name = path.partition(".")
+    if section == "facts" and name in SETTLED_ELSEWHERE:
+        known = ", ".join(GivenFacts.model_fields)
+        return Fault(path, f"cannot be written: {SETTLED_ELSEWHERE[name]} (known here: {known})")
+    return fault
 
 
 RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)

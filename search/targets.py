@@ -10,8 +10,9 @@ from typing import Any, Literal
 import torch
 
 from search.cluster import local_hardware, per_trial
+from search.facts import given, load_data, measure_facts
 from search.folder import STUDY_FILE, read_facts, read_search
-from search.prepare import build_space, load_data, measure_facts
+from search.prepare import build_space
 from search.study import RECIPE_SECTIONS, Resources, Study, study_from
 from trainable.data import DataSet, load_for, resolve
 from trainable.devices import default_device
@@ -93,7 +94,7 @@ def _of_study(study: Study, kind: Kind, download: bool) -> Target:
     trial = per_trial(study.resources, local_hardware())
     base = study.base_recipe()
     data = load_data(base, trial, download=download)
-    space = build_space(study, measure_facts(base, data.info, trial), data.info)
+    space = build_space(study, given(measure_facts(base, data.info, trial), study), data.info)
     return Target(space.recipe(space.own), data, study, kind, _device(trial), trial.cpus)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import json
 import logging
 import os
 import signal
@@ -24,7 +25,16 @@ from typing import TYPE_CHECKING
 from search.consumer import Backlog, Consumer, one_line
 from search.journal import Event, is_locked
 from search.study import Study
-from search.tracking_changes import Outbox, Run
+from search.tracking_changes import (
+    LONGEST_TAG,
+    NOTE,
+    TABLES,
+    Change,
+    Conclusion,
+    Outbox,
+    Run,
+    clip,
+)
 from search.tracking_cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
 from search.tracking_uri import (
     artifact_location,
@@ -44,6 +54,7 @@ STUDY_FILE = "study.yaml"
 PARENT_FILES = (STUDY_FILE, "best.yaml", "trials.png")
 """Files of the search folder that are kept with the search's run, whenever they appear or change."""
 RECIPE_FILE = "recipe.yaml"
+VERDICTS_FILE = "verdicts.json"
 UI_LOG_FILE = "mlflow-ui.log"
 
 ENVIRONMENT = {
@@ -62,8 +73,9 @@ class Tracker(Consumer):
     """Sends a search to MLflow.
 
     `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` gives a trial's whole recipe
-    as YAML from its values; it is called in the background thread. `versions` (package -> version) become
-    tags of the search's run. One process at a time sends: another one's delivery fails and says so.
+    as YAML from its values, `conclude` what a search that is over has come to; both are called in the
+    background thread. `versions` (package -> version) become tags of the search's run. One process at a time
+    sends: another one's delivery fails and says so.
     """
 
     receiver = "MLflow"
@@ -74,6 +86,7 @@ class Tracker(Consumer):
         study: Study,
         recipe_text: Callable[[Mapping[str, Value]], str],
         versions: Mapping[str, str] | None = None,
+        conclude: Callable[[], Conclusion] | None = None,
     ) -> None:
         super().__init__(folder)
         if study.tracking.uri is None:
@@ -82,6 +95,7 @@ class Tracker(Consumer):
         self._study = study
         self._recipe_text = recipe_text
         self._versions = dict(versions or {})
+        self._conclude = conclude
         self._fresh = Cursor(uri=study.tracking.uri, experiment=study.tracking.experiment)
         self._cursor = self._saved = self._fresh
         self._outbox = self._empty()
@@ -186,17 +200,40 @@ class Tracker(Consumer):
                     store.store_text(None, readable(self._study).yaml(), name)
                 else:
                     store.store_file(None, self._folder / name)
-                files = {**self._cursor.files, name: digest}
-                self._cursor = self._cursor.model_copy(update={"files": files})
+                self._note_sent(name, digest)
+        if self._conclude is not None and self._outbox.is_over:
+            self._send_conclusion(store, self._conclude)
 
-    def _parent_tags(self) -> dict[str, str]:
+    def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
+        """The verdicts as a table and in the note of the search's run, where they are not there yet."""
+        try:
+            note, table = conclude()
+        except Exception as error:  # as with a recipe: another attempt would not change it
+            self._refuse(VERDICTS_FILE, one_line(error))
+            return
+        digest = _short_hash(f"{note}\n{table}".encode())
+        if digest == self._cursor.files.get(VERDICTS_FILE):
+            return
+        store.store_text(None, table, VERDICTS_FILE)
+        shown_as = json.dumps([{"path": VERDICTS_FILE, "type": "table"}])
+        whole = clip(f"{self._plan()}\n\n{note}", LONGEST_TAG)
+        store.send(None, Change(tags={TABLES: shown_as, NOTE: whole}))
+        self._note_sent(VERDICTS_FILE, digest)
+
+    def _note_sent(self, name: str, digest: str) -> None:
+        files = {**self._cursor.files, name: digest}
+        self._cursor = self._cursor.model_copy(update={"files": files})
+
+    def _plan(self) -> str:
         study, objective = self._study, self._study.objective
-        note = (
+        return (
             f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
             f"for {objective.metric} ({objective.direction}). `tunebook show {self._folder}`"
         )
+
+    def _parent_tags(self) -> dict[str, str]:
         versions = {f"tunebook.version.{name}": version for name, version in self._versions.items()}
-        return {**_source_tags(), "mlflow.note.content": note, **versions}
+        return {**_source_tags(), NOTE: self._plan(), **versions}
 
     def _refuse(self, item: str, why: str) -> None:
         """Note an item that MLflow will never take; one that a repeated delivery meets again counts once."""
@@ -316,6 +353,10 @@ def _source_tags() -> dict[str, str]:
 
 def _digest(file: Path) -> str | None:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return _short_hash(file.read_bytes())
     except FileNotFoundError:
         return None
+
+
+def _short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -29,6 +29,10 @@ Status = Literal["RUNNING", "FINISHED", "KILLED", "FAILED"]
 SEARCH_ID = "tunebook.search_id"
 TRIAL = "tunebook.trial"
 STATE = "tunebook.state"
+NOTE = "mlflow.note.content"
+"""A run's description in MLflow's pages, in Markdown."""
+TABLES = "mlflow.loggedArtifacts"
+"""The files of a run that MLflow's pages show as tables."""
 REASON = "tunebook.reason"
 LONGEST_TAG = 5000
 """Characters: MLflow takes 8000 since version 2, servers before that 5000."""
@@ -53,6 +57,15 @@ class Change:
     points: list[Point] = field(default_factory=list)
     status: tuple[Status, int] | None = None
     """And since when, in milliseconds."""
+
+
+class Conclusion(NamedTuple):
+    """What the search's own run is told when the search is over."""
+
+    note: str
+    """Markdown."""
+    table: str
+    """JSON as MLflow's `log_table` writes it, of one row a rule."""
 
 
 class Outbox:
@@ -94,6 +107,11 @@ class Outbox:
             case EndEvent():
                 self._take_end(event)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the last driver has ended, in whichever way."""
+        return self._state in ("finished", "interrupted", "failed")
+
     def empty(self) -> None:
         """What was taken so far is known to MLflow."""
         self.changes.clear()
@@ -103,6 +121,7 @@ class Outbox:
         """Close what a killed driver left open, as of its last event; `resume` opens it again."""
         if self._state in ("started", "resumed"):
             self._end_search("KILLED", "interrupted", "the driver was killed")
+            self._state = "interrupted"
 
     def _take_search(self, event: SearchEvent) -> None:
         self.search_id, self.name, self._state = event.search_id, event.name, event.state

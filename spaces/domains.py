@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import TypeGuard, assert_never
 
 from trainable.errors import Fault, FaultyInput
 
@@ -106,6 +106,47 @@ class Choice:
 Domain = Float | Integer | Choice
 
 
+def value_at(domain: Domain, fraction: float) -> Value:
+    """The value at a fraction in [0, 1) of a domain's (log-)length, of which options get equal shares."""
+    match domain:
+        case Float(low=low, high=high, log=log):
+            return min(max(_between(low, high, fraction, log), low), high)
+        case Integer(low=low, high=high, log=log):
+            return min(max(round(_between(low - 0.5, high + 0.5, fraction, log)), low), high)
+        case Choice(options=options):
+            return options[int(fraction * len(options))]
+        case _:
+            assert_never(domain)
+
+
+def fraction_of(domain: Domain, value: Value) -> float:
+    """Where in [0, 1] of a domain's (log-)length a value of it lies; an option in the middle of its share.
+
+    Raises SpaceError for a value that is not in the domain.
+    """
+    match domain:
+        case Float(low=low, high=high) if is_number(value) and low <= value <= high:
+            return _share(low, high, value, domain.log)
+        case Integer(low=low, high=high) if is_number(value) and low <= value <= high:
+            return _share(low - 0.5, high + 0.5, value, domain.log)
+        case Choice(options=options) if value in domain:
+            return (place_of(domain, value) + 0.5) / len(options)
+        case _:
+            raise SpaceError([Fault("", f"expected {domain}, got {shown(value)}")])
+
+
+def cell_of(domain: Integer, value: int) -> tuple[float, float]:
+    """The part of [0, 1] that `value_at` takes to a whole number of the domain."""
+    low, high = domain.low - 0.5, domain.high + 0.5
+    return _share(low, high, value - 0.5, domain.log), _share(low, high, value + 0.5, domain.log)
+
+
+def place_of(choice: Choice, value: Value) -> int:
+    """The index of an option, where `true` is not 1. Raises ValueError for a value that is none."""
+    same = [each == value and isinstance(each, bool) == isinstance(value, bool) for each in choice.options]
+    return same.index(True)
+
+
 def shown(value: object) -> str:
     """A scalar as it would stand in YAML."""
     if isinstance(value, bool):
@@ -116,6 +157,18 @@ def shown(value: object) -> str:
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is an int or a float; `true` is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _between(low: float, high: float, fraction: float, log: bool) -> float:
+    if log:
+        return math.exp(_between(math.log(low), math.log(high), fraction, log=False))
+    return low + (high - low) * fraction
+
+
+def _share(low: float, high: float, value: float, log: bool) -> float:
+    if log:
+        return _share(math.log(low), math.log(high), math.log(value), log=False)
+    return (value - low) / (high - low)
 
 
 def _among(value: object, options: tuple[Value, ...]) -> bool:

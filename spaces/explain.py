@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spaces.catalog import document
 from spaces.domains import shown
 from spaces.facts import Facts
-from spaces.fields import PURPOSES
+from spaces.fields import PURPOSES, leaves
 from spaces.heuristics import details, frame, rulings
+from spaces.placing import has, settled_values
+from spaces.priors import Normal, told
 from spaces.rulings import Rulings
-from spaces.space import Dimension, Space
+from spaces.space import Dimension, Space, Values
 from trainable.recipe import Recipe
 
 
@@ -27,73 +29,80 @@ class Row(NamedTuple):
 def space_rows(space: Space, facts: Facts) -> list[Row]:
     """What varies, in drawing order, then every fixed value in the recipe's order."""
     varying = [
-        Row(each.name, f"{each.domain}; when {each.when}" if each.when else str(each.domain), *_why(each))
+        Row(each.name, _ranged(each, space.own), each.reason_for(space.own), each.source)
         for each in space.dimensions
     ]
     paths = {each.path for each in space.dimensions}
     ruled = rulings(facts, space.base, space.pins)
     fixed = [
-        _pinned(path, value) if path in space.pins else _row(path, value, ruled, [])
+        _pinned(path, value) if path in space.pins else _row(path, value, ruled, [], {})
         for path, value in leaves(space.base)
         if path not in paths
     ]
     return varying + fixed
 
 
-def recipe_rows(recipe: Recipe, facts: Facts | None = None) -> list[Row]:
-    """Every value of a recipe; with facts, each against the documents' value or range for them."""
+def recipe_rows(recipe: Recipe, facts: Facts | None = None, space: Space | None = None) -> list[Row]:
+    """Every value of a recipe; with facts, each against the documents' value or prior for them.
+
+    With the space that the recipe was drawn from, its dimensions and pins stand for those of `document`.
+    """
     if facts is None:
-        return [_row(path, value, {}, []) for path, value in leaves(recipe)]
+        return [_row(path, value, {}, [], {}) for path, value in leaves(recipe)]
     ruled = frame(facts) | details(facts, recipe)
-    ranges = [each for each in document(facts, recipe.loop.batch_size) if _applies(each, recipe)]
-    return [_row(path, value, ruled, ranges) for path, value in leaves(recipe)]
+    offered = document(facts, recipe) if space is None else space.dimensions
+    dimensions = [each for each in offered if _applies(each, recipe)]
+    pins = frozenset[str]() if space is None else space.pins
+    values = settled_values(recipe)
+    return [
+        _pinned(path, value) if path in pins else _row(path, value, ruled, dimensions, values)
+        for path, value in leaves(recipe)
+    ]
 
 
-def reasons(recipe: Recipe, facts: Facts) -> dict[str, str]:
-    """A comment for each value of a recipe, by dotted path: `reason (source)`."""
-    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, facts)}
-
-
-def leaves(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Every dotted path with its value, provenance left out; lists are one value."""
-    tree = recipe.tree()
-    tree.pop("provenance", None)
-    yield from _leaves(tree, "")
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def reasons(recipe: Recipe, facts: Facts, space: Space | None = None) -> dict[str, str]:
+    """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
+    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, facts, space)}
 
 
 def _applies(dimension: Dimension, recipe: Recipe) -> bool:
     when = dimension.when
-    return when is None or recipe.get(when.path) in when.values
+    return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
 
 
-def _row(path: str, value: Any, ruled: Rulings, ranges: list[Dimension]) -> Row:
-    """The rule's reason where the value is the rule's; else the range's that it lies in; else the field's."""
+def _ranged(dimension: Dimension, values: Values) -> str:
+    """What a dimension may be, what is believed of it, and when it exists."""
+    words = told(dimension.domain, dimension.prior(values))
+    if (when := dimension.when) is None:
+        return words
+    section = dimension.path.rpartition(".")[0]
+    return f"{words}; when {str(when).removeprefix(f'{section}.')}"
+
+
+def _row(path: str, value: Any, ruled: Rulings, dimensions: Sequence[Dimension], values: Values) -> Row:
+    """The rule's reason where the value is the rule's; else the prior's that it was drawn from; else the
+    field's."""
     ruling = ruled.get(path)
     if ruling is not None and value == ruling.what:
         return Row(path, _shown(value), ruling.reason, ruling.source)
-    for dimension in ranges:
-        if dimension.path == path and value in dimension.domain:
-            return Row(path, _shown(value), f"from {dimension.domain}: {dimension.reason}", dimension.source)
+    for each in dimensions:
+        if each.path == path and value in each.domain:
+            drawn_from = _drawn_from(each, values)
+            return Row(path, _shown(value), f"{drawn_from}: {each.reason_for(values)}", each.source)
     if ruling is not None:
-        told = f"written by hand; the rule gives {shown(ruling.what)}: {ruling.reason}"
-        return Row(path, _shown(value), told, ruling.source)
+        told_rule = f"other than the rule's {shown(ruling.what)}: {ruling.reason}"
+        return Row(path, _shown(value), told_rule, ruling.source)
     return Row(path, _shown(value), *PURPOSES[path])
+
+
+def _drawn_from(dimension: Dimension, values: Values) -> str:
+    prior = dimension.prior(values)
+    words = told(dimension.domain, prior)
+    return words if isinstance(prior, Normal) else f"from {words}"
 
 
 def _pinned(path: str, value: Any) -> Row:
     return Row(path, _shown(value), f"pinned; {PURPOSES[path].reason}", "written in the study")
-
-
-def _why(dimension: Dimension) -> tuple[str, str]:
-    return dimension.reason, dimension.source
 
 
 def _shown(value: Any) -> str:

@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.specs.base import Spec
+from trainable.specs.optimizers import Optimizer
+
+OPTIMIZERS: tuple[str, ...] = tuple(
+    each.model_fields["kind"].default for each in get_args(get_args(Optimizer)[0])
+)
+
+
+def rising(band: tuple[float, float]) -> tuple[float, float]:
+    """The band itself. Raises ValueError where its ends do not rise."""
+    if band[0] >= band[1]:
+        raise ValueError(f"expected a band that rises, got {list(band)}")
+    return band
+
+
+def known_optimizer(kind: str) -> str:
+    """The kind itself. Raises ValueError for one that no recipe can have."""
+    if kind not in OPTIMIZERS:
+        raise ValueError(f"expected one of {', '.join(OPTIMIZERS)}, got {kind!r}")
+    return kind
+
+
+Count = Annotated[int, Field(ge=1)]
+Bytes = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(gt=0.0)]
+Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
+OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
+
+SETTLED_ELSEWHERE = {
+    "train_images": "it is counted on the images, of which data.train_limit takes fewer",
+    "classes": "it is counted on the labels",
+    "class_balance": "it is counted on the labels",
+    "channels": "write data.channels",
+    "image_size": "write data.image_size",
+    "flips": "write data.flips",
+    "epochs": "write budget.epochs",
+    "cpus": "write resources.cpus",
+    "gpus": "write resources.gpus",
+}
+"""Facts that a person cannot write over, since a search would contradict them, and where they belong."""
 
 
 class FactsError(FaultyInput):
@@ -21,8 +60,8 @@ class FactsError(FaultyInput):
 class Facts(Spec):
     """Measured once before a search and kept beside it; the ranges of a Space are functions of them alone."""
 
-    train_images: Annotated[int, Field(ge=1)]
-    classes: Annotated[int, Field(ge=1)]
+    train_images: Count
+    classes: Count
     class_balance: Annotated[float, Field(gt=0.0, le=1.0, description="smallest class over largest")]
     channels: Literal[1, 3]
     image_size: Annotated[int, Field(ge=4, description="side in pixels, as the model sees it")]
@@ -31,8 +70,18 @@ class Facts(Spec):
     epochs: Annotated[int, Field(ge=1, description="length of the longest trial")]
     cpus: Annotated[int, Field(ge=1, description="of one trial")]
     gpus: Annotated[float, Field(ge=0.0, description="of one trial")]
-    gpu_memory_bytes: Annotated[int, Field(ge=0)] | None = None
+    gpu_memory_bytes: Bytes | None = None
     pretrained: bool = False
+    attention: bool = Field(False, description="the model has attention layers: a transformer, or a hybrid")
+    largest_micro_batch: Count | None = Field(
+        None, description="images that fit into memory at once, where it was measured"
+    )
+    lr_band: Band | None = Field(
+        None, description="learning rates at batch 256 that a sweep recommends, where it was asked for"
+    )
+    lr_band_kind: OptimizerName | None = Field(
+        None, description="the kind of optimizer of that sweep; None: the documents' own for such a model"
+    )
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Facts:
@@ -50,3 +99,19 @@ class Facts(Spec):
     def tree(self) -> dict[str, Any]:
         """The facts as plain data, ready for JSON."""
         return self.model_dump(mode="json")
+
+
+class GivenFacts(Spec):
+    """Facts that a person writes over what would be measured; None: as measured."""
+
+    parameters: Count | None = None
+    gpu_memory_bytes: Bytes | None = None
+    pretrained: bool | None = None
+    attention: bool | None = None
+    largest_micro_batch: Count | None = None
+    lr_band: Band | None = None
+    lr_band_kind: OptimizerName | None = None
+
+    def values(self) -> dict[str, Any]:
+        """What is written, by name."""
+        return {name: value for name, value in self if value is not None}

@@ -5,7 +5,10 @@ Sources are cited as in `spaces.heuristics`; `ours` marks what neither documents
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trainable.recipe import Recipe
 
 
 class Purpose(NamedTuple):
@@ -187,3 +190,18 @@ PURPOSES: dict[str, Purpose] = {
         "BatchNorm's statistics lag behind the weights at high rates; 0 leaves them", "ours"
     ),
 }
+
+
+def leaves(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Every dotted path with its value, provenance left out; lists are one value."""
+    tree = recipe.tree()
+    tree.pop("provenance", None)
+    yield from _leaves(tree, "")
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
+from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed, check_prior
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 PLACE = "space.overrides"
 """Where overrides stand in a study: the head of every fault's path."""
+
+FORMS = ("uniform", "log", "int", "int_log", "choice", "fixed")
+KEYS = (*FORMS, "rule", "prior", "confidence", "weights")
 
 FORBIDDEN = {
     "data": "trials that see other images, or are scored on others, cannot be compared",
@@ -33,12 +37,70 @@ class Fixed:
     value: Value
 
 
-def parse(written: Any) -> Domain | Fixed:
-    """The domain that `{uniform|log: [low, high]}`, `{int|int_log: [low, high]}`, `{choice: [...]}` or
-    `{fixed: value}` describes. Raises SpaceError, its faults without a path."""
-    if not isinstance(written, Mapping) or len(written) != 1:
+@dataclass(frozen=True)
+class Belief:
+    """A value that a person expects, and how surely."""
+
+    value: Value
+    confidence: Confidence = "medium"
+
+
+@dataclass(frozen=True)
+class Varying:
+    """What a person writes of a field that varies; what is None stays as the named space has it.
+
+    A domain without a prior is drawn from evenly: who writes a range has said what to expect. Neither means
+    that the field's rule is to speak.
+    """
+
+    domain: Domain | None
+    prior: Belief | Weights | None = None
+
+    def prior_in(self, domain: Domain) -> Prior:
+        """What is believed in the domain that the field has in the end. Raises SpaceError."""
+        match self.prior:
+            case None:
+                return Uniform()
+            case Belief(value=value, confidence=confidence):
+                return believed(domain, value, confidence)
+            case weights:
+                check_prior(domain, weights)
+                return weights
+
+
+def parse(written: Any) -> Varying | Fixed:
+    """What an override describes:
+
+    * `{uniform|log: [low, high]}`, `{int|int_log: [low, high]}` or `{choice: [option, ...]}`: the domain;
+    * beside it, or alone for a field whose domain is known, `prior: value` and `confidence: low|medium|high`;
+      beside a choice also `weights: [number, ...]`;
+    * `{rule: true}`: as the documents' rule has it, though the space leaves the field as it is;
+    * `{fixed: value}`.
+
+    Raises SpaceError, its faults without a path.
+    """
+    if not isinstance(written, Mapping) or not written:
         raise _expected(f"got {written!r}; a single value is written {{fixed: value}}")
-    ((kind, content),) = written.items()
+    if unknown := [key for key in written if key not in KEYS]:
+        raise _expected(f"got {unknown[0]!r}; fields of a section are written with dots, as optimizer.lr")
+    if "rule" in written:
+        if written != {"rule": True}:
+            raise SpaceError([Fault("", f"expected {{rule: true}} alone, got {dict(written)!r}")])
+        return Varying(None)
+    forms = [key for key in written if key in FORMS]
+    if len(forms) > 1 or (forms == ["fixed"] and len(written) > 1):
+        raise _expected(f"got {' and '.join(written)} together")
+    if forms == ["fixed"]:
+        (value,) = Choice((written["fixed"],)).options  # one option: checked to be a scalar
+        return Fixed(value)
+    domain = _domain(forms[0], written[forms[0]]) if forms else None
+    varying = Varying(domain, _prior(written))
+    if domain is not None:
+        varying.prior_in(domain)
+    return varying
+
+
+def _domain(kind: str, content: Any) -> Domain:
     match kind:
         case "uniform" | "log":
             low, high = _pair(kind, content)
@@ -46,58 +108,91 @@ def parse(written: Any) -> Domain | Fixed:
         case "int" | "int_log":
             low, high = _pair(kind, content)
             return Integer(low, high, log=kind == "int_log")
-        case "choice":
+        case _:
             if not isinstance(content, Sequence) or isinstance(content, str):
                 raise SpaceError([Fault("", f"expected choice: [option, ...], got {content!r}")])
             return Choice(tuple(content))
-        case "fixed":
-            (value,) = Choice((content,)).options  # one option: checked to be a scalar
-            return Fixed(value)
-        case _:
-            raise _expected(f"got {kind!r}; fields of a section are written with dots, as optimizer.lr")
+
+
+def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
+    """What is believed, where anything is said of it; `prior: null` is a value, as in `clip_norm`."""
+    if "weights" in written:
+        if "choice" not in written or "prior" in written or "confidence" in written:
+            raise SpaceError([Fault("", "weights stand beside choice: [option, ...], and without a prior")])
+        weights = written["weights"]
+        if not isinstance(weights, Sequence) or isinstance(weights, str):
+            raise SpaceError([Fault("", f"expected weights: [number, ...], got {weights!r}")])
+        return Weights(tuple(weights))
+    if "prior" not in written:
+        if "confidence" in written:
+            raise SpaceError(
+                [Fault("", "confidence needs the prior that it is of: {prior: 0.1, confidence: high}")]
+            )
+        return None
+    confidence = written.get("confidence", "medium")
+    if confidence not in SPREADS:
+        known = ", ".join(SPREADS)
+        raise SpaceError([Fault("", f"expected confidence to be one of {known}, got {confidence!r}")])
+    (value,) = Choice((written["prior"],)).options
+    return Belief(value, confidence)
 
 
 def parse_all(
     overrides: Mapping[str, Any], base: Recipe, pins: Set[str]
-) -> tuple[dict[str, Domain], dict[str, Value]]:
-    """Overrides as domains and as fixed values, by path.
+) -> tuple[dict[str, Varying], dict[str, Value]]:
+    """Overrides as what varies, by dimension name or by path, and as fixed values, by path.
 
-    Raises SpaceError with every fault: a field that may not vary, or that the base pins, or a bad domain.
+    A variant that is fixed, `optimizer.lr[sgd]: {fixed: 0.1}`, varies over that one value. Raises SpaceError
+    with every fault: a field that may not vary, or that the base pins, or that is written twice, or a bad
+    domain.
     """
-    domains: dict[str, Domain] = {}
+    varying: dict[str, Varying] = {}
     fixed: dict[str, Value] = {}
     faults: list[Fault] = []
-    for path, written in overrides.items():
+    for name, written in overrides.items():
         try:
-            _check_free(path, base, pins)
+            _check_free(path_of(name), base, pins)
+            _check_once(name, overrides.keys())
             match parse(written):
+                case Fixed(value) if name == path_of(name):
+                    fixed[name] = value
                 case Fixed(value):
-                    fixed[path] = value
-                case domain:
-                    domains[path] = domain
+                    varying[name] = Varying(Choice((value,)))
+                case found:
+                    varying[name] = found
         except SpaceError as error:
-            faults += placed(error.faults, path)
+            faults += placed(error.faults, name)
     if faults:
         raise SpaceError(faults)
-    return domains, fixed
+    return varying, fixed
 
 
-def placed(faults: Sequence[Fault], path: str) -> list[Fault]:
+def path_of(name: str) -> str:
+    """The path of a dimension's name: `optimizer.lr` of `optimizer.lr[sgd]`."""
+    return name.partition("[")[0]
+
+
+def placed(faults: Sequence[Fault], name: str) -> list[Fault]:
     """Faults of one override, at its place in the study."""
-    return [Fault(f"{PLACE}.{path}", fault.message) for fault in faults]
+    return [Fault(f"{PLACE}.{name}", fault.message) for fault in faults]
 
 
 @contextmanager
 def in_study(overridden: Set[str]) -> Iterator[None]:
-    """Within, faults in overridden paths are raised as a SpaceError at their place in the study."""
+    """Within, faults in what is overridden are raised as a SpaceError at their place in the study."""
     try:
         yield
     except (SpaceError, RecipeError) as error:
-        moved = [
-            Fault(f"{PLACE}.{fault.path}", fault.message) if fault.path in overridden else fault
-            for fault in error.faults
-        ]
-        raise SpaceError(moved) from None
+        raise SpaceError([_moved(fault, overridden) for fault in error.faults]) from None
+
+
+def _moved(fault: Fault, overridden: Set[str]) -> Fault:
+    """`optimizer.lr[sgd]` may be written so or as `optimizer.lr`, and the reverse where one kind is left."""
+    same = [name for name in overridden if path_of(name) == path_of(fault.path)]
+    if fault.path in overridden or len(same) == 1:
+        (moved,) = placed([fault], fault.path if fault.path in overridden else same[0])
+        return moved
+    return fault
 
 
 def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
@@ -107,6 +202,14 @@ def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
     if path in pins:
         told = f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
         raise SpaceError([Fault("", told)])
+
+
+def _check_once(name: str, written: Set[str]) -> None:
+    path = path_of(name)
+    if name != path and path in written:
+        raise SpaceError(
+            [Fault("", f"{path} is written too, which speaks of every variant: keep one of the two")]
+        )
 
 
 def _pair(kind: str, content: Any) -> tuple[Any, Any]:
@@ -121,5 +224,6 @@ def _real(value: Any) -> Any:
 
 
 def _expected(got: str) -> SpaceError:
-    forms = "{uniform|log|int|int_log: [low, high]}, {choice: [option, ...]} or {fixed: value}"
+    ranges = "{uniform|log|int|int_log: [low, high]}, {choice: [option, ...]}"
+    forms = f"{ranges}, {{prior: value}}, {{rule: true}} or {{fixed: value}}"
     return SpaceError([Fault("", f"expected {forms}, {got}")])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field
 
-from spaces.domains import Choice, Domain, SpaceError, Value, shown
-from trainable.errors import Fault, RecipeError
+from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
+from spaces.ends import end_faults, refusals
+from spaces.priors import Prior, Uniform, check_prior, drawn
+from trainable.errors import Fault
 from trainable.recipe import Recipe
 
 Values = Mapping[str, Value]
@@ -25,12 +26,18 @@ class When:
         return f"{self.path} is {' or '.join(map(shown, self.values))}"
 
 
+def nothing_believed(values: Values) -> Prior:
+    """The prior of a dimension for which no rule speaks."""
+    return Uniform()
+
+
 @dataclass(frozen=True)
 class Dimension:
     """One field that varies, in which domain, why, and who says so.
 
     `variant` tells apart the dimensions of one path that exist under different conditions, such as the rate
-    of each optimizer.
+    of each optimizer. `prior` gives what is believed of the field once the values before it are drawn, and
+    `because` why; without it `reason` is why, whatever is drawn.
     """
 
     path: str
@@ -39,11 +46,17 @@ class Dimension:
     source: str
     when: When | None = None
     variant: str = ""
+    prior: Callable[[Values], Prior] = field(default=nothing_believed, compare=False)
+    because: Callable[[Values], str] | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
         """Unique in a space: the path, or `optimizer.lr[sgd]` where a path has several dimensions."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
+
+    def reason_for(self, values: Values) -> str:
+        """Why it is believed what is believed, once `values` are drawn."""
+        return self.because(values) if self.because is not None else self.reason
 
 
 @dataclass(frozen=True)
@@ -62,17 +75,46 @@ class Space:
     pins: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for check in (self._order_faults, self._refused_ends, self._refused_pairs, self._own_faults):
+        for check in (self._order_faults, self._prior_faults, self._end_faults, self._own_faults):
             if faults := list(dict.fromkeys(check())):
                 raise SpaceError(faults)
 
-    def define(self, draw: Callable[[Dimension], Value]) -> dict[str, Value]:
-        """Values by path, drawn in order, for the dimensions that exist given the values drawn before."""
+    def define(self, draw: Callable[[Dimension, Prior], Value]) -> dict[str, Value]:
+        """Values by path, drawn in order, for the dimensions that exist given the values drawn before.
+
+        `draw` also gets what is believed of the dimension, given those values.
+        """
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
             if self._exists(dimension, values):
-                values[dimension.path] = draw(dimension)
+                values[dimension.path] = draw(dimension, dimension.prior(values))
         return values
+
+    def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
+        """Values by path drawn from the priors: `fraction` gives each dimension's quantile, in [0, 1)."""
+        return self.define(lambda dimension, prior: drawn(dimension.domain, prior, fraction(dimension)))
+
+    def encode(self, values: Values) -> dict[str, float]:
+        """Where in its domain each value lies, in [0, 1] by dimension name; absent dimensions are left out.
+
+        Raises SpaceError unless there is one value within its domain for each dimension that exists.
+        """
+        self._check_paths(values)
+        return {each.name: self._fraction(each, values[each.path]) for each in self._active(values)}
+
+    def validate(self, values: Values) -> None:
+        """Raises SpaceError or RecipeError for values that no trial can have."""
+        self.encode(values)
+        self.recipe(values)
+
+    def beliefs(self, values: Values) -> dict[str, Prior]:
+        """What is believed of each dimension that exists, by name, given the values drawn before it."""
+        found: dict[str, Prior] = {}
+        before: dict[str, Value] = {}
+        for dimension in self._active(values):
+            found[dimension.name] = dimension.prior(before)
+            before[dimension.path] = values[dimension.path]
+        return found
 
     def recipe(self, values: Values) -> Recipe:
         """The base with the values set. Raises RecipeError where the Recipe refuses them."""
@@ -83,15 +125,13 @@ class Space:
 
         Raises SpaceError unless there is one value for each dimension that exists, and no other.
         """
-        active = self._active(values)
-        if faults := _unequal(values.keys(), {each.path for each in active}):
-            raise SpaceError(faults)
-        return {each.name: values[each.path] for each in active}
+        self._check_paths(values)
+        return {each.name: values[each.path] for each in self._active(values)}
 
     def values_of(self, named: Values) -> dict[str, Value]:
         """Values by dimension name as values by path. Raises SpaceError as `named` does."""
 
-        def look_up(dimension: Dimension) -> Value:
+        def look_up(dimension: Dimension, prior: Prior) -> Value:
             if dimension.name not in named:
                 raise SpaceError([Fault(dimension.name, "expected a value, got none")])
             return named[dimension.name]
@@ -100,6 +140,16 @@ class Space:
         if faults := _unequal(named.keys(), self.named(values).keys()):
             raise SpaceError(faults)
         return values
+
+    def _check_paths(self, values: Values) -> None:
+        if faults := _unequal(values.keys(), {each.path for each in self._active(values)}):
+            raise SpaceError(faults)
+
+    def _fraction(self, dimension: Dimension, value: Value) -> float:
+        try:
+            return fraction_of(dimension.domain, value)
+        except SpaceError as error:
+            raise SpaceError([Fault(dimension.name, fault.message) for fault in error.faults]) from None
 
     def _active(self, values: Values) -> list[Dimension]:
         return [each for each in self.dimensions if self._exists(each, values)]
@@ -133,48 +183,19 @@ class Space:
             names.add(dimension.name)
             later.remove(dimension.path)
 
-    def _refused_ends(self) -> Iterator[Fault]:
-        for dimension, values in self._ends():
-            for fault in self._refusals(values):
-                yield self._worded(fault, dimension, values)
-
-    def _refused_pairs(self) -> Iterator[Fault]:
-        """Ends that the Recipe takes alone may exclude each other: a crop's least and largest scale."""
-        for (one, these), (other, those) in combinations(self._ends(), 2):
-            agree = all(these.get(path, value) == value for path, value in those.items())
-            if one.path != other.path and agree:
-                for fault in self._refusals({**these, **those}):
-                    told = f"{shown(these[one.path])} with {other.path} {shown(those[other.path])} is refused"
-                    yield Fault(one.path, f"{told}: {fault}")
-
-    def _ends(self) -> Iterator[tuple[Dimension, dict[str, Value]]]:
-        """Each dimension with values that put it at an end of its domain, its condition met."""
+    def _prior_faults(self) -> Iterator[Fault]:
         for dimension in self.dimensions:
-            conditions = (
-                [{dimension.when.path: met} for met in dimension.when.values] if dimension.when else [{}]
-            )
-            for condition in conditions:
-                for end in dimension.domain.extremes():
-                    yield dimension, {**condition, dimension.path: end}
+            try:
+                check_prior(dimension.domain, dimension.prior(self.own))
+            except SpaceError as error:
+                yield from (Fault(dimension.name, fault.message) for fault in error.faults)
 
-    def _refusals(self, values: Values) -> tuple[Fault, ...]:
-        try:
-            self.recipe(values)
-        except RecipeError as error:
-            return error.faults
-        return ()
-
-    def _worded(self, fault: Fault, dimension: Dimension, values: Values) -> Fault:
-        if fault.path in self.pins and fault.path not in values:
-            section = f"{fault.path.rpartition('.')[0]}."
-            kind = f"{section}kind" if f"{section}kind" in values else dimension.path
-            reason = f"is pinned, but a trial may set {kind} to {shown(values[kind])}: {fault.message}"
-            return Fault(fault.path, f"{reason}; pin {kind} too, or drop this pin")
-        return Fault(dimension.path, f"{shown(values[dimension.path])} is refused by the recipe: {fault}")
+    def _end_faults(self) -> Iterator[Fault]:
+        return end_faults(self)
 
     def _own_faults(self) -> Iterator[Fault]:
         yield from _unequal(self.own.keys(), {each.path for each in self._active(self.own)})
-        yield from self._refusals(self.own)
+        yield from refusals(self, self.own)
         for dimension in self._active(self.own):
             if isinstance(dimension.domain, Choice) and self.own.get(dimension.path) not in dimension.domain:
                 told = f"expected {dimension.domain} in the first trial"

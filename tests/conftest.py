@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # its fonts stay
 
 # Read when torch, Ray, MLflow and matplotlib are first imported, here and in every process the tests start.
 os.environ.update(
@@ -18,10 +22,13 @@ os.environ.update(
 )
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What the product keeps between commands goes to a folder of this run of the tests, gone when that is.
+CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)

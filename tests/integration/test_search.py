@@ -13,6 +13,7 @@ from search.folder import read_summary
 from search.journal import EndEvent, RetryEvent
 from search.raytune import StopSwitch
 from search.tracking import run_ids
+from search.tracking_cursor import read_cursor
 from small_searches import digits_study, epochs_by_trial, events_in
 from trainable.train import train
 from trainable.yamlfile import read_recipe
@@ -101,6 +102,22 @@ def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
         assert [point.value for point in sorted(points, key=lambda point: point.step)] == [
             epoch.metrics["val_accuracy"] for epoch in trial.history
         ]
+
+
+def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{finished.parent}/mlflow.db")
+    cursor = read_cursor(finished)
+    best = read_summary(finished).best
+    assert cursor is not None
+    assert cursor.parent_run_id is not None
+    assert best is not None
+    files = {file.path for file in client.list_artifacts(cursor.parent_run_id)}
+    assert files == {"study.yaml", "best.yaml", "trials.png", "verdicts.json"}
+    note = client.get_run(cursor.parent_run_id).data.tags["mlflow.note.content"]
+    assert f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}" in note
+    assert "**Rules**: 0 supported, 0 contradicted" in note, "four trials can tell nothing"
 
 
 def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
+from search.study import study_from
 from search.targets import target
+from spaces.facts import OPTIMIZERS
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.yamlfile import write_recipe
+from trainable.yamlfile import parse_setting, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32")
@@ -36,6 +39,17 @@ def test_lr_find_prints_a_band_and_says_what_it_is_good_for(tunebook: Tunebook) 
     for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "prior"):
         assert words in out
     assert not list(Path().iterdir())
+
+
+def test_lr_find_says_how_a_search_takes_its_band(tunebook: Tunebook) -> None:
+    """As a fact, which the rules go by, or as a range: both as they can be typed."""
+    _, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
+    (around,) = [line for line in out.splitlines() if "--set 'facts.lr_band=" in line]
+    settings = [part for part in shlex.split(around.partition(":")[2]) if part != "--set"]
+    study = study_from(None, {"data.path": "digits", **dict(parse_setting(text, "") for text in settings)})
+    assert study.facts.lr_band is not None
+    assert study.facts.lr_band_kind in OPTIMIZERS
+    assert "--set space.overrides.optimizer.lr=" in out
 
 
 def test_lr_find_prints_json_and_writes_the_same(tunebook: Tunebook) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from search import report
-from search.diagnosis import results_of, with_diagnosis
+from search.conclusions import with_conclusions
+from search.diagnosis import results_of
 from search.folder import FACTS_FILE, read_search, read_summary
 from search.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
 from search.results import Summary
@@ -92,7 +93,7 @@ def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path:
     folder = search_folder(
         tmp_path, {0: (0.8, values()), 1: (0.9, values(**{"optimizer.weight_decay": 3e-4}))}
     )
-    summary = with_diagnosis(read_summary(folder), read_search(folder), folder)
+    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
     assert summary.diagnosis is not None
     assert summary.diagnosis.verdict == "overfit"
     assert summary.diagnosis.figures["gap_points"] == pytest.approx(10.0)
@@ -116,8 +117,8 @@ def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
     assert tree["schema"] == 1
     assert tree["diagnosis"]["verdict"] == "overfit"
     plain = read_summary(folder).json()
-    assert plain["diagnosis"] is None
-    assert {**tree, "diagnosis": None} == plain
+    assert plain["diagnosis"] is plain["verdicts"] is None
+    assert {**tree, "diagnosis": None, "verdicts": None} == plain
 
 
 def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +140,7 @@ def test_a_search_without_a_finished_trial_has_no_diagnosis(
 
 def test_a_journal_of_an_earlier_version_is_shown_without_a_diagnosis(tmp_path: Path) -> None:
     folder = search_folder(tmp_path, {0: (0.9, values())}, left_out="micro_batch")
-    summary = with_diagnosis(read_summary(folder), read_search(folder), folder)
+    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
     assert isinstance(summary, Summary)
     assert summary.diagnosis is None
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from search.journal import Outcome
-from search.sampler import Kind, Sampler, SobolSampler, TpeSampler, make_sampler, value_at
-from spaces.domains import Choice, Domain, Float, Integer, Value
+from search.sampler import Kind, Sampler, SobolSampler, TpeSampler, make_sampler
+from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
-KINDS: tuple[Kind, ...] = ("tpe", "random", "qmc")
+KINDS: tuple[Kind, ...] = ("prior-tpe", "tpe", "random", "qmc")
 
 
 def score(values: Mapping[str, Value]) -> float:

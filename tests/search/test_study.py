@@ -21,7 +21,7 @@ def faults(tree: dict[str, Any]) -> dict[str, str]:
 
 def test_the_path_of_the_data_alone_is_enough() -> None:
     study = Study.from_tree(DIGITS)
-    assert (study.budget.trials, study.budget.epochs, study.sampler.kind) == (16, 20, "tpe")
+    assert (study.budget.trials, study.budget.epochs, study.sampler.kind) == (16, 20, "prior-tpe")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,44 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
 def test_values_that_cannot_work_are_refused(tree: dict[str, Any], told: str) -> None:
     (message,) = faults({**DIGITS, **tree}).values()
     assert told in message
+
+
+@pytest.mark.parametrize(
+    ("tree", "path", "told"),
+    [
+        ({"facts": {"train_images": 50_000}}, "facts.train_images", "data.train_limit takes fewer"),
+        ({"facts": {"epochs": 90}}, "facts.epochs", "write budget.epochs"),
+        ({"facts": {"flips": ["horizontal"]}}, "facts.flips", "write data.flips"),
+        ({"facts": {"gpus": 1}}, "facts.gpus", "known here: parameters, gpu_memory_bytes"),
+        ({"facts": {"lr_bnad": [0.1, 0.3]}}, "facts.lr_bnad", "did you mean 'lr_band'"),
+        ({"facts": {"lr_band": [0.3, 0.1]}}, "facts.lr_band", "a band that rises, got [0.3, 0.1]"),
+        ({"facts": {"lr_band_kind": "sdg"}}, "facts.lr_band_kind", "expected one of sgd"),
+        ({"facts": {"parameters": 0}}, "facts.parameters", "greater than or equal to 1"),
+        ({"facts": {"parameters": 2.5e7}}, "facts.parameters", "expected a valid integer"),
+        (
+            {"facts": {"lr_band": [0.1, 0.3]}, "space": {"probes": ["lr-find"]}},
+            "facts.lr_band",
+            "space.probes: [lr-find], too; keep one",
+        ),
+        ({"space": {"probes": ["lr_find"]}}, "space.probes.0", "'lr-find' or 'batch-find'"),
+    ],
+)
+def test_facts_that_cannot_be_written_are_refused_at_their_place(
+    tree: dict[str, Any], path: str, told: str
+) -> None:
+    ((found, message),) = faults({**DIGITS, **tree}).items()
+    assert found == path
+    assert told in message
+
+
+def test_written_facts_and_probes_read_back(tmp_path: Path) -> None:
+    study = Study.from_tree(DIGITS).with_values(
+        {"facts.lr_band": [0.1, 0.3], "facts.attention": False, "space.probes": ["batch-find"]}
+    )
+    study.resolved("mine").write(tmp_path)
+    read = read_study(tmp_path / "study.yaml")
+    assert read == study.resolved("mine")
+    assert read.facts.values() == {"lr_band": (0.1, 0.3), "attention": False}
 
 
 @pytest.mark.parametrize("pin", [{"loop": {"epochs": 3}}, {"data": {"path": "x"}}, {"version": 1}])

@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from spaces import augmentations
-from spaces.domains import Choice, Float, Integer
+from spaces.domains import Float, Integer
+from tests.spaces.rule_facts import asked, centre, shares, silent
 from tests.spaces.small_facts import MILLION, digits_facts, imagenet_facts
+
+CROP, POLICY, MASKING, MIXING = (
+    f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
+)
+LONG = {"epochs": 300}
 
 
 @pytest.mark.parametrize(
@@ -15,101 +21,184 @@ from tests.spaces.small_facts import MILLION, digits_facts, imagenet_facts
 )
 def test_the_crop_suits_the_images(side: int, kind: str) -> None:
     assert augmentations.crop_kind(digits_facts(image_size=side)).what == kind
+    assert silent(CROP, digits_facts(image_size=side)) == (kind != "pad")
 
 
 @pytest.mark.parametrize("side", [8, 28, 224])
 def test_short_runs_see_the_images_whole(side: int) -> None:
-    assert augmentations.crop_kind(digits_facts(image_size=side, epochs=9)).what == "none"
+    facts = digits_facts(image_size=side, epochs=9)
+    assert augmentations.crop_kind(facts).what == "none"
+    assert silent(CROP, facts)
 
 
 @pytest.mark.parametrize(
-    ("side", "low", "high"), [(8, 1, 2), (16, 1, 3), (28, 1.75, 5.25), (32, 2, 6), (64, 4, 12)]
+    ("images", "epochs", "share"),
+    [(1_000, 20, 0.25), (1_500, 20, 0.25), (30_000, 10, 0.45), (30_000, 100, 0.8), (45_000, 200, 0.8)],
+)
+def test_small_images_are_shifted_more_often_in_runs_that_see_many(
+    images: int, epochs: int, share: float
+) -> None:
+    facts = digits_facts(image_size=32, train_images=images, epochs=epochs)
+    assert shares(asked(CROP, facts))["pad"] == pytest.approx(share, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("side", "low", "high"), [(8, 1, 2), (16, 1, 4), (28, 1.75, 7), (32, 2, 8), (64, 4, 16)]
 )
 def test_shifts_lie_around_4_of_32_pixels(side: int, low: float, high: float) -> None:
     facts = digits_facts(image_size=side)
-    assert augmentations.crop_fractions(facts).what == Float(low / side, high / side)
+    found = asked("augmentation.crop.fraction", facts)
+    assert (found.domain, centre(found)) == (Float(low / side, high / side), 4 / 32)
     assert augmentations.crop_fraction(facts).what == 4 / 32
 
 
+def test_shifts_of_the_tiniest_images_are_one_or_two_pixels() -> None:
+    found = asked("augmentation.crop.fraction", digits_facts(image_size=4))
+    assert (found.domain, centre(found)) == (Float(0.25, 0.5), 0.25)
+
+
 @pytest.mark.parametrize(
-    ("model", "parameters", "own", "lowest"),
+    ("model", "parameters", "own"),
     [
-        ("MobileNetV2 x0.25", 1.5 * MILLION, 0.2, 0.1),
-        ("MobileNetV2", 3.5 * MILLION, 0.16, 0.08),
-        ("ResNet18", 11.7 * MILLION, 0.08, 0.08),
-        ("ResNet50", 25.6 * MILLION, 0.08, 0.08),
+        ("MobileNetV2 x0.25", 1.5 * MILLION, 0.2),
+        ("MobileNetV2", 3.5 * MILLION, 0.16),
+        ("ResNet18", 11.7 * MILLION, 0.08),
+        ("ResNet50", 25.6 * MILLION, 0.08),
     ],
 )
-def test_very_small_nets_get_larger_crops(model: str, parameters: float, own: float, lowest: float) -> None:
+def test_very_small_nets_get_larger_crops(model: str, parameters: float, own: float) -> None:
     facts = imagenet_facts(parameters=int(parameters))
+    found = asked("augmentation.crop.scale_min", facts)
     assert augmentations.crop_scale(facts).what == own, model
-    assert augmentations.crop_scales(facts).what == Float(lowest, 0.6, log=True), model
+    assert (found.domain, centre(found)) == (Float(0.08, 0.8, log=True), own), model
 
 
 def test_pretrained_weights_get_larger_crops() -> None:
     facts = imagenet_facts(pretrained=True)
     assert augmentations.crop_scale(facts).what == 0.35
-    assert augmentations.crop_scales(facts).what == Float(0.175, 0.6, log=True)
+    assert centre(asked("augmentation.crop.scale_min", facts)) == 0.35
 
 
 @pytest.mark.parametrize(
-    ("parameters", "low", "high"),
-    [(77_754, 1, 9), (1.5 * MILLION, 1, 9), (5 * MILLION, 2, 11), (25 * MILLION, 5, 15), (1e9, 5, 15)],
+    ("parameters", "ratio"),
+    [(77_754, 0.9), (1.5 * MILLION, 0.9), (3 * MILLION, 0.82), (6 * MILLION, None), (25 * MILLION, None)],
 )
-def test_larger_nets_get_stronger_distortions(parameters: float, low: int, high: int) -> None:
-    assert augmentations.magnitudes(imagenet_facts(parameters=int(parameters))).what == Integer(low, high)
+def test_very_small_nets_get_crops_that_are_nearly_square(parameters: float, ratio: float | None) -> None:
+    ruling = augmentations.crop_ratio(imagenet_facts(parameters=int(parameters)))
+    assert (ruling.what if ruling else None) == ratio
+    assert augmentations.crop_ratio(imagenet_facts(parameters=int(parameters), pretrained=True)) is None
 
 
 @pytest.mark.parametrize(
-    ("changes", "policies"),
+    ("parameters", "magnitude"), [(77_754, 5), (1.5 * MILLION, 5), (25 * MILLION, 9), (1e9, 9)]
+)
+def test_larger_nets_get_stronger_distortions(parameters: float, magnitude: int) -> None:
+    found = asked("augmentation.policy.magnitude", imagenet_facts(parameters=int(parameters)))
+    assert (found.domain, centre(found)) == (Integer(1, 20), magnitude)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tried"),
     [
-        ({}, ("none", "randaugment")),
-        ({"image_size": 24}, ("none", "randaugment")),
-        ({"image_size": 23}, None),
-        ({"epochs": 10}, ("none", "randaugment")),
-        ({"epochs": 9}, None),
-        ({"parameters": 10_000}, ("none", "randaugment")),
+        ({}, True),
+        ({"image_size": 24}, True),
+        ({"image_size": 23}, False),
+        ({"epochs": 10}, True),
+        ({"epochs": 9}, False),
+        ({"parameters": 10_000}, True),
     ],
 )
-def test_a_policy_is_tried_in_long_runs_on_images_that_bear_it(
-    changes: dict[str, Any], policies: tuple[str, ...] | None
-) -> None:
-    ruling = augmentations.policies(imagenet_facts(**changes))
-    assert (ruling.what if ruling else None) == (Choice(policies) if policies else None)
+def test_a_policy_is_tried_in_long_runs_on_images_that_bear_it(changes: dict[str, Any], tried: bool) -> None:
+    assert silent(POLICY, imagenet_facts(**changes)) == (not tried)
+
+
+def test_policies_are_as_likely_as_the_table_of_gains_asks_in_a_long_run() -> None:
+    likely = shares(asked(POLICY, imagenet_facts(**LONG)))
+    assert likely == pytest.approx(
+        {"none": 0.3, "trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "tried"),
     [({}, True), ({"image_size": 8}, False), ({"epochs": 9}, False), ({"parameters": 1_000_000}, False)],
 )
-def test_erasing_is_not_for_very_small_nets(changes: dict[str, Any], tried: bool) -> None:
-    ruling = augmentations.maskings(imagenet_facts(**changes))
-    assert (ruling.what if ruling else None) == (Choice(("none", "erasing")) if tried else None)
+def test_masks_are_not_for_very_small_nets(changes: dict[str, Any], tried: bool) -> None:
+    assert silent(MASKING, imagenet_facts(**changes)) == (not tried)
 
 
-def test_at_most_half_of_the_images_are_erased_as_in_the_paper() -> None:
-    facts = imagenet_facts()
+def test_masks_are_as_likely_as_the_record_in_a_long_run() -> None:
+    likely = shares(asked(MASKING, imagenet_facts(**LONG)))
+    assert likely == pytest.approx(
+        {"none": 0.5, "erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
+    )
+
+
+@pytest.mark.parametrize("path", [POLICY, MASKING, MIXING])
+def test_augmentation_grows_likelier_with_epochs_and_parameters(path: str) -> None:
+    by_epochs = [shares(asked(path, imagenet_facts(epochs=n)))["none"] for n in (10, 20, 50, 100, 300)]
+    sizes = (int(1.5 * MILLION), 5 * MILLION, 12 * MILLION, 25 * MILLION)
+    by_size = [shares(asked(path, imagenet_facts(parameters=n, **LONG)))["none"] for n in sizes]
+    assert by_epochs == sorted(by_epochs, reverse=True)
+    assert by_size == sorted(by_size, reverse=True)
+    assert by_epochs[0] > by_epochs[-1]
+    assert by_size[0] > by_size[-1]
+
+
+@pytest.mark.parametrize("path", [POLICY, MASKING])
+def test_images_are_distorted_less_often_in_runs_that_see_few(path: str) -> None:
+    found = [shares(asked(path, imagenet_facts(train_images=n)))["none"] for n in (250, 2_500, 25_000)]
+    assert found == sorted(found, reverse=True)
+    assert 1.0 - found[0] == pytest.approx(0.4 * (1.0 - found[2]))
+
+
+@pytest.mark.parametrize(("parameters", "share"), [(1.5 * MILLION, 0.25), (25 * MILLION, 0.5), (1e9, 0.5)])
+def test_half_of_the_images_are_erased_as_in_the_paper_and_fewer_for_small_nets(
+    parameters: float, share: float
+) -> None:
+    facts = imagenet_facts(parameters=int(parameters))
     assert augmentations.erasing_probability(facts).what == 0.5
-    assert augmentations.erasing_probabilities(facts).what == Choice((0.25, 0.5))
+    assert centre(asked("augmentation.masking.probability", facts)) == share
 
 
 @pytest.mark.parametrize(
-    ("changes", "kinds", "alphas"),
+    ("parameters", "likely"),
     [
-        ({}, ("none", "mixup", "cutmix"), (0.1, 1.0)),
-        ({"parameters": 10 * MILLION}, ("none", "mixup", "cutmix"), (0.074, 0.5)),
-        ({"parameters": 10 * MILLION - 1}, ("none", "mixup"), (0.074, 0.5)),
-        ({"parameters": 77_754}, ("none", "mixup"), (0.05, 0.2)),
-        ({"epochs": 9}, None, (0.1, 1.0)),
+        (25 * MILLION, {"none": 0.3, "mixup": 0.3, "cutmix": 0.4}),
+        (10 * MILLION, {"none": 0.7, "mixup": 0.25, "cutmix": 0.05}),
+        (10 * MILLION - 1, {"none": 0.7, "mixup": 0.3}),
+        (77_754, {"none": 0.7, "mixup": 0.3}),
     ],
 )
-def test_small_nets_mix_weakly_and_never_cut(
-    changes: dict[str, Any], kinds: tuple[str, ...] | None, alphas: tuple[float, float]
+def test_large_nets_are_mixed_most_and_small_ones_never_cut(
+    parameters: int, likely: dict[str, float]
 ) -> None:
-    facts = imagenet_facts(**changes)
-    ruling = augmentations.mixings(facts)
-    assert (ruling.what if ruling else None) == (Choice(kinds) if kinds else None)
-    assert augmentations.mixup_alphas(facts).what == Float(*alphas, log=True)
+    assert shares(asked(MIXING, imagenet_facts(parameters=parameters, **LONG))) == pytest.approx(likely)
+
+
+def test_short_runs_are_not_mixed() -> None:
+    assert silent(MIXING, imagenet_facts(epochs=9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "alpha"),
+    [
+        ({}, 0.2),
+        ({"train_images": 50_000, "parameters": 11_200_000}, 1.0),
+        ({"train_images": 50_000, "parameters": 3 * MILLION}, 0.1),
+        ({"parameters": 77_754}, 0.1),
+    ],
+)
+def test_mixup_is_as_strong_as_the_paper_has_it_on_imagenet_and_cifar_and_weak_for_small_nets(
+    changes: dict[str, Any], alpha: float
+) -> None:
+    assert centre(asked("augmentation.mixing.alpha[mixup]", imagenet_facts(**changes))) == pytest.approx(
+        alpha
+    )
+
+
+def test_cutmix_pastes_even_shares() -> None:
+    assert centre(asked("augmentation.mixing.alpha[cutmix]", imagenet_facts())) == 1.0
 
 
 def test_the_reason_names_the_flips_that_are_allowed() -> None:

@@ -6,6 +6,7 @@ from spaces.catalog import make_space
 from spaces.domains import Choice, Float, Integer, SpaceError
 from spaces.facts import Facts
 from spaces.optimizers import KINDS, OptimizerKind, learning_rate, learning_rates
+from spaces.schedules import kinds
 from spaces.space import Dimension, Space, When
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
@@ -33,37 +34,45 @@ def faults(caught: pytest.ExceptionInfo[SpaceError]) -> dict[str, str]:
     return {fault.path: fault.message for fault in caught.value.faults}
 
 
+OPTIMIZERS = [
+    f"optimizer.{field}[{kind}]" for field in ("lr", "weight_decay") for kind in ("sgd", "adamw", "lamb")
+]
+
+
 def test_a_resnet50_on_imagenet_varies_everything() -> None:
     assert names(document(imagenet_facts())) == [
         "optimizer.kind",
-        "optimizer.lr[sgd]",
-        "optimizer.lr[adamw]",
-        "optimizer.weight_decay[sgd]",
-        "optimizer.weight_decay[adamw]",
+        "augmentation.policy.kind",
+        "augmentation.masking.kind",
+        "augmentation.mixing.kind",
+        "evaluation.weights",
+        "regularisation.ema_decay",
+        *OPTIMIZERS,
         "optimizer.momentum",
         "schedule.warmup_epochs",
         "regularisation.label_smoothing",
+        "regularisation.clip_norm",
+        "model.dropout",
         "augmentation.crop.scale_min",
-        "augmentation.policy.kind",
         "augmentation.policy.magnitude",
-        "augmentation.masking.kind",
         "augmentation.masking.probability",
-        "augmentation.mixing.kind",
-        "augmentation.mixing.alpha",
+        "augmentation.mixing.alpha[mixup]",
+        "augmentation.mixing.alpha[cutmix]",
     ]
 
 
 def test_a_tiny_net_on_tiny_images_varies_what_can_help_it() -> None:
     assert names(document(digits_facts())) == [
         "optimizer.kind",
-        "optimizer.lr[sgd]",
-        "optimizer.lr[adamw]",
-        "optimizer.weight_decay[sgd]",
-        "optimizer.weight_decay[adamw]",
+        "augmentation.mixing.kind",
+        "evaluation.weights",
+        "regularisation.ema_decay",
+        *OPTIMIZERS,
         "optimizer.momentum",
         "schedule.warmup_epochs",
-        "augmentation.mixing.kind",
-        "augmentation.mixing.alpha",
+        "regularisation.clip_norm",
+        "model.dropout",
+        "augmentation.mixing.alpha[mixup]",
     ]
 
 
@@ -76,6 +85,9 @@ def test_the_first_trial_is_the_documents_own_recipe() -> None:
         "optimizer.momentum": 0.9,
         "schedule.warmup_epochs": 1.0,
         "regularisation.label_smoothing": 0.1,
+        "regularisation.clip_norm": None,
+        "model.dropout": None,
+        "evaluation.weights": "raw",
         "augmentation.crop.scale_min": 0.08,
         "augmentation.policy.kind": "none",
         "augmentation.masking.kind": "none",
@@ -86,16 +98,45 @@ def test_the_first_trial_is_the_documents_own_recipe() -> None:
     assert (recipe.loop.batch_size, recipe.schedule.kind) == (256, "cosine")
 
 
-def test_conditions_follow_the_kinds() -> None:
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [
+        ("optimizer.momentum", When("optimizer.kind", ("sgd",))),
+        ("regularisation.ema_decay", When("evaluation.weights", ("ema",))),
+        ("augmentation.mixing.alpha[mixup]", When("augmentation.mixing.kind", ("mixup",))),
+        ("augmentation.policy.magnitude", When("augmentation.policy.kind", ("randaugment",))),
+        ("augmentation.masking.probability", When("augmentation.masking.kind", ("erasing",))),
+    ],
+)
+def test_conditions_follow_what_is_drawn_before(name: str, when: When) -> None:
+    assert of(document(imagenet_facts()), name).when == when
+
+
+def test_the_schedules_shape_is_drawn_only_where_a_person_asks_and_then_as_the_rule_believes() -> None:
+    asked = document(imagenet_facts(), overrides={"schedule.kind": {"rule": True}})
+    shape, alone = of(asked, "schedule.kind"), {each.name for each in document(imagenet_facts()).dimensions}
+    assert shape.prior({}) == kinds(imagenet_facts(), {}).prior
+    assert of(asked, "schedule.gamma").when == When("schedule.kind", ("exp",))
+    warmed = When("schedule.kind", ("cosine", "step", "poly", "exp"))
+    assert of(asked, "schedule.warmup_epochs").when == warmed
+    assert not {"schedule.kind", "schedule.gamma"} & alone
+
+
+def test_a_rule_is_asked_for_alone_and_must_be_there() -> None:
+    with pytest.raises(SpaceError, match=r"expected \{rule: true\} alone"):
+        document(imagenet_facts(), overrides={"schedule.kind": {"rule": True, "prior": "step"}})
+    with pytest.raises(SpaceError, match=r"loop\.workers: no rule gives this field a range"):
+        document(imagenet_facts(), overrides={"loop.workers": {"rule": True}})
+
+
+def test_a_decay_of_averages_is_drawn_only_where_they_are_scored() -> None:
     space = document(imagenet_facts())
-    assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
-    assert of(space, "augmentation.mixing.alpha").when == When("augmentation.mixing.kind", ("mixup",))
-    assert of(space, "augmentation.policy.magnitude").when == When(
-        "augmentation.policy.kind", ("randaugment",)
-    )
-    assert of(space, "augmentation.masking.probability").when == When(
-        "augmentation.masking.kind", ("erasing",)
-    )
+    own = dict(space.own)
+    assert "regularisation.ema_decay" not in own
+    with pytest.raises(SpaceError, match=r"regularisation\.ema_decay: expected a value, got none"):
+        space.validate({**own, "evaluation.weights": "ema"})
+    decay = of(space, "regularisation.ema_decay").domain.extremes()[0]
+    space.validate({**own, "evaluation.weights": "ema", "regularisation.ema_decay": decay})
 
 
 def test_every_dimension_has_a_reason_and_a_source() -> None:
@@ -127,7 +168,8 @@ def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kinds(kind: Op
     }
     assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
     assert all(of(space, name).when is None for name in optimizer)
-    assert of(space, LR).domain == learning_rates(facts, kind).what
+    assert of(space, LR).domain == learning_rates(facts, {}, kind).domain
+    assert of(space, LR).prior(space.own) == learning_rates(facts, {}, kind).prior
     assert space.own[LR] == learning_rate(facts, kind).what
     assert space.recipe(space.own).optimizer.kind == kind
 
@@ -208,7 +250,7 @@ def test_other_maskings_can_be_added_and_keep_the_papers_values(masking: str) ->
 
 def test_a_kind_that_is_pinned_to_one_that_varies_brings_its_dimension() -> None:
     space = document(digits_facts(), augmentation__policy__kind="randaugment")
-    assert of(space, "augmentation.policy.magnitude").domain == Integer(1, 9)
+    assert isinstance(of(space, "augmentation.policy.magnitude").domain, Integer)
     assert of(space, "augmentation.policy.magnitude").when is None
 
 
@@ -244,11 +286,13 @@ def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None
         overrides={
             "optimizer.momentum": {"uniform": [0.5, 0.99]},
             "optimizer.beta2": {"choice": [0.95, 0.999]},
+            "regularisation.ema_decay": {"choice": [0.99, 0.999]},
             "augmentation.mixing.alpha": {"log": [0.1, 2.0]},
         },
     )
     assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
-    assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw",))
+    assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw", "lamb"))
+    assert of(space, "regularisation.ema_decay").when == When("evaluation.weights", ("ema",))
     assert of(space, "augmentation.mixing.alpha").when == When(
         "augmentation.mixing.kind", ("mixup", "cutmix")
     )
@@ -257,7 +301,6 @@ def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None
 def test_an_override_of_what_the_space_fixes_adds_a_dimension() -> None:
     space = document(imagenet_facts(), overrides={"loop.batch_size": {"choice": [128, 512]}})
     assert of(space, "loop.batch_size").domain == Choice((128, 512))
-    assert names(space)[-1] == "loop.batch_size"
     assert space.own["loop.batch_size"] == 128  # the rule's 256 is not among the options
 
 
@@ -275,7 +318,7 @@ def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
     space = document(imagenet_facts(), overrides={"optimizer.kind": {"choice": ["adamw"]}})
     assert space.own["optimizer.kind"] == "adamw"
     assert space.own[LR] == 1e-3
-    assert of(space, LR).domain == Float(1e-4, 1e-2, log=True)
+    assert of(space, LR).domain == learning_rates(imagenet_facts(), {}, "adamw").domain
     assert "optimizer.momentum" not in names(space)
 
 
@@ -312,9 +355,9 @@ def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
             "is a section; name one of its fields: optimizer.kind, optimizer.lr",
         ),
         (
-            {"schedule.gamma": RATE},
-            "schedule.gamma",
-            "no field 'gamma' in schedule; known: kind, warmup_epochs",
+            {"schedule.lowest": RATE},
+            "schedule.lowest",
+            "no field 'lowest' in schedule; known: kind, warmup_epochs",
         ),
         ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "unknown key"),
         ({"optimizer.kind": {"choice": ["lion"]}}, "optimizer.kind", "expected one of 'sgd', 'rmsprop'"),
@@ -341,7 +384,8 @@ def test_an_override_of_a_pin_is_refused() -> None:
 
 def test_an_unknown_space_names_the_known_ones() -> None:
     facts = digits_facts()
-    with pytest.raises(SpaceError, match=r"space\.name: expected one of document, got 'documents'"):
+    known = "document, finetune, quick, wide"
+    with pytest.raises(SpaceError, match=rf"space\.name: expected one of {known}, got 'documents'"):
         make_space("documents", base_recipe(facts), frozenset(), facts, {})
 
 

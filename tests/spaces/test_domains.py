@@ -3,8 +3,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spaces.domains import Choice, Domain, Float, Integer, SpaceError, shown
+from spaces.domains import (
+    Choice,
+    Domain,
+    Float,
+    Integer,
+    SpaceError,
+    cell_of,
+    fraction_of,
+    place_of,
+    shown,
+    value_at,
+)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +86,57 @@ def test_a_domain_tells_its_extremes_and_itself(
 )
 def test_values_are_shown_as_in_yaml(value: Any, words: str) -> None:
     assert shown(value) == words
+
+
+RANGES = [
+    Float(0.0, 2.0),
+    Float(1e-4, 0.5, log=True),
+    Integer(0, 20),
+    Integer(1, 512, log=True),
+    Choice(("a", True, 1, None)),
+]
+
+
+@given(domain=st.sampled_from(RANGES), fraction=st.floats(0.0, 1.0, exclude_max=True))
+def test_a_value_lies_where_it_was_taken_from(domain: Domain, fraction: float) -> None:
+    value = value_at(domain, fraction)
+    assert value in domain
+    match domain:
+        case Float():
+            assert fraction_of(domain, value) == pytest.approx(fraction, abs=1e-9)
+        case Integer():
+            assert isinstance(value, int)
+            start, end = cell_of(domain, value)
+            assert start - 1e-9 <= fraction <= end + 1e-9
+            assert start < fraction_of(domain, value) < end
+        case Choice(options=options):
+            assert abs(fraction_of(domain, value) - fraction) <= 0.5 / len(options)
+
+
+def test_the_cells_of_whole_numbers_fill_their_range() -> None:
+    for domain in (Integer(0, 20), Integer(1, 512, log=True)):
+        cells = [cell_of(domain, value) for value in range(domain.low, domain.high + 1)]
+        assert (cells[0][0], cells[-1][1]) == pytest.approx((0.0, 1.0))
+        assert [end for _, end in cells[:-1]] == pytest.approx([start for start, _ in cells[1:]])
+
+
+@pytest.mark.parametrize(
+    ("domain", "value", "message"),
+    [
+        (Float(0.0, 2.0), 3.0, "expected 0 to 2, got 3"),
+        (Integer(0, 20), 0.5j, "expected 0 to 20, whole, got 0.5j"),
+        (Choice(("a", True)), 1, "expected one of a, true, got 1"),
+    ],
+)
+def test_what_is_not_in_a_domain_lies_nowhere_in_it(domain: Domain, value: Any, message: str) -> None:
+    with pytest.raises(SpaceError, match=message):
+        fraction_of(domain, value)
+
+
+def test_an_option_is_found_by_its_kind_and_value() -> None:
+    assert [place_of(Choice((1, True, 0, False, None)), each) for each in (True, 1, None, False)] == [
+        1,
+        0,
+        4,
+        3,
+    ]

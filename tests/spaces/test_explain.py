@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -6,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from spaces.catalog import make_space
-from spaces.explain import Row, leaves, reasons, recipe_rows, space_rows
-from spaces.fields import PURPOSES
+from spaces.explain import Row, reasons, recipe_rows, space_rows
+from spaces.fields import PURPOSES, leaves
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 from trainable.yamlfile import read_recipe, write_recipe
@@ -82,14 +83,29 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
     overrides = {"loop.batch_size": {"choice": [128, 512]}}
     space = make_space("document", base, frozenset({"optimizer.weight_decay"}), facts, overrides)
     rows = space_rows(space, facts)
-    assert row(rows, "optimizer.lr[sgd]").what == "0.02 to 0.5, log; when optimizer.kind is sgd"
-    assert row(rows, "optimizer.lr[sgd]").source.startswith("003:13")
+    rate = row(rows, "optimizer.lr[sgd]")
+    assert re.fullmatch(
+        r"around 0\.1 \(high confidence\) within [\d.]+ to [\d.]+, log; when kind is sgd", rate.what
+    )
+    assert rate.source.startswith("003:13")
+    assert re.fullmatch(r"sgd \d+%, adamw \d+%, lamb \d+%", row(rows, "optimizer.kind").what)
+    assert row(rows, "regularisation.ema_decay").what.endswith("; when evaluation.weights is ema")
     assert row(rows, "loop.batch_size").what == "one of 128, 512"
     assert row(rows, "loop.batch_size").source == "space.overrides"
     assert row(rows, "optimizer.weight_decay").what == "0.003"
     assert row(rows, "optimizer.weight_decay").source == "written in the study"
-    assert row(rows, "schedule.kind").source.startswith("003:13")
-    assert row(rows, "precision.kind").what == "auto"
+    assert row(rows, "optimizer.scaling").source.startswith("000:25")
+    assert row(rows, "loop.prefetch").what == "2"
+
+
+def test_what_a_person_believes_is_told_with_the_rule_that_it_replaces() -> None:
+    facts = imagenet_facts()
+    overrides = {"optimizer.lr[sgd]": {"prior": 0.3, "confidence": "low"}}
+    space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
+    told = row(space_rows(space, facts), "optimizer.lr[sgd]")
+    assert told.what.startswith("around 0.3 (low confidence) within ")
+    assert told.reason == "believed in the study; the rule: 0.1 at batch 256"
+    assert told.source.startswith("space.overrides; the range: 003:13")
 
 
 def test_every_field_of_the_base_is_in_a_spaces_rows() -> None:
@@ -99,22 +115,43 @@ def test_every_field_of_the_base_is_in_a_spaces_rows() -> None:
     assert {path for path, _ in leaves(space.base)} <= explained
 
 
-def test_a_value_is_explained_by_its_rule_its_range_or_its_field() -> None:
+def test_a_value_is_explained_by_its_rule_its_prior_or_its_field() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, {})
     drawn = space.recipe({**space.own, "optimizer.lr": 0.3}).with_values({"loop.batch_size": 64})
     rows = recipe_rows(drawn, facts)
     assert row(rows, "optimizer.momentum").reason.startswith("SGD with momentum")
-    assert row(rows, "optimizer.lr").reason.startswith("from 0.02 to 0.5, log: a factor 5 either side of 0.1")
-    assert row(rows, "loop.batch_size").reason.startswith("written by hand; the rule gives 256")
+    assert row(rows, "optimizer.lr").reason.startswith("around 0.1 (high confidence) within ")
+    assert row(rows, "optimizer.lr").reason.endswith(": 0.1 at batch 256")
+    assert row(rows, "loop.batch_size").reason.startswith("other than the rule's 256: ")
     assert row(rows, "loop.seed").reason == PURPOSES["loop.seed"].reason
+
+
+def test_a_drawn_value_is_explained_by_the_prior_of_the_values_beside_it() -> None:
+    """The decay's centre is lower in a recipe that distorts its images."""
+    facts = imagenet_facts()
+    plain = base_recipe(facts, optimizer__weight_decay=3e-4)
+    strong = plain.with_values({"augmentation.policy.kind": "trivialaugment"})
+    assert row(recipe_rows(plain, facts), "optimizer.weight_decay").reason.startswith("around 0.0001 (")
+    assert row(recipe_rows(strong, facts), "optimizer.weight_decay").reason.startswith("around 7e-05 (")
 
 
 def test_the_ranges_of_the_other_optimizer_explain_nothing() -> None:
     facts = imagenet_facts()
-    adam = base_recipe(facts, optimizer__kind="adamw", optimizer__lr=0.1)
-    assert row(recipe_rows(adam, facts), "optimizer.lr").reason.startswith("written by hand")
-    assert row(recipe_rows(adam, facts), "optimizer.kind").reason.startswith("from one of sgd, adamw")
+    adam = base_recipe(facts, optimizer__kind="adamw", optimizer__lr=0.3)
+    assert row(recipe_rows(adam, facts), "optimizer.lr").reason.startswith("other than the rule's 0.001: ")
+    assert row(recipe_rows(adam, facts), "optimizer.kind").reason.startswith("from sgd 70%, adamw 25%")
+
+
+def test_a_recipe_is_explained_by_the_space_that_it_was_drawn_from() -> None:
+    facts = imagenet_facts()
+    space = make_space(
+        "wide", base_recipe(facts, loop__batch_size=64), frozenset({"loop.batch_size"}), facts, {}
+    )
+    rows = recipe_rows(space.recipe({**space.own, "optimizer.lr": 7.0}), facts, space)
+    assert row(rows, "optimizer.lr").reason.startswith("from 0.0001 to 10, log: a wide range")
+    assert row(rows, "loop.batch_size").reason.startswith("pinned; ")
+    assert row(rows, "optimizer.momentum").reason.startswith("SGD with momentum")
 
 
 def test_reasons_are_comments_that_leave_the_recipe_as_it_is(tmp_path: Path) -> None:
@@ -123,7 +160,7 @@ def test_reasons_are_comments_that_leave_the_recipe_as_it_is(tmp_path: Path) -> 
     write_recipe(tmp_path / "best.yaml", recipe, reasons(recipe, facts))
     assert read_recipe(tmp_path / "best.yaml") == recipe
     text = (tmp_path / "best.yaml").read_text()
-    assert "a factor 5 either side of 0.1" in text
+    assert "around 0.1 (high confidence)" in text
     assert all(reasons(recipe, facts)[path] in text for path, _ in leaves(recipe))
 
 

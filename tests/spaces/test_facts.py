@@ -1,6 +1,6 @@
 import pytest
 
-from spaces.facts import Facts, FactsError
+from spaces.facts import SETTLED_ELSEWHERE, Facts, FactsError, GivenFacts
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 
 
@@ -20,3 +20,22 @@ def test_every_fault_of_facts_is_named_with_its_path() -> None:
 def test_what_is_no_plain_data_is_refused() -> None:
     with pytest.raises(FactsError, match="not plain data"):
         Facts.from_tree({"train_images": object()})
+
+
+def test_each_fact_can_be_written_or_is_said_to_belong_elsewhere() -> None:
+    assert set(GivenFacts.model_fields) | set(SETTLED_ELSEWHERE) == set(Facts.model_fields)
+    assert not set(GivenFacts.model_fields) & set(SETTLED_ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"lr_band": [0.3, 0.1]}, "a band that rises"),
+        ({"lr_band": [0.0, 0.1]}, "greater than 0"),
+        ({"lr_band_kind": "sdg"}, "expected one of sgd"),
+        ({"largest_micro_batch": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_no_probe_can_find_is_refused(change: dict[str, object], told: str) -> None:
+    with pytest.raises(FactsError, match=told):
+        Facts.from_tree({**digits_facts().tree(), **change})

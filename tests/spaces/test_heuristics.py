@@ -1,72 +1,10 @@
-"""The formulas at the points that the documents name, as tables."""
+"""The documents' own recipe, gathered from the rules."""
 
 import pytest
 
 from spaces import heuristics
-from spaces.domains import Choice, Float
-from spaces.rulings import interpolated, rounded
+from spaces.rulings import interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters", "own", "options"),
-    [
-        ("resnet_small", 77_754, 0.0, None),
-        ("ResNet18", 11.7 * MILLION, 0.0, None),
-        ("ResNet34", 21.8 * MILLION, 0.0, (0.0, 0.1)),
-        ("ResNet50 with ten classes", 23.5 * MILLION, 0.1, (0.0, 0.1)),
-        ("ResNet50", 25.6 * MILLION, 0.1, (0.0, 0.1)),
-        ("ViT-L", 304 * MILLION, 0.1, (0.0, 0.1)),
-    ],
-)
-def test_labels_are_smoothed_from_resnet50_size(
-    model: str, parameters: float, own: float, options: tuple[float, ...] | None
-) -> None:
-    facts = imagenet_facts(parameters=int(parameters))
-    ruling = heuristics.label_smoothings(facts)
-    assert heuristics.label_smoothing(facts).what == own, model
-    assert (ruling.what if ruling else None) == (Choice(options) if options else None), model
-
-
-@pytest.mark.parametrize(
-    ("images", "epochs", "gpus", "batch"),
-    [
-        (1_257, 20, 0.0, 32),
-        (1_257, 20, 1.0, 32),
-        (4_000, 9, 0.0, 64),
-        (10_000, 6, 0.0, 64),
-        (50_000, 20, 0.0, 128),
-        (50_000, 20, 0.5, 256),
-        (1_280_000, 120, 1.0, 256),
-        (100, 300, 1.0, 16),
-        (10, 300, 1.0, 8),
-        (2, 1, 0.0, 2),
-    ],
-)
-def test_the_batch_gives_enough_steps_and_fits_the_hardware(
-    images: int, epochs: int, gpus: float, batch: int
-) -> None:
-    assert heuristics.batch_size(imagenet_facts(train_images=images, epochs=epochs, gpus=gpus)).what == batch
-
-
-@pytest.mark.parametrize(
-    ("batch", "epochs", "own", "most"),
-    [
-        (32, 20, 1.0, 2.0),
-        (256, 120, 1.0, 2.0),
-        (512, 120, 2.2, 4.5),
-        (1024, 120, 5.0, 10.0),
-        (8192, 120, 5.0, 10.0),
-        (1024, 6, 0.6, 0.6),
-        (32, 1, 0.1, 0.1),
-    ],
-)
-def test_warm_up_is_for_large_batches_and_at_most_a_tenth_of_the_run(
-    batch: int, epochs: int, own: float, most: float
-) -> None:
-    facts = imagenet_facts(epochs=epochs)
-    assert heuristics.warmup_epochs(facts, batch).what == own
-    assert heuristics.warmups(facts, batch).what == Float(0.0, most)
 
 
 def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:
@@ -74,6 +12,17 @@ def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:
     assert [interpolated(x, *line) for x in (1, 10, 100, 1000, 10_000)] == pytest.approx([1, 1, 10, 100, 100])
     falling = ((10.0, 100.0), (1000.0, 1.0))
     assert interpolated(100, *falling) == pytest.approx(10)
+
+
+def test_a_share_on_the_logarithm_is_0_and_1_outside() -> None:
+    assert [share_between(x, 10, 1000) for x in (1, 10, 100, 1000, 10_000)] == pytest.approx(
+        [0, 0, 0.5, 1, 1]
+    )
+
+
+def test_a_rule_that_needs_a_number_refuses_a_word() -> None:
+    with pytest.raises(TypeError, match=r"loop\.batch_size: expected a number, got 'many'"):
+        number_at({"loop.batch_size": "many"}, "loop.batch_size")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +43,7 @@ def test_the_rules_make_the_documents_own_recipe_of_the_default_one() -> None:
         "augmentation.masking.kind": "none",
         "augmentation.mixing.kind": "none",
         "loop.batch_size": 256,
+        "precision.kind": "auto",
         "optimizer.lr": 0.1,
         "optimizer.scaling": "linear",
         "optimizer.weight_decay": 1e-4,
@@ -141,3 +91,25 @@ def test_rules_applied_twice_change_nothing() -> None:
     facts = imagenet_facts()
     once = base_recipe(facts).with_values(heuristics.fixed_by_rule(facts, base_recipe(facts), frozenset()))
     assert once.with_values(heuristics.fixed_by_rule(facts, once, frozenset())) == once
+
+
+def test_very_small_nets_are_cropped_nearly_square_in_the_documents_own_recipe() -> None:
+    facts = imagenet_facts(parameters=int(1.5 * MILLION))
+    values = heuristics.fixed_by_rule(facts, base_recipe(facts), frozenset())
+    assert values["augmentation.crop.ratio_min"] == 0.9
+    assert values["augmentation.crop.ratio_max"] == pytest.approx(1 / 0.9)
+
+
+def test_who_pins_the_narrowest_crop_keeps_the_widest_as_it_was() -> None:
+    facts = imagenet_facts(parameters=int(1.5 * MILLION))
+    base = base_recipe(facts, augmentation__crop__kind="resized", augmentation__crop__ratio_min=0.5)
+    values = heuristics.fixed_by_rule(facts, base, {"augmentation.crop.ratio_min"})
+    assert not [path for path in values if "ratio" in path]
+
+
+def test_attention_takes_adamw_with_its_own_decay_and_warm_up() -> None:
+    facts = imagenet_facts(attention=True, epochs=300)
+    values = heuristics.fixed_by_rule(facts, base_recipe(facts), frozenset())
+    assert values["optimizer.kind"] == "adamw"
+    assert values["optimizer.weight_decay"] == 0.05
+    assert values["schedule.warmup_epochs"] == 20.0

@@ -4,30 +4,73 @@ from typing import Any
 import pytest
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
-from spaces.overrides import Fixed, parse, parse_all
+from spaces.overrides import Belief, Fixed, Varying, in_study, parse, parse_all, path_of
+from spaces.priors import Normal, Prior, Uniform, Weights
+from trainable.errors import Fault
 from trainable.recipe import Recipe
 
 
 @pytest.mark.parametrize(
-    ("written", "parsed"),
+    ("written", "domain"),
     [
         ({"uniform": [0, 1]}, Float(0.0, 1.0)),
         ({"log": [0.01, 1.0]}, Float(0.01, 1.0, log=True)),
         ({"int": [1, 3]}, Integer(1, 3)),
         ({"int_log": [16, 256]}, Integer(16, 256, log=True)),
         ({"choice": ["none", None, 0.5, True]}, Choice(("none", None, 0.5, True))),
-        ({"fixed": 0.1}, Fixed(0.1)),
-        ({"fixed": None}, Fixed(None)),
     ],
 )
-def test_each_form_is_parsed(written: dict[str, Any], parsed: Domain | Fixed) -> None:
-    assert parse(written) == parsed
+def test_a_domain_alone_is_drawn_from_evenly(written: dict[str, Any], domain: Domain) -> None:
+    assert parse(written) == Varying(domain)
+    assert Varying(domain).prior_in(domain) == Uniform()
+
+
+@pytest.mark.parametrize("value", [0.1, None, "sgd", True])
+def test_a_value_is_fixed(value: Any) -> None:
+    assert parse({"fixed": value}) == Fixed(value)
+
+
+@pytest.mark.parametrize(
+    ("written", "varying"),
+    [
+        ({"prior": 0.1}, Varying(None, Belief(0.1, "medium"))),
+        ({"prior": 0.1, "confidence": "high"}, Varying(None, Belief(0.1, "high"))),
+        ({"prior": None}, Varying(None, Belief(None, "medium"))),
+        (
+            {"log": [0.01, 1.0], "prior": 0.1, "confidence": "low"},
+            Varying(Float(0.01, 1.0, log=True), Belief(0.1, "low")),
+        ),
+        ({"choice": ["sgd", "adamw"], "weights": [3, 1]}, Varying(Choice(("sgd", "adamw")), Weights((3, 1)))),
+        (
+            {"choice": ["sgd", "adamw"], "prior": "adamw"},
+            Varying(Choice(("sgd", "adamw")), Belief("adamw")),
+        ),
+    ],
+)
+def test_what_is_believed_stands_beside_a_domain_or_alone(written: dict[str, Any], varying: Varying) -> None:
+    assert parse(written) == varying
+
+
+@pytest.mark.parametrize(
+    ("varying", "domain", "prior"),
+    [
+        (Varying(None, Belief(0.1, "high")), Float(0.01, 1.0, log=True), Normal(0.1, "high")),
+        (Varying(None, Belief(3)), Integer(1, 9), Normal(3.0, "medium")),
+        (Varying(None, Belief("b", "low")), Choice(("a", "b", "c")), Weights((1.0, 2.0, 1.0))),
+        (Varying(None, Weights((3, 1))), Choice(("a", "b")), Weights((3, 1))),
+    ],
+)
+def test_a_belief_becomes_a_prior_of_the_fields_domain(
+    varying: Varying, domain: Domain, prior: Prior
+) -> None:
+    assert varying.prior_in(domain) == prior
 
 
 def test_whole_numbers_become_real_ones_in_a_real_range() -> None:
-    domain = parse({"uniform": [0, 1]})
-    assert isinstance(domain, Float)
-    assert [type(end) for end in domain.extremes()] == [float, float]
+    parsed = parse({"uniform": [0, 1]})
+    assert isinstance(parsed, Varying)
+    assert isinstance(parsed.domain, Float)
+    assert [type(end) for end in parsed.domain.extremes()] == [float, float]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +78,18 @@ def test_whole_numbers_become_real_ones_in_a_real_range() -> None:
     [
         (0.1, "got 0.1; a single value is written {fixed: value}"),
         ({}, "got {}"),
-        ({"log": [0.1, 1.0], "int": [1, 2]}, "a single value is written"),
+        ({"log": [0.1, 1.0], "int": [1, 2]}, "got log and int together"),
+        ({"fixed": 0.1, "prior": 0.1}, "got fixed and prior together"),
+        ({"confidence": "high"}, "confidence needs the prior that it is of"),
+        ({"prior": 0.1, "confidence": "sure"}, "confidence to be one of low, medium, high, got 'sure'"),
+        ({"prior": [0.1]}, "expected numbers, words, true, false or null as options, got [0.1]"),
+        ({"log": [0.01, 1.0], "prior": 2.0}, "expected a prior within 0.01 to 1, log, got 2"),
+        ({"choice": ["a", "b"], "prior": "c"}, "expected a prior within one of a, b, got c"),
+        ({"choice": ["a", "b"], "weights": [1]}, "expected a weight for each of the 2 options, got 1"),
+        ({"choice": ["a", "b"], "weights": [1, 0]}, "expected weights above 0, got 0"),
+        ({"choice": ["a", "b"], "weights": "ab"}, "expected weights: [number, ...], got 'ab'"),
+        ({"choice": ["a", "b"], "weights": [1, 2], "prior": "a"}, "weights stand beside choice"),
+        ({"weights": [1, 2]}, "weights stand beside choice: [option, ...], and without a prior"),
         ({"lr": {"log": [0.1, 1.0]}}, "got 'lr'; fields of a section are written with dots, as optimizer.lr"),
         ({"log": 0.1}, "expected log: [low, high], got 0.1"),
         ({"int": [1, 2, 3]}, "expected int: [low, high], got [1, 2, 3]"),
@@ -53,11 +107,43 @@ def test_what_is_no_domain_is_refused(written: Any, message: str) -> None:
         parse(written)
 
 
-def test_domains_and_fixed_values_are_told_apart() -> None:
+def test_what_varies_and_what_is_fixed_are_told_apart() -> None:
     overrides = {"optimizer.lr": {"log": [0.01, 1.0]}, "optimizer.momentum": {"fixed": 0.8}}
-    domains, fixed = parse_all(overrides, Recipe(), frozenset())
-    assert domains == {"optimizer.lr": Float(0.01, 1.0, log=True)}
+    varying, fixed = parse_all(overrides, Recipe(), frozenset())
+    assert varying == {"optimizer.lr": Varying(Float(0.01, 1.0, log=True))}
     assert fixed == {"optimizer.momentum": 0.8}
+
+
+def test_a_variant_may_be_named_and_fixed_by_itself() -> None:
+    overrides = {"optimizer.lr[sgd]": {"fixed": 0.1}, "optimizer.lr[adamw]": {"prior": 0.001}}
+    varying, fixed = parse_all(overrides, Recipe(), frozenset())
+    assert varying["optimizer.lr[sgd]"] == Varying(Choice((0.1,)))
+    assert varying["optimizer.lr[adamw]"] == Varying(None, Belief(0.001))
+    assert not fixed
+    assert [path_of(name) for name in varying] == ["optimizer.lr", "optimizer.lr"]
+
+
+def test_a_variant_and_its_whole_path_are_not_both_written() -> None:
+    overrides = {"optimizer.lr[sgd]": {"prior": 0.1}, "optimizer.lr": {"log": [0.01, 1.0]}}
+    with pytest.raises(SpaceError, match=r"overrides\.optimizer\.lr\[sgd\]: optimizer\.lr is written too"):
+        parse_all(overrides, Recipe(), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("fault", "overridden", "place"),
+    [
+        ("optimizer.lr", {"optimizer.lr"}, "space.overrides.optimizer.lr"),
+        ("optimizer.lr[sgd]", {"optimizer.lr"}, "space.overrides.optimizer.lr"),
+        ("optimizer.lr[sgd]", {"optimizer.lr[sgd]", "optimizer.kind"}, "space.overrides.optimizer.lr[sgd]"),
+        ("optimizer.lr", {"optimizer.lr[sgd]"}, "space.overrides.optimizer.lr[sgd]"),
+        ("optimizer.lr", {"optimizer.lr[sgd]", "optimizer.lr[adamw]"}, "optimizer.lr"),
+        ("optimizer.kind", {"optimizer.lr"}, "optimizer.kind"),
+    ],
+)
+def test_a_fault_is_told_at_its_place_in_the_study(fault: str, overridden: set[str], place: str) -> None:
+    with pytest.raises(SpaceError) as caught, in_study(overridden):
+        raise SpaceError([Fault(fault, "is wrong")])
+    assert caught.value.faults == (Fault(place, "is wrong"),)
 
 
 def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
@@ -86,12 +172,12 @@ def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
         ("version", "changes no run"),
     ],
 )
-@pytest.mark.parametrize("written", [{"int": [1, 2]}, {"fixed": 1}])
+@pytest.mark.parametrize("written", [{"int": [1, 2]}, {"fixed": 1}, {"prior": 1}])
 def test_what_makes_trials_incomparable_can_never_vary(path: str, why: str, written: dict[str, Any]) -> None:
     with pytest.raises(SpaceError, match=rf"space\.overrides\.{path}: can never vary: .*{why}"):
         parse_all({path: written}, Recipe(), frozenset())
 
 
 def test_other_fields_of_the_loop_may_vary() -> None:
-    domains, _ = parse_all({"loop.batch_size": {"int_log": [16, 64]}}, Recipe(), frozenset())
-    assert domains == {"loop.batch_size": Integer(16, 64, log=True)}
+    varying, _ = parse_all({"loop.batch_size": {"int_log": [16, 64]}}, Recipe(), frozenset())
+    assert varying == {"loop.batch_size": Varying(Integer(16, 64, log=True))}

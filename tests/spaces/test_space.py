@@ -1,10 +1,12 @@
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value
+from spaces.priors import Prior
 from spaces.space import Dimension, Space, When
 from trainable.recipe import Recipe
 
@@ -38,7 +40,7 @@ def space(
 def test_dimensions_are_drawn_in_order_and_only_where_their_condition_holds() -> None:
     seen: list[str] = []
 
-    def draw(each: Dimension) -> Value:
+    def draw(each: Dimension, prior: Prior) -> Value:
         seen.append(each.name)
         return {"optimizer.kind": "adamw"}.get(each.path, 1e-3)
 
@@ -48,7 +50,7 @@ def test_dimensions_are_drawn_in_order_and_only_where_their_condition_holds() ->
 
 def test_a_condition_is_looked_up_in_the_base_where_nothing_was_drawn() -> None:
     held = space(dimensions=[*RATES, MOMENTUM], own={"optimizer.lr": 1e-3}, optimizer__kind="adamw")
-    assert held.define(lambda each: 1e-3) == {"optimizer.lr": 1e-3}
+    assert held.define(lambda each, _: 1e-3) == {"optimizer.lr": 1e-3}
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,68 @@ def test_ends_that_exclude_each_other_are_refused_together() -> None:
     own = {"augmentation.crop.scale_min": 0.1, "augmentation.crop.scale_max": 1.0}
     with pytest.raises(SpaceError, match=r"0\.6 with augmentation\.crop\.scale_max 0\.5 is refused"):
         space(dimensions=scales, own=own, augmentation__crop__kind="resized")
+
+
+def test_ends_under_one_condition_that_exclude_each_other_are_refused_together() -> None:
+    resized = When("augmentation.crop.kind", ("resized",))
+    crops = [
+        dimension("augmentation.crop.kind", Choice(("none", "resized"))),
+        dimension("augmentation.crop.scale_min", Float(0.1, 0.6), resized),
+        dimension("augmentation.crop.scale_max", Float(0.5, 1.0), resized),
+    ]
+    with pytest.raises(SpaceError, match=r"0\.6 with augmentation\.crop\.scale_max 0\.5 is refused"):
+        space(dimensions=crops, own={"augmentation.crop.kind": "none"}, augmentation__crop__kind="none")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (
+            dimension("schedule.warmup_epochs", Float(0.0, 15.0)),
+            dimension("loop.epochs", Integer(10, 20)),
+            "15 with loop.epochs 10 is refused: schedule.warmup_epochs 15 must be below loop.epochs 10",
+        ),
+        (
+            dimension("loop.micro_batch", Integer(16, 64)),
+            dimension("loop.batch_size", Integer(32, 128)),
+            "64 with loop.batch_size 32 is refused",
+        ),
+    ],
+)
+def test_ends_of_fields_that_only_the_whole_recipe_compares_are_refused_together(
+    one: Dimension, other: Dimension, message: str
+) -> None:
+    own = {one.path: 8 if "batch" in one.path else 0.0, other.path: 20 if "epochs" in other.path else 128}
+    with pytest.raises(SpaceError, match=re.escape(message)):
+        space(dimensions=[one, other], own={**own}, loop__batch_size=128)
+
+
+def sections(spec: type[BaseModel]) -> list[type[BaseModel]]:
+    """Every section of a recipe, those of unions and those within sections too, itself first."""
+    return [spec, *(deeper for parts in parts_of(spec) for each in parts for deeper in sections(each))]
+
+
+def parts_of(spec: type[BaseModel]) -> list[list[type[BaseModel]]]:
+    """The sections that each field may hold, for the fields that hold one."""
+    held = [_members(field.annotation) for field in spec.model_fields.values()]
+    return [each for each in held if each]
+
+
+def _members(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [each for part in get_args(annotation) for each in _members(part)]
+
+
+def test_only_the_whole_recipe_compares_its_sections() -> None:
+    """Ends in two sections are tried by the Recipe's own validator alone, which is to be all there is."""
+    comparing = {
+        each.__name__
+        for each in sections(Recipe)
+        if each.__pydantic_decorators__.model_validators and len(parts_of(each)) > 1
+    }
+    assert comparing == {"Recipe"}
+    assert list(Recipe.__pydantic_decorators__.model_validators) == ["fields_agree"]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from typing import assert_never
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spaces.catalog import make_space
+from spaces.catalog import NAMES, make_space
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
 from spaces.optimizers import KINDS, OptimizerKind
+from spaces.placing import settled_values
+from spaces.rules import RULES
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe
 
@@ -30,7 +32,9 @@ FACTS = st.builds(
     cpus=st.integers(1, 64),
     gpus=st.sampled_from((0.0, 0.5, 1.0)),
     pretrained=st.booleans(),
+    attention=st.booleans(),
 )
+FRACTIONS = st.floats(0.0, 1.0, exclude_max=True)
 
 
 def space_of(facts: Facts, **pins: Value) -> Space:
@@ -52,9 +56,10 @@ def in_domain(domain: Domain) -> st.SearchStrategy[Value]:
 
 
 @given(facts=FACTS, data=st.data())
+@settings(max_examples=50)
 def test_every_draw_is_a_recipe(facts: Facts, data: st.DataObject) -> None:
     space = space_of(facts)
-    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    values = space.define(lambda each, _: data.draw(in_domain(each.domain), label=each.name))
     recipe = space.recipe(values)
     assert {path: recipe.get(path) for path in values} == values
     assert recipe.schedule.warmup_epochs <= facts.epochs / 10
@@ -67,21 +72,50 @@ def test_every_draw_around_a_pinned_optimizer_is_a_recipe(
     facts: Facts, kind: OptimizerKind, data: st.DataObject
 ) -> None:
     space = space_of(facts, optimizer__kind=kind)
-    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    values = space.define(lambda each, _: data.draw(in_domain(each.domain), label=each.name))
     assert {"optimizer.lr", "optimizer.weight_decay"} <= values.keys()
     assert space.recipe(values).optimizer.kind == kind
     domains = {each.name: each.domain for each in space.dimensions}
     assert all(value in domains[name] for name, value in space.named(space.own).items())
 
 
+@given(facts=FACTS, name=st.sampled_from(NAMES), data=st.data())
+def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
+    facts: Facts, name: str, data: st.DataObject
+) -> None:
+    pretrained = facts.model_copy(update={"pretrained": True}) if name == "finetune" else facts
+    weights = {"model__weights": "a.safetensors"} if pretrained.pretrained else {}
+    base = base_recipe(pretrained, **weights)
+    space = make_space(name, base, frozenset({"model.weights"} if weights else ()), pretrained, {})
+    values = space.sample(lambda each: data.draw(FRACTIONS, label=each.name))
+    space.validate(values)
+    assert all(0.0 <= place <= 1.0 for place in space.encode(values).values())
+    assert space.beliefs(values).keys() == space.named(values).keys()
+
+
 @given(facts=FACTS, data=st.data())
+@settings(max_examples=50)
+def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.DataObject) -> None:
+    space = space_of(facts)
+    settled = settled_values(space.base)
+    drawn = {**settled, **space.sample(lambda each: data.draw(FRACTIONS, label=each.name))}
+    for rule in RULES:
+        first, again = (rule.of(facts, values) for values in (settled, drawn))
+        assert (first is None) == (again is None), rule.name
+        if first is not None and again is not None:
+            assert (first.domain, first.source) == (again.domain, again.source), rule.name
+
+
+@given(facts=FACTS, data=st.data())
+@settings(max_examples=50)
 def test_names_lead_back_to_the_values(facts: Facts, data: st.DataObject) -> None:
     space = space_of(facts)
-    values = space.define(lambda each: data.draw(in_domain(each.domain), label=each.name))
+    values = space.define(lambda each, _: data.draw(in_domain(each.domain), label=each.name))
     assert space.values_of(space.named(values)) == values
 
 
 @given(facts=FACTS)
+@settings(max_examples=50)
 def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
     space = space_of(facts)
     domains = {each.name: each.domain for each in space.dimensions}

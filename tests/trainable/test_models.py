@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
+from trainable.models.layers import has_attention
 from trainable.models.make import BasicBlock, count_parameters, make_model
 from trainable.specs import models as specs
 
@@ -108,3 +109,36 @@ def test_images_that_do_not_fit_are_an_error_that_names_both(spec: specs.Model, 
         ModelError, match=rf"{spec.name} cannot take images of 3 x {image_size} x {image_size}"
     ):
         make(spec, image_size=image_size)
+
+
+@pytest.mark.parametrize(
+    ("name", "attends"),
+    [
+        *((name, True) for name in ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "mobilevit_s")),
+        *((name, True) for name in ("coatnet_0_rw_224", "efficientvit_m0", "halonet26t", "convit_tiny")),
+        *((name, False) for name in ("resnet18", "seresnet50", "resnest14d", "skresnet18", "convnext_tiny")),
+        *((name, False) for name in ("mixer_s16_224", "poolformer_s12", "repvit_m1", "ecaresnet26t")),
+    ],
+)
+def test_attention_is_told_from_gates_that_are_called_so(name: str, attends: bool) -> None:
+    import timm
+
+    with torch.device("meta"):
+        assert has_attention(timm.create_model(name, pretrained=False)) is attends
+
+
+@pytest.mark.parametrize(
+    ("name", "attends"),
+    [("vit_b_16", True), ("swin_t", True), ("maxvit_t", True), ("efficientnet_b0", False)],
+)
+def test_attention_is_found_in_torchvisions_models_too(name: str, attends: bool) -> None:
+    from torchvision import models
+
+    with torch.device("meta"):
+        assert has_attention(models.get_model(name, weights=None)) is attends
+
+
+def test_attention_is_found_in_a_net_of_ones_own() -> None:
+    own = nn.Sequential(nn.Linear(8, 8), nn.TransformerEncoderLayer(8, 2, batch_first=True))
+    assert has_attention(own)
+    assert not has_attention(own[:1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -18,10 +19,22 @@ NORMALISATIONS = (
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
+QUERIES = re.compile(r"(to_)?(q|qk|qkvs?|query)(_proj)?|(in|q)_proj_weight")
+"""What attention layers call their queries: those of torch, of torchvision, and of timm's families."""
+
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:
     """The layers that normalise by the statistics of a batch, in order of definition."""
     return [each for each in model.modules() if isinstance(each, BATCH_NORMS)]
+
+
+def has_attention(model: nn.Module) -> bool:
+    """Whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
+
+    Told by what the queries are called, since the layers of the libraries have no common ancestor.
+    """
+    names = [name for name, _ in (*model.named_modules(), *model.named_parameters())]
+    return any(QUERIES.fullmatch(part) for name in names for part in name.split("."))
 
 
 def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:

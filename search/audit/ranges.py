@@ -1,0 +1,87 @@
+"""Ranges of numbers: grown at an end, cut below a value, and written as a study writes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, assert_never
+
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value
+
+End = Literal["lower", "upper"]
+Range = Float | Integer
+
+PARTS = (1.0, 0.5, 0.25, 0.125)
+"""Of the most that a range grows by."""
+GROWTH = 10.0
+"""A range grows by half its length at one end, on a logarithmic scale by this factor at most; ours."""
+
+
+def wider(domain: Range, end: End) -> list[Range]:
+    """The range grown at one end, the most first; to three significant digits."""
+    grown = [_grown(domain, end, part) for part in PARTS]
+    return [each for each in dict.fromkeys(grown) if each is not None]
+
+
+def below(domain: Float, top: float) -> Float:
+    """The part of a range up to a value that lies in it, and above its lower end."""
+    return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)
+
+
+def even(domain: Domain) -> dict[str, Any]:
+    """A domain as a study writes it, to be drawn from evenly."""
+    content: list[Value]
+    match domain:
+        case Float():
+            form, content = "log" if domain.log else "uniform", [domain.low, domain.high]
+        case Integer():
+            form, content = "int_log" if domain.log else "int", [domain.low, domain.high]
+        case Choice():
+            form, content = "choice", list(domain.options)
+        case _:
+            assert_never(domain)
+    return {form: content}
+
+
+def written(domain: Domain, believed: Value) -> dict[str, Any]:
+    """A domain as a study writes it, with what is believed in it where that lies within."""
+    value = three_digits(believed) if isinstance(believed, float) else believed
+    return {**even(domain), **(belief(value) if value in domain else {})}
+
+
+def belief(value: Value) -> dict[str, Any]:
+    """What a study writes of a value that is expected."""
+    return {"prior": value, "confidence": "medium"}
+
+
+def three_digits(value: float, *, up: bool = False) -> float:
+    """Three significant digits; not below the value where `up`."""
+    near = float(f"{value:.3g}")
+    if not up or near >= value:
+        return near
+    return float(f"{near + 10.0 ** (math.floor(math.log10(value)) - 2):.3g}")
+
+
+def _grown(domain: Range, end: End, part: float) -> Range | None:
+    low, high = _ends(domain, end, part)
+    grown: Range
+    try:
+        match domain:
+            case Float():
+                low, high = three_digits(low), three_digits(high)
+                grown = Float(min(low, domain.low), max(high, domain.high), domain.log)
+            case Integer():
+                grown = Integer(math.floor(low), math.ceil(high), domain.log)
+            case _:
+                assert_never(domain)
+    except SpaceError:  # a logarithm needs more than 0
+        return None
+    return grown if grown.low < domain.low or grown.high > domain.high else None
+
+
+def _ends(domain: Range, end: End, part: float) -> tuple[float, float]:
+    low, high = float(domain.low), float(domain.high)
+    if domain.log:
+        factor = min(GROWTH, math.sqrt(high / low)) ** part
+        return (low / factor, high) if end == "lower" else (low, high * factor)
+    step = part * (high - low) / 2.0
+    return (low - step, high) if end == "lower" else (low, high + step)

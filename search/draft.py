@@ -1,0 +1,93 @@
+"""The next study while it is written: the old one with changes, each of which still makes a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from search.prepare import build_space, check_trials
+from search.pruning import choose_pruning
+from search.study import Study
+from spaces.domains import shown
+from spaces.facts import Facts
+from spaces.overrides import PLACE, Belief, Varying, parse, path_of
+from spaces.placing import has
+from spaces.priors import told
+from spaces.space import Dimension, Space
+from trainable.data import DataInfo
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A study with what was measured for it."""
+
+    study: Study
+    facts: Facts
+    info: DataInfo
+
+    @cached_property
+    def space(self) -> Space:
+        """What the next search would draw from. Raises UserError where it could not start."""
+        epochs = self.study.budget.epochs
+        facts = self.facts.model_copy(update={"epochs": epochs})
+        space = build_space(self.study, facts, self.info)
+        check_trials(self.study, space, facts)
+        choose_pruning(self.study, space)
+        return space
+
+    def changed(self, path: str, to: Any) -> Draft:
+        """With plain data at a path; `space.overrides.NAME` takes the place of what was written of it.
+
+        Raises UserError where that makes no search.
+        """
+        name = path.removeprefix(f"{PLACE}.")
+        study = self._overridden(name, to) if name != path else self.study.with_values({path: to})
+        draft = Draft(study, self.facts, self.info)
+        _ = draft.space
+        return draft
+
+    def told(self, path: str) -> str:
+        """What stands at a path, in words: a range with what is believed in it, or a value."""
+        name = path.removeprefix(f"{PLACE}.")
+        if name == path:
+            node = self.study.model_dump(mode="json")
+            for part in path.split("."):
+                node = node[part]
+            return shown(node)
+        for dimension in self.space.dimensions:
+            if dimension.name == name:
+                return told(dimension.domain, dimension.prior(self.space.own))
+        base = self.space.base
+        return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
+
+    def _overridden(self, name: str, to: Any) -> Study:
+        """A study writes of a field by path, or of its variants by name, never both."""
+        path = path_of(name)
+        old = self.study.space.overrides
+        beside = {} if name == path else self._variants_beside(name, old)
+        mine = {name: to, **beside}
+        placed = [
+            each
+            for key in old
+            for each in (mine if path_of(key) == path and key not in mine else [key])  # in its first place
+        ]
+        overrides = {each: mine.get(each, old.get(each)) for each in (*placed, *mine)}
+        space = self.study.space.model_copy(update={"overrides": overrides})
+        return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
+
+    def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
+        """What is written of the other variants of a field; a belief at its path is spread over them."""
+        path = path_of(name)
+        if path not in old:
+            return {each: old[each] for each in old if path_of(each) == path and each != name}
+        others = [each for each in self.space.dimensions if each.path == path and each.name != name]
+        return {each.name: old[path] for each in others if _fits(old[path], each)}
+
+
+def _fits(written: Any, dimension: Dimension) -> bool:
+    """Whether a belief that was written for all variants of a field is one of this variant."""
+    found = parse(written)
+    believed = found.prior if isinstance(found, Varying) else None
+    return isinstance(believed, Belief) and believed.value in dimension.domain

@@ -1,0 +1,135 @@
+"""What each rule is worth, by regression over all rules at once: a slope, its error and a test for each.
+
+A linear mixed model: the rule asked about is a fixed effect, every other one a random effect, so that there
+may be more rules than trials; genomes are searched like this, one marker at a time (Kang et al., 2010, Nature
+Genetics 42). It is solved by Henderson's equations (1975, Biometrics 31), which are ridge regression, and
+averaged over how much the random effects vary, by restricted likelihood: the best ratio alone would promise
+too much where trials are few.
+
+Imported only where verdicts are computed: NumPy and SciPy take 0.3 s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+Numbers = NDArray[np.float64]
+
+RATIOS = np.geomspace(0.003, 3.0, 11)
+"""Tried for the variance of one random effect over that of luck."""
+TINY = 1e-9
+"""Places squared: the least variance, where a model explains all."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One dimension over the trials.
+
+    `agreement` says how well each trial agrees with the rule, 0 on average and where the dimension is absent.
+    `adjusts` holds in its columns all that the dimension may do to a score, for use beside other rules.
+    """
+
+    agreement: Numbers
+    adjusts: Numbers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Places gained by a unit of agreement, with the standard error and its degrees of freedom."""
+
+    slope: float
+    error: float
+    freedom: float
+
+    @property
+    def chance(self) -> float:
+        """How likely a slope at least so far from 0 is where the rule does nothing (two-sided t-test)."""
+        return float(2.0 * stdtr(self.freedom, -abs(self.slope) / self.error))
+
+    def interval(self, risk: float) -> tuple[float, float]:
+        """Both ends of the interval that misses the true slope with a chance of `risk`."""
+        reach = float(stdtrit(self.freedom, 1.0 - risk / 2.0)) * self.error
+        return self.slope - reach, self.slope + reach
+
+
+def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
+    """The column of a dimension from its values' agreement and place in the domain, nan where absent.
+
+    With `options` each place is an option with an effect of its own; else places lie along a range.
+    """
+    spread = (
+        [position == each for each in np.unique(position[~np.isnan(position)])] if options else [position]
+    )
+    adjusting = [_standard(each) for each in (agreement, *(np.asarray(each, float) for each in spread))]
+    return Column(_centred(agreement), np.column_stack(adjusting))
+
+
+def estimate(places: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
+    """The gain from agreement with one rule, all that `others` may do being equal.
+
+    `order` is when each trial was drawn: samplers move on while they learn, and a trend over the search is no
+    rule's merit. Raises ValueError where all trials agree alike.
+    """
+    if not column.agreement.any():
+        raise ValueError("expected trials that agree more and trials that agree less")
+    fixed = np.column_stack([np.ones(len(places)), _standard(order), column.agreement])
+    random = np.column_stack([np.empty((len(places), 0)), *(each.adjusts for each in others)])
+    fits = [_fit(places, fixed, random, ratio) for ratio in RATIOS]
+    return _averaged([each for _, each in fits], np.array([misfit for misfit, _ in fits]))
+
+
+def risk_for(chances: Sequence[float], share: float) -> float:
+    """The risk at which to test each so that of the effects found at most a `share` is false, on average.
+
+    Benjamini and Hochberg (1995, J. Royal Statistical Society B 57); intervals that miss with this risk are
+    theirs for chosen effects (Benjamini and Yekutieli, 2005, J. American Statistical Association 100).
+    """
+    count = len(chances)
+    found = [rank for rank, chance in enumerate(sorted(chances), start=1) if chance <= share * rank / count]
+    return share * max(found, default=1) / count
+
+
+def _fit(places: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
+    """Minus twice the restricted log-likelihood of a ratio, and its estimate of the last fixed effect."""
+    design = np.column_stack([fixed, random])
+    squares, products = design.T @ design, design.T @ places
+    system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed.shape[1], random.shape[1]]))
+    inverse = np.linalg.inv(system)
+    effects = inverse @ products
+    rows, at = len(places) - fixed.shape[1], fixed.shape[1] - 1
+    variance = max(float(places @ places - products @ effects) / rows, TINY)
+    determinant = float(np.linalg.slogdet(system)[1]) + random.shape[1] * math.log(ratio)
+    error = math.sqrt(variance * inverse[at, at])
+    freedom = len(places) - float(np.trace(inverse @ squares))
+    return rows * math.log(variance) + determinant, Estimate(float(effects[at]), error, freedom)
+
+
+def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
+    """The mean by likelihood, its error that of the mixture."""
+    weights = np.exp((misfits.min() - misfits) / 2.0)
+    weights /= weights.sum()
+    slopes, errors, freedoms = (
+        np.array([getattr(each, name) for each in estimates]) for name in ("slope", "error", "freedom")
+    )
+    slope = float(weights @ slopes)
+    error = math.sqrt(float(weights @ (errors**2 + (slopes - slope) ** 2)))
+    return Estimate(slope, error, float(weights @ freedoms))
+
+
+def _centred(values: Numbers) -> Numbers:
+    """The values around their mean, 0 where one is absent."""
+    there = ~np.isnan(values)
+    return np.where(there, values - values[there].mean(), 0.0) if there.any() else np.zeros(len(values))
+
+
+def _standard(values: Numbers) -> Numbers:
+    """The same, with a standard deviation of 1 over all trials unless all are alike."""
+    centred = _centred(values)
+    spread = centred.std()
+    return centred / spread if spread > 1e-9 else np.zeros(len(values))

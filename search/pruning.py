@@ -1,0 +1,187 @@
+"""Which rungs trials are compared at and how many go on, chosen for the budget and the space, with a reason.
+
+The numbers are from benchmarks/results/pruning.md, the choice is told in docs/decisions/0009. Pruning is as
+hard as may be while a search keeps four fifths of its worth: so many of its trials, all trained to the end,
+have as good a best one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from search.scheduler import Asha, expected_share, first_at_or_after, rungs
+from search.study import Study, StudyError
+from spaces.concentration import concentration
+from spaces.domains import Choice
+from spaces.space import Space
+from trainable.errors import Fault
+from trainable.metrics import Mode
+from trainable.schedule import cycle_ends
+from trainable.specs.schedules import SGDR, Cyclic
+
+ALIKE_BITS = 0.5
+"""From here on draws are taken to be alike: one prior of high confidence is enough."""
+MANY_TRIALS = 32
+"""From here on one in three goes on even of trials that are alike: enough good ones are among them."""
+OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
+"""No trial is stopped in the first eighth of a run; nor in the first third where trials that are alike have
+schedules of different shapes, since 1cycle stands too low until then and a constant rate too high."""
+SAME_SHAPE = frozenset({"cosine", "poly"})
+"""Schedules between which early scores are fair."""
+BEHIND_WARMUP = 1
+"""Epochs. Before the rate has risen, it is how fast that ranks the trials."""
+
+WHY_SETTLED = "the first lies an epoch behind the longest warm-up"
+WHY_TOLD = {
+    OF_THE_RUN: "before an eighth of the run scores say little of its end",
+    OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
+}
+NO_RUNG = "no rung lies before the last epoch"
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The epochs after which trials are compared, and that one in `factor` goes on; why, in words."""
+
+    rungs: tuple[int, ...]
+    factor: int
+    why: str
+
+    def scheduler(self, mode: Mode) -> Asha:
+        """ASHA at these rungs."""
+        return Asha(self.rungs, self.factor, mode)
+
+    def told(self, epochs: int) -> str:
+        """All of it in a sentence, for trials of so many epochs."""
+        if not self.rungs:
+            return f"no trial is stopped early: {self.why}"
+        saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
+        return (
+            f"compared after {_listed(self.rungs)} epochs, where one in {_number(self.factor)} goes on, "
+            f"which saves about {saved:.0%} of the epochs: {self.why}"
+        )
+
+
+class Suggestion(NamedTuple):
+    """The first rung and what part goes on, with the reason of each."""
+
+    grace: int
+    factor: int
+    why_then: str
+    why_so_many: str
+
+
+def suggested(trials: int, epochs: int, warmup: float, bits: float, *, uneven: bool) -> Suggestion:
+    """The pruning that fits a budget and a space.
+
+    Args:
+        warmup: the longest that any trial can have, in epochs.
+        bits: the space's `concentration`.
+        uneven: whether trials have schedules of different shapes.
+    """
+    alike = bits >= ALIKE_BITS
+    part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
+    settled, told = math.ceil(warmup) + BEHIND_WARMUP, math.ceil(epochs / part)
+    few = alike and trials < MANY_TRIALS
+    return Suggestion(
+        max(settled, told),
+        2 if few else 3,
+        WHY_SETTLED if settled >= told else WHY_TOLD[part],
+        _why_so_many(trials, bits) if alike else "even draws are told apart by early scores",
+    )
+
+
+def choose_pruning(study: Study, space: Space) -> Pruning:
+    """What the study says of rungs and factor; what fits where it says nothing.
+
+    A schedule of cycles has its rungs at their ends, for scores compare there only (arXiv 1608.03983). Raises
+    StudyError for a written rung that is none.
+    """
+    choice, budget = study.scheduler, study.budget
+    suggestion = suggested(
+        budget.trials,
+        budget.epochs,
+        longest_warmup(space),
+        concentration(space),
+        uneven=has_uneven_schedules(space),
+    )
+    factor = choice.reduction_factor or suggestion.factor
+    match choice.kind:
+        case "none":
+            return Pruning((), factor, "the study says so")
+        case "asha":
+            found = _rungs(study, space, choice.grace_epochs or suggestion.grace, factor)
+            return Pruning(found, factor, _why(study, suggestion, space) if found else NO_RUNG)
+        case _:
+            assert_never(choice.kind)
+
+
+def longest_warmup(space: Space) -> float:
+    """The longest warm-up that any trial of the space can have, in epochs."""
+    ends = [float(space.base.schedule.warmup_epochs)]
+    for dimension in space.dimensions:
+        if dimension.path == "schedule.warmup_epochs":
+            ends += [value for value in dimension.domain.extremes() if isinstance(value, int | float)]
+    return max(ends)
+
+
+def has_uneven_schedules(space: Space) -> bool:
+    """Whether trials have schedules of different shapes, between which early scores are unfair."""
+    kinds = {
+        option
+        for dimension in space.dimensions
+        if dimension.path == "schedule.kind" and isinstance(dimension.domain, Choice)
+        for option in dimension.domain.options
+    }
+    return len(kinds) > 1 and not kinds <= SAME_SHAPE
+
+
+def _rungs(study: Study, space: Space, grace: int, factor: int) -> tuple[int, ...]:
+    written, epochs, schedule = study.scheduler.rungs, study.budget.epochs, space.base.schedule
+    usual = rungs(grace, factor, epochs)
+    if not isinstance(schedule, SGDR | Cyclic):
+        return written if written is not None else usual
+    ends = tuple(end for end in cycle_ends(schedule, epochs) if end < epochs)
+    if written is None:
+        return first_at_or_after(usual, ends)
+    if off := sorted(set(written) - set(ends)):
+        known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
+        told = (
+            f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
+        )
+        raise StudyError([Fault("scheduler.rungs", told)])
+    return written
+
+
+# --- in words -----------------------------------------------------------------------------------------
+
+
+def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
+    choice = study.scheduler
+    if choice.rungs is not None or choice.grace_epochs is not None:
+        then = "the study says when"
+    elif isinstance(space.base.schedule, SGDR | Cyclic):
+        then = f"scores compare at the ends of the {space.base.schedule.kind} schedule's cycles alone"
+    else:
+        then = suggestion.why_then
+    many = suggestion.why_so_many if choice.reduction_factor is None else "the study says how many go on"
+    return f"{then}; {many}"
+
+
+def _why_so_many(trials: int, bits: float) -> str:
+    told = f"priors make trials alike ({bits:.1f} bits)"
+    if trials < MANY_TRIALS:
+        return f"{told}, and early scores of these say less"
+    return f"{told}, but {trials} are many to choose from"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    *head, last = map(str, numbers)
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def _number(count: int) -> str:
+    return {2: "two", 3: "three", 4: "four"}.get(count, str(count))

@@ -1,0 +1,58 @@
+"""How trials stand against each other, every pair compared at an epoch that both were scored after.
+
+Pruned trials differ in length, and scores of different epochs say nothing of each other. So no score is used
+as a number: a trial's place counts whom it beats, and each pair meets at the last epoch at which the search
+itself compares trials and which both have reached. Late epochs thus count wherever they exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trainable.metrics import Mode
+
+if TYPE_CHECKING:
+    from search.results import Summary, TrialSummary
+
+
+def marks(summary: Summary) -> tuple[int, ...]:
+    """The epochs at which this search compares trials, rising: the rungs that were reached, and the last."""
+    rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}
+    return tuple(sorted({*rungs, summary.budget_epochs}))
+
+
+def places(
+    trials: Sequence[TrialSummary], marks: Sequence[int], metric: str, mode: Mode
+) -> Mapping[int, float]:
+    """By trial, how many of 100 others it beats (a tie is half a win); 50 on average.
+
+    Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended,
+    or that ended before the first of the `marks`.
+    """
+    import numpy as np
+
+    compared = [trial for trial in trials if trial.state == "diverged" or _lasted(trial, marks[0])]
+    if len(compared) < 2:
+        return {}
+    sign = 1.0 if mode == "max" else -1.0
+    scores = [_scores(trial, marks, metric) for trial in compared]
+    reached = np.array([len(each) for each in scores])
+    meeting = np.minimum.outer(reached, reached)
+    wins = np.sign(np.subtract.outer(reached, reached)) * (meeting == 0)
+    for number in range(len(marks)):
+        there = np.array([sign * each[number] if number < len(each) else 0.0 for each in scores])
+        wins = np.where(meeting == number + 1, np.sign(np.subtract.outer(there, there)), wins)
+    share = 50.0 + 50.0 * wins.sum(axis=1) / (len(compared) - 1)
+    return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
+
+
+def _lasted(trial: TrialSummary, mark: int) -> bool:
+    return trial.state in ("finished", "stopped") and trial.epochs >= mark
+
+
+def _scores(trial: TrialSummary, marks: Sequence[int], metric: str) -> list[float]:
+    """A trial's scores at the marks that it has reached; none of one that diverged."""
+    if trial.state == "diverged":
+        return []
+    return [epoch.metrics[metric] for epoch in trial.history if epoch.epoch in marks]

@@ -1,0 +1,212 @@
+"""What is believed of a value before any trial: a shape over its domain, with a confidence.
+
+Numbers are believed to lie around a centre, on the domain's own scale: a truncated normal, which over a
+logarithmic domain is a truncated log-normal. Options have weights. A prior never leaves its domain and never
+rules anything in it out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal, assert_never
+
+from spaces.domains import (
+    Choice,
+    Domain,
+    Float,
+    Integer,
+    SpaceError,
+    Value,
+    cell_of,
+    fraction_of,
+    is_number,
+    place_of,
+    shown,
+    value_at,
+)
+from trainable.errors import Fault
+
+Confidence = Literal["low", "medium", "high"]
+
+SPREADS: dict[Confidence, float] = {"low": 0.5, "medium": 0.25, "high": 0.125}
+"""Standard deviation as a share of the domain's length; a quarter is that of PriorBand (arXiv 2306.12370)."""
+ODDS: dict[Confidence, float] = {"low": 2.0, "medium": 4.0, "high": 8.0}
+"""Weight of the believed option over that of each other."""
+_STANDARD = NormalDist()
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Nothing is believed: even draws over the (log-)range or the options."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Numbers around `centre`, which lies in the domain."""
+
+    centre: float
+    confidence: Confidence = "medium"
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation, as a share of the domain's length."""
+        return SPREADS[self.confidence]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How likely each option is, in the options' order; any positive scale. Raises SpaceError otherwise."""
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        unfit = [each for each in self.weights if not is_number(each) or not 0 < each < math.inf]
+        if unfit or not self.weights:
+            told = ", ".join(map(repr, unfit)) or "none"
+            raise SpaceError([Fault("", f"expected weights above 0, got {told}")])
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights, adding up to 1."""
+        total = sum(self.weights)
+        return tuple(weight / total for weight in self.weights)
+
+
+Prior = Uniform | Normal | Weights
+
+
+def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
+    """The prior that a value with a confidence stands for. Raises SpaceError for one outside the domain."""
+    if value not in domain:
+        raise SpaceError([Fault("", f"expected a prior within {domain}, got {shown(value)}")])
+    match domain:
+        case Float() | Integer():
+            assert is_number(value)
+            return Normal(float(value), confidence)
+        case Choice(options=options):
+            at = place_of(domain, value)
+            return Weights(tuple(ODDS[confidence] if each == at else 1.0 for each in range(len(options))))
+        case _:
+            assert_never(domain)
+
+
+def check_prior(domain: Domain, prior: Prior) -> None:
+    """Raises SpaceError where a prior is none of this domain's."""
+    match domain, prior:
+        case _, Uniform():
+            return
+        case Float() | Integer(), Normal(centre=centre):
+            if not domain.low <= centre <= domain.high:
+                raise SpaceError([Fault("", f"expected a prior within {domain}, got {centre:g}")])
+        case Choice(options=options), Weights(weights=weights):
+            if len(options) != len(weights):
+                told = f"expected a weight for each of the {len(options)} options, got {len(weights)}"
+                raise SpaceError([Fault("", told)])
+        case Choice(), Normal():
+            raise SpaceError([Fault("", f"expected weights for {domain}, got a centre")])
+        case _, Weights():
+            raise SpaceError([Fault("", f"expected a centre within {domain}, got weights")])
+
+
+def within(domain: Domain, prior: Prior) -> Prior:
+    """The prior with its centre moved to the nearer end of the domain where it lies outside."""
+    match domain, prior:
+        case Float() | Integer(), Normal(centre=centre, confidence=confidence):
+            return Normal(min(max(centre, domain.low), domain.high), confidence)
+        case _:
+            return prior
+
+
+def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
+    """The value below which a share `fraction` in [0, 1) of the prior lies: even fractions draw from it."""
+    match prior:
+        case Uniform():
+            return value_at(domain, fraction)
+        case Normal():
+            low, high = _reach(domain, prior)
+            quantile = min(max(low + (high - low) * fraction, 1e-12), 1.0 - 1e-12)
+            at = _centre(domain, prior) + prior.spread * _STANDARD.inv_cdf(quantile)
+            return value_at(domain, min(max(at, 0.0), math.nextafter(1.0, 0.0)))
+        case Weights(shares=shares):
+            assert isinstance(domain, Choice)
+            return domain.options[_option(shares, fraction)]
+        case _:
+            assert_never(prior)
+
+
+def density(domain: Domain, prior: Prior, value: Value) -> float:
+    """How much likelier than under even draws; 1 on average over the domain, 0 outside of it."""
+    if value not in domain:
+        return 0.0
+    match prior:
+        case Uniform():
+            return 1.0
+        case Normal():
+            return _normal_density(domain, prior, value)
+        case Weights(shares=shares):
+            assert isinstance(domain, Choice)
+            return shares[place_of(domain, value)] * len(shares)
+        case _:
+            assert_never(prior)
+
+
+def mode(domain: Domain, prior: Prior) -> Value:
+    """The likeliest value; the middle of a range of which nothing is believed, and its first option."""
+    match prior:
+        case Uniform():
+            return value_at(domain, 0.0 if isinstance(domain, Choice) else 0.5)
+        case Normal():
+            return value_at(domain, min(_centre(domain, prior), math.nextafter(1.0, 0.0)))
+        case Weights(weights=weights):
+            assert isinstance(domain, Choice)
+            return domain.options[weights.index(max(weights))]
+        case _:
+            assert_never(prior)
+
+
+def told(domain: Domain, prior: Prior) -> str:
+    """The domain with what is believed in it, in words."""
+    match prior:
+        case Uniform():
+            return str(domain)
+        case Normal(centre=centre, confidence=confidence):
+            return f"around {centre:.3g} ({confidence} confidence) within {domain}"
+        case Weights(shares=shares):
+            assert isinstance(domain, Choice)
+            pairs = zip(domain.options, shares, strict=True)
+            return ", ".join(f"{shown(option)} {share:.0%}" for option, share in pairs)
+        case _:
+            assert_never(prior)
+
+
+def _centre(domain: Domain, prior: Normal) -> float:
+    return fraction_of(domain, prior.centre)
+
+
+def _reach(domain: Domain, prior: Normal) -> tuple[float, float]:
+    """The share of the untruncated normal that lies below the domain's two ends."""
+    centre = _centre(domain, prior)
+    return _STANDARD.cdf(-centre / prior.spread), _STANDARD.cdf((1.0 - centre) / prior.spread)
+
+
+def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
+    """Of a whole number: the mean over the cell that is rounded to it, which a narrow prior lies within."""
+    centre, (low, high) = _centre(domain, prior), _reach(domain, prior)
+    if isinstance(domain, Integer):
+        assert isinstance(value, int)
+        start, end = cell_of(domain, value)
+        cells = [_STANDARD.cdf((each - centre) / prior.spread) for each in (start, end)]
+        return (cells[1] - cells[0]) / (end - start) / (high - low)
+    distance = (fraction_of(domain, value) - centre) / prior.spread
+    return _STANDARD.pdf(distance) / prior.spread / (high - low)
+
+
+def _option(shares: tuple[float, ...], fraction: float) -> int:
+    below = 0.0
+    for place, share in enumerate(shares):
+        below += share
+        if fraction < below:
+            return place
+    return len(shares) - 1

@@ -1,0 +1,174 @@
+"""Searches of which it is known what is wrong: real spaces, samplers, pruning, journals; invented curves."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search.folder import FACTS_FILE
+from search.journal import Journal
+from search.ledger import Decision, Ledger
+from search.prepare import build_space
+from search.pruning import choose_pruning
+from search.sampler import make_sampler
+from search.scheduler import Asha
+from search.study import Study
+from spaces.domains import Choice, Domain, Value, fraction_of, is_number
+from spaces.facts import Facts
+from spaces.space import Space, Values
+from tests.spaces.small_facts import digits_facts
+from trainable.data import DataInfo
+from trainable.metrics import EpochResult
+
+EPOCHS = 20
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a trial goes: where its curves end, and how."""
+
+    accuracy: float
+    """Validation's, at the end; the curve comes within a thousandth of it in two thirds of the run."""
+    train: float
+    """Of clean training images, at the end."""
+    rise: float = 0.0
+    """What validation still gains with each epoch."""
+    swing: float = 0.0
+    """How far validation jumps up and down, to the end."""
+    diverges: bool = False
+    """In its second epoch."""
+
+
+Landscape = Callable[[Mapping[str, float], random.Random], Run]
+"""How a trial goes, from where in its domain each value lies (by dimension name) and luck."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Sizes of the parts."""
+
+    train: int = 7_000
+    validation: int = 1_500
+    test: int = 1_500
+
+    @property
+    def info(self) -> DataInfo:
+        return DataInfo(
+            path="digits",
+            format="digits",
+            classes=tuple(map(str, range(CLASSES))),
+            channels=1,
+            image_size=8,
+            train_images=self.train,
+            validation_images=self.validation,
+            test_images=self.test,
+            class_counts=(self.train // CLASSES,) * CLASSES,
+            mean=(0.3,),
+            std=(0.3,),
+            flips=(),
+            digest="0" * 12,
+            in_memory=True,
+        )
+
+
+def planted(
+    storage: Path,
+    landscape: Landscape,
+    *,
+    trials: int = 24,
+    seed: int = 0,
+    images: Images = Images(),
+    last: int | None = None,
+    **values: Any,
+) -> Path:
+    """The folder of a search whose trials went as the landscape says, one after the other.
+
+    `values` are the study's, by dotted path with __ for dots; `last` ends it early, after so many trials.
+    """
+    written = {path.replace("__", "."): value for path, value in values.items()}
+    study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "planted"})
+    study = study.with_values({"budget.trials": trials, "budget.epochs": EPOCHS, "seed": seed, **written})
+    folder = storage / "planted"
+    folder.mkdir(parents=True)
+    study.write(folder)
+    facts = digits_facts(train_images=images.train, epochs=study.budget.epochs)
+    record = {"facts": facts.tree(), "data": images.info.tree()}
+    (folder / FACTS_FILE).write_text(json.dumps(record))
+    with Journal(folder) as journal:
+        _drive(study, facts, images.info, journal, landscape, last)
+    return folder
+
+
+def _drive(
+    study: Study, facts: Facts, info: DataInfo, journal: Journal, landscape: Landscape, last: int | None
+) -> None:
+    space = build_space(study, facts, info)
+    pruning = choose_pruning(study, space)
+    mode = study.objective.direction
+    ledger = Ledger(
+        journal,
+        space,
+        make_sampler(space, study.sampler.kind, study.seed, mode),
+        Asha(pruning.rungs, pruning.factor, mode),
+        trials=study.budget.trials,
+        epochs=study.budget.epochs,
+        metric=study.objective.metric,
+    )
+    ledger.begin("planted")
+    while (last is None or ledger.trials < last) and (proposal := ledger.propose()) is not None:
+        luck = random.Random(f"{study.seed} {proposal.trial}")
+        run = landscape(_at(space, proposal.values), luck)
+        ledger.start(proposal.trial, 0)
+        for epoch in range(1, study.budget.epochs + 1):
+            if ledger.epoch(proposal.trial, _result(run, epoch, study.budget.epochs, luck)) is Decision.STOP:
+                break
+    ledger.close("finished" if last is None else "interrupted")
+
+
+def _at(space: Space, values: Values) -> dict[str, float]:
+    """Where in its domain each value lies; the document's own may lie outside, and then counts as the end."""
+    named = space.named(values)
+    return {
+        each.name: _place(each.domain, named[each.name]) for each in space.dimensions if each.name in named
+    }
+
+
+def _place(domain: Domain, value: Value) -> float:
+    if value in domain or isinstance(domain, Choice):
+        return fraction_of(domain, value)
+    assert is_number(value)
+    return 0.0 if value < domain.low else 1.0
+
+
+def _result(run: Run, epoch: int, epochs: int, luck: random.Random) -> EpochResult:
+    left = 0.3 * math.exp(-10.0 * epoch / epochs) + run.rise * (epochs - epoch)
+    swing = run.swing * (1 if epoch % 2 else -1) * luck.uniform(0.7, 1.3) if epoch < epochs else 0.0
+    diverged = run.diverges and epoch == 2
+    accuracy = 0.0 if diverged else min(1.0, max(0.0, run.accuracy - left + swing))
+    train = max(0.0, run.train - left)
+    return EpochResult(
+        epoch=epoch,
+        train_loss=2.0 - 1.5 * train,
+        train_accuracy=train,
+        val_loss=23.0 if diverged else 2.0 - 1.5 * accuracy,
+        val_accuracy=accuracy,
+        val_balanced_accuracy=accuracy,
+        val_top5_accuracy=None,
+        lr=0.1 * (1.0 + math.cos(math.pi * epoch / epochs)) / 2.0,
+        grad_norm=1.0,
+        skipped_steps=0,
+        epoch_seconds=1.0,
+        data_seconds=0.1,
+        evaluation_seconds=0.1,
+        images_per_second=1000.0,
+        peak_memory_bytes=10**8,
+        micro_batch=64,
+        clean_train_accuracy=train if epoch == epochs else None,
+        diverged=diverged,
+    )

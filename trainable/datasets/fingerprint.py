@@ -1,0 +1,39 @@
+"""A cheap sign that a data set's files are as they were: names, sizes and times, without opening any."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def fingerprint(path: Path) -> str:
+    """Sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
+
+    A folder stands for all below it, links followed, as images are looked for; a file for itself and those
+    beside it, since IDX files come in fours. Hidden ones are left out. Nothing there gives a digest, too.
+    """
+    digest = hashlib.sha256()
+    for line in sorted(_below(path) if path.is_dir() else _beside(path)):
+        digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def _below(folder: Path) -> Iterator[str]:
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (_line(os.path.join(place, name)) for name in names if not name.startswith("."))
+
+
+def _beside(file: Path) -> Iterator[str]:
+    if file.exists():
+        yield from (_line(str(each)) for each in file.parent.iterdir() if each.is_file())
+
+
+def _line(file: str) -> str:
+    try:
+        found = os.stat(file)
+    except OSError:  # a link to nothing
+        return f"{file}\n"
+    return f"{file}\t{found.st_size}\t{found.st_mtime_ns}\n"
