@@ -1,0 +1,156 @@
+"""Whom the search-quality benchmark compares. Each arm is a sampler, with or without priors and pruning."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beliefs import Worth, believing
+from replay import Replay, Replayed
+from search.sampler import Kind, Sampler, TpeSampler, make_sampler
+from search.scheduler import Asha, rungs
+from search_task import seed_of
+from spaces.priors import Confidence
+from spaces.space import Space
+from tasks import task
+
+if TYPE_CHECKING:
+    import optuna
+
+REDUCTION_FACTOR = 3
+"""The product's own default."""
+ROOT = Path(__file__).parents[1]
+SOURCES = ("benchmarks/replay.py", "benchmarks/search_task.py", "search/sampler.py", "search/scheduler.py")
+"""What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""
+SOURCES_OF_TASKS = {
+    "lcbench": ("benchmarks/lcbench.py",),
+    "taskset": ("benchmarks/curve_tables.py",),
+    "fashion": ("benchmarks/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
+}
+SOURCES_OF_PRIORS = ("benchmarks/beliefs.py", "search/prior_tpe.py", "spaces/priors.py")
+
+Make = Callable[[Space, int], Sampler]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """`make` builds the sampler from a space and a seed. With `priors` trial 0 is their mode."""
+
+    make: Make
+    priors: Worth | None = None
+    pruned: bool = True
+    first: int = 0
+    """The first trial's number: Sobol's sequence leaves trial 0 to the document's recipe."""
+
+
+def ours(kind: Kind) -> Make:
+    """A sampler as `make_sampler` builds it; every task's score is maximised."""
+    return lambda space, seed: make_sampler(space, kind, seed, "max")
+
+
+class PlainTpe(TpeSampler):
+    """Optuna's TPESampler with nothing but a seed."""
+
+    def study(self, number: int) -> optuna.Study:
+        import optuna
+
+        made = super().study(number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            made.sampler = optuna.samplers.TPESampler(seed=seed_of(str(self._seed), number))
+        return made
+
+
+ARMS: dict[str, Arm] = {
+    "random": Arm(ours("random"), pruned=False),
+    "random+asha": Arm(ours("random")),
+    "qmc+asha": Arm(ours("qmc"), first=1),
+    "tpe+asha": Arm(ours("tpe")),
+    "tpe-plain+asha": Arm(lambda space, seed: PlainTpe(space, seed, "max")),
+    "prior-tpe+asha right": Arm(ours("prior-tpe"), "right"),
+    "prior-tpe+asha off": Arm(ours("prior-tpe"), "off"),
+    "prior-tpe+asha adversarial": Arm(ours("prior-tpe"), "adversarial"),
+    "prior-only+asha right": Arm(ours("random"), "right"),
+    "prior-only+asha off": Arm(ours("random"), "off"),
+    "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
+}
+"""By name; `random` on a space with priors draws from them alone."""
+BASELINE = "tpe+asha"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every run of a benchmark has in common. Budgets are counted in whole trainings' epochs."""
+
+    trainings: int = 40
+    beyond: float = 1.5
+    """How far past the budget a search is followed, as a share of it."""
+    workers: int = 4
+    confidence: Confidence = "medium"
+
+    def epochs(self, whole: int) -> int:
+        """How long a search is, where a whole training takes so many epochs."""
+        return round(self.trainings * self.beyond * whole)
+
+
+def run(arm: Arm, name: str, seed: int, settings: Settings) -> Replayed:
+    """One search of an arm on a task."""
+    chosen = task(name)
+    space = chosen.space
+    if arm.priors is not None:
+        space = believing(chosen, arm.priors, seed, settings.confidence)
+    steps = rungs(chosen.grace, REDUCTION_FACTOR, chosen.epochs) if arm.pruned else ()
+    sampler = arm.make(space, seed_of(f"search {name}", seed))
+    asha = Asha(steps, REDUCTION_FACTOR, "max")
+    own = space.own if arm.priors is not None else None
+    search = Replay(chosen.begin(), chosen.epochs, sampler, asha, own, arm.first)
+    return search.run(settings.epochs(chosen.epochs), settings.workers)
+
+
+def digest(arm: Arm, name: str, settings: Settings) -> str:
+    """Names all that the results of an arm on a task hang on: what changed is run again."""
+    sources = (*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]])
+    if arm.priors is not None:
+        sources += SOURCES_OF_PRIORS
+    described = (_told(arm), settings, *(_meaning(ROOT / each) for each in sources))
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
+
+
+def _told(arm: Arm) -> tuple[object, ...]:
+    captured = inspect.getclosurevars(arm.make).nonlocals
+    return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.first
+
+
+@cache
+def _meaning(path: Path) -> str:
+    """A file's content; a program's without its comments."""
+    if not path.exists():
+        return ""
+    text = path.read_text()
+    return ast.dump(ast.parse(text)) if path.suffix == ".py" else text
+
+
+def chosen_arms(wanted: str) -> dict[str, Arm]:
+    """The baseline and the arms whose names begin with a word of a comma-separated list; `all` for all.
+
+    Raises ValueError with the known names for a word that begins none.
+    """
+    words = tuple(wanted.split(","))
+    if unknown := [word for word in words if word != "all" and not any(map(_begins(word), ARMS))]:
+        raise ValueError(f"expected arms, got {', '.join(unknown)}; known: {', '.join(ARMS)}")
+    return {
+        name: arm
+        for name, arm in ARMS.items()
+        if name == BASELINE or "all" in words or name.startswith(words)
+    }
+
+
+def _begins(word: str) -> Callable[[str], bool]:
+    return lambda name: name.startswith(word)

@@ -1,0 +1,86 @@
+"""ASHA replayed over curves that are known already: what it saves, and what it loses, counted in trials.
+
+The measure of loss is a search's worth: how many trials, all trained to the end, would have had as good a
+best one on average. It needs no unit, so that tasks compare, and says what is paid for the saved epochs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from search.scheduler import Asha
+
+Curves = NDArray[np.float64]
+"""[recipes, epochs]: scores, higher is better; a run that diverged has the worst there is from there on."""
+Order = NDArray[np.int64]
+WORKERS = 4
+
+
+class Replayed(NamedTuple):
+    """Means over orders: the share of all epochs that is trained, final score lost, worth by trial."""
+
+    spent: float
+    regret: float
+    worth: float
+
+
+def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], factor: int) -> Replayed:
+    """What pruning does to searches whose trials are the recipes of each order."""
+    trials, epochs = len(orders[0]), curves.shape[1]
+    found = [one_search(curves, order, rungs, factor) for order in orders]
+    lost = float(
+        np.mean([curves[order, -1].max() - best for order, (best, _) in zip(orders, found, strict=True)])
+    )
+    spent = float(np.mean([spent for _, spent in found])) / (trials * epochs)
+    finals = np.sort(curves[:, -1])
+    return Replayed(spent, lost, worth(finals, expected_best(finals, trials) - lost, trials) / trials)
+
+
+def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) -> tuple[float, int]:
+    """The best final score and the epochs that were trained, with four trials at a time, an epoch in turn."""
+    asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
+    waiting: Iterator[int] = iter(order.tolist())
+    running = [(stops[0], place, trial, 0) for place, trial in zip(range(WORKERS), waiting, strict=False)]
+    best, spent, arrivals = -np.inf, 0, len(running)
+    while running:
+        now, _, trial, stage = heapq.heappop(running)
+        score, arrivals = curves[trial, stops[stage] - 1], arrivals + 1
+        if stage + 1 < len(stops) and asha.report(trial, stops[stage], score):
+            heapq.heappush(running, (now + stops[stage + 1] - stops[stage], arrivals, trial, stage + 1))
+            continue
+        spent += stops[stage]
+        best = max(best, score) if stage + 1 == len(stops) else best
+        if (new := next(waiting, None)) is not None:
+            heapq.heappush(running, (now + stops[0], arrivals, new, 0))
+    return float(best), spent
+
+
+def worth(finals: Curves, best: float, trials: int) -> float:
+    """So many trials, drawn from these final scores (rising), have this best one on average; 1 at least."""
+    low, high = 1.0, float(trials)
+    if best >= expected_best(finals, trials):
+        return high
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected_best(finals, middle) < best else (low, middle)
+    return low
+
+
+def expected_best(finals: Curves, trials: float) -> float:
+    """The mean of the best of so many of these final scores (rising), none taken twice.
+
+    The chance that none is above the i-th is C(i, trials) / C(N, trials), by the gamma function between whole
+    numbers.
+    """
+    count = len(finals)
+    places = np.arange(1, count + 1)
+    below = np.maximum(places - trials, 0.0)
+    logs = gammaln(places + 1) - gammaln(below + 1) - gammaln(count + 1) + gammaln(count - trials + 1)
+    chances = np.where(places >= trials, np.exp(logs), 0.0)
+    return float(finals @ np.diff(chances, prepend=0.0))

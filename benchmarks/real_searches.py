@@ -1,0 +1,186 @@
+"""Real searches from the documents' priors against searches that know nothing: epochs to the same score.
+
+    TUNEBOOK_DATA=FOLDER python benchmarks/real_searches.py [--only fashion-mnist] [--seeds 3]
+
+Every arm is one command of the command line with 48 trials, run once for each seed; seeds take turns. A run
+leaves one file under results/real-searches, so what was cut short goes on where it stopped. The figure is the
+share of a baseline's epochs after which `document` with prior-tpe had a finished trial as good as the
+baseline's best; epochs do not depend on how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from report import RESULTS, described, environment, told, write
+from search.journal import EndEvent, EpochEvent, Event, read
+
+IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
+RUNS = RESULTS / "real-searches"
+TRIALS = 48
+CHEAP = ("--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}")
+DATA = {
+    "fashion-mnist": [
+        *("--data", str(IMAGES / "fashion-mnist"), "--set", "data.train_limit=10000"),
+        *("--epochs", "9"),
+    ],
+    "sign-language": [
+        *("--data", str(IMAGES / "sign-language-digits" / "Dataset")),
+        *("--set", "data.image_size=32", "--epochs", "20"),
+    ],
+}
+OURS = "document, prior-tpe"
+ARMS = {
+    OURS: ("--set", "space.name=document", "--set", "sampler.kind=prior-tpe"),
+    "wide, tpe": ("--set", "space.name=wide", "--set", "sampler.kind=tpe"),
+    "wide, random": ("--set", "space.name=wide", "--set", "sampler.kind=random"),
+}
+ARMS_OF = {"fashion-mnist": list(ARMS), "sign-language": [OURS, "wide, tpe"]}
+
+
+def main() -> None:
+    options = _options()
+    RUNS.mkdir(parents=True, exist_ok=True)
+    for seed in range(options.seeds):
+        for data in [options.only] if options.only else list(DATA):
+            for arm in [options.arm] if options.arm else ARMS_OF[data]:
+                file = RUNS / f"{data}-{arm.replace(', ', '-')}-{seed}.json"
+                if not options.report and not file.exists():
+                    file.write_text(json.dumps(run(data, arm, seed)) + "\n")
+    found = [json.loads(file.read_text()) for file in sorted(RUNS.glob("*.json"))]
+    write("real-searches", {"environment": environment(1), "runs": found}, page(found))
+
+
+def run(data: str, arm: str, seed: int) -> dict[str, Any]:
+    """One search to its end: its course, its best trial, and the exported recipe's score on the test part."""
+    with tempfile.TemporaryDirectory() as storage:
+        flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
+        command = ["search", *DATA[data], *CHEAP, *ARMS[arm], *flags]
+        where = environment(1)
+        _tunebook(*command)
+        folder = Path(storage) / "run"
+        events = read(folder / "events.jsonl")
+        scored = json.loads(
+            _tunebook("train", str(folder / "best.yaml"), "--test", "--json").splitlines()[-1]
+        )
+    shown = [each for each in command if each not in (storage, "--storage")]
+    record = {
+        "data": data,
+        "arm": arm,
+        "seed": seed,
+        "test": scored["test_accuracy"],
+        **course(events),
+        "command": told(" ".join(["tunebook", *shown])),
+        "environment": where,
+    }
+    print(data, arm, seed, record["epochs"], record["best"], record["test"], flush=True)
+    return record
+
+
+def course(events: Sequence[Event]) -> dict[str, Any]:
+    """Epochs spent over all trials, in order of time, at each better final score; and how trials ended."""
+    epochs, best = 0, 0.0
+    steps: list[tuple[int, float]] = []
+    ends: dict[str, int] = {}
+    latest: dict[int, float] = {}
+    for event in events:
+        match event:
+            case EpochEvent():
+                epochs += 1
+                latest[event.trial] = event.metrics.get("val_accuracy", 0.0)
+            case EndEvent():
+                ends[event.state] = ends.get(event.state, 0) + 1
+                if event.state == "finished" and latest[event.trial] > best:
+                    best = latest[event.trial]
+                    steps.append((epochs, best))
+    return {"epochs": epochs, "best": best, "course": steps, "ends": ends}
+
+
+def epochs_to(found: dict[str, Any], score: float) -> int | None:
+    """After how many epochs a search had a finished trial as good; None where it never had."""
+    return next((epochs for epochs, best in found["course"] if best >= score), None)
+
+
+def page(found: Sequence[dict[str, Any]]) -> str:
+    head = (
+        "# Real searches: the documents' priors against a wide space\n\n"
+        f"{TRIALS} trials each, ResNet-8 of width 8 with stride 2, ASHA as each study's own rule sets it. "
+        "`ratio`: the share of that arm's epochs after which `document` with prior-tpe, same data and seed, "
+        "had a finished trial as good as that arm's best; `never` where it had none.\n\n"
+        "| data | arm | seed | epochs | best | test, exported | finished, stopped, diverged, failed "
+        "| ratio |\n|-|-|-|-|-|-|-|-|\n"
+    )
+    commands = "\n".join(f"    {each['command']}" for each in found if each["seed"] == 0)
+    return f"{head}{chr(10).join(_rows(found))}\n\n{_summary(found)}\n\n{commands}\n\n" + "\n".join(
+        described(each["environment"]) for each in found[-1:]
+    )
+
+
+def _rows(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for each in found:
+        ends = ", ".join(
+            str(each["ends"].get(state, 0)) for state in ("finished", "stopped", "diverged", "failed")
+        )
+        yield (
+            f"| {each['data']} | {each['arm']} | {each['seed']} | {each['epochs']} | {each['best']:.4f} | "
+            f"{each['test']:.4f} | {ends} | {_told_ratio(each, found)} |"
+        )
+
+
+def _summary(found: Sequence[dict[str, Any]]) -> str:
+    """Over the seeds of a data set and a baseline: the ratio's median, least and most, and how often."""
+    lines = []
+    for data, arms in ARMS_OF.items():
+        for arm in arms[1:]:
+            runs = [each for each in found if (each["data"], each["arm"]) == (data, arm)]
+            ratios = [ratio(each, found) for each in runs]
+            reached = [each for each in ratios if each is not None]
+            if reached:
+                median = statistics.median([each if each is not None else float("inf") for each in ratios])
+                lines.append(
+                    f"{data} against {arm}: median {median:.2f} ({min(reached):.2f} to {max(reached):.2f}), "
+                    f"reached in {len(reached)} of {len(ratios)} seeds."
+                )
+    return "\n\n".join(lines)
+
+
+def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> float | None:
+    """Ours over the baseline's epochs; None where ours never came as far, or has not run."""
+    ours = [each for each in found if (each["data"], each["seed"]) == (baseline["data"], baseline["seed"])]
+    ours = [each for each in ours if each["arm"] == OURS]
+    reached = epochs_to(ours[0], baseline["best"]) if ours else None
+    return reached / baseline["epochs"] if reached is not None else None
+
+
+def _told_ratio(each: dict[str, Any], found: Sequence[dict[str, Any]]) -> str:
+    if each["arm"] == OURS:
+        return ""
+    reached = ratio(each, found)
+    return f"{reached:.2f}" if reached is not None else "never"
+
+
+def _tunebook(*arguments: str) -> str:
+    command = [sys.executable, "-m", "search", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", choices=DATA)
+    parser.add_argument("--arm", choices=ARMS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--report", action="store_true", help="only write the page anew")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What searches came to: regret over the budget, its means and intervals, and when one arm reaches another.
+
+Regret is the best final score known on a task less the search's best so far, over what separates the median
+of even draws from the best known: 1 is no better than a draw, 0 the best. It counts 1 until a trial has been
+trained to its end, and where the best so far is worse than the median draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Best = Sequence[tuple[int, float]]
+"""A search's best final score so far, with the epochs spent when it was reached; rising."""
+
+RESAMPLES = 2_000
+NEVER = float("inf")
+
+
+class Interval(NamedTuple):
+    """A figure with the ends of its 95 % bootstrap interval; `NEVER` for what was not reached."""
+
+    value: float
+    low: float
+    high: float
+
+
+def regret(best: Best, scale: tuple[float, float], moments: Array) -> Array:
+    """Regret at each moment, in epochs spent; `scale` holds a task's best known score and its usual one."""
+    known, usual = scale
+    reached = np.array([usual, *(score for _, score in best)])
+    steps = np.searchsorted([epochs for epochs, _ in best], moments, side="right")
+    regrets: Array = np.minimum((known - reached[steps]) / (known - usual), 1.0)
+    return regrets
+
+
+def first_reach(curve: Array, level: float, shares: Array) -> float:
+    """The first share of the budget at which a curve is at or below a level, or NEVER."""
+    found = np.flatnonzero(curve <= level)
+    return float(shares[found[0]]) if found.size else NEVER
+
+
+def mean_curve(runs: Array) -> tuple[Array, Array, Array]:
+    """Mean over seeds (rows), with the interval's two ends."""
+    resampled = np.stack([runs[pick].mean(axis=0) for pick in _picks(len(runs))])
+    low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
+    return runs.mean(axis=0), low, high
+
+
+def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
+    """The share of the budget at which an arm's mean regret first is that of another arm at a share `at`.
+
+    Both hold one run a row, over `shares`; the interval resamples seeds, the same for both.
+    """
+    place = int(np.searchsorted(shares, at))
+    resampled = [
+        first_reach(arm[pick].mean(axis=0), other[pick, place].mean(), shares) for pick in _picks(len(arm))
+    ]
+    # Without interpolation, which between a share and NEVER has no meaning.
+    low, high = np.percentile(resampled, [2.5, 97.5], method="inverted_cdf")
+    value = first_reach(arm.mean(axis=0), float(other[:, place].mean()), shares)
+    return Interval(value, float(low), float(high))
+
+
+def speed_up(arm: Array, other: Array, at: float, shares: Array) -> Interval:
+    """How many times less than another arm's share `at` an arm needs for that arm's mean regret there."""
+    value, low, high = reach(arm, other, at, shares)
+    return Interval(at / value, at / high, at / low)
+
+
+def difference(arm: Array, other: Array, at: float, shares: Array) -> Interval:
+    """An arm's mean regret less another's at a share of the budget; below 0 the arm is better."""
+    place = int(np.searchsorted(shares, at))
+    apart = arm[:, place] - other[:, place]
+    low, high = np.percentile([apart[pick].mean() for pick in _picks(len(apart))], [2.5, 97.5])
+    return Interval(float(apart.mean()), float(low), float(high))
+
+
+def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) -> dict[str, list[str]]:
+    """The tasks on which an arm's regret at the end of the budget is better, equal or worse than another's.
+
+    Equal where the interval of the difference holds 0.
+    """
+    found: dict[str, list[str]] = {"better": [], "equal": [], "worse": []}
+    for task, runs in arm.items():
+        _, low, high = difference(runs, other[task], 1.0, shares)
+        found["better" if high < 0 else "worse" if low > 0 else "equal"].append(task)
+    return found
+
+
+def over_tasks(runs: Mapping[str, Array]) -> Array:
+    """The mean over tasks of each seed's regrets."""
+    mean: Array = np.mean(list(runs.values()), axis=0)
+    return mean
+
+
+def _picks(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(count, size=(RESAMPLES, count))

@@ -1,0 +1,102 @@
+"""A search in simulated time: the product's samplers and pruning over curves that are known already.
+
+Workers train side by side, one epoch each in turn, so trials end in mixed order and a new one is proposed
+while others still run, as in a real search; an epoch costs 1 wherever it is trained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from search.journal import Outcome
+from search.sampler import Sampler
+from search.scheduler import Asha
+from search_task import Train
+from spaces.space import Values
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a search came to. `best` rises: (epochs spent over all workers, best final score so far)."""
+
+    best: list[tuple[int, float]]
+    trials: int
+    ends: dict[str, int]
+    """How many trials finished, were stopped or diverged; those still running when the budget ended count
+    nowhere."""
+
+
+@dataclass
+class _Trial:
+    number: int
+    curve: Iterator[float]
+    scores: dict[int, float] = field(default_factory=dict)
+
+
+class Replay:
+    """One search. `own` is the first trial where there is one: never pruned, for it is first at every rung.
+
+    `epochs` are those of a whole training; `first` is the number of the first trial that the sampler draws
+    where there is no own one.
+    """
+
+    def __init__(
+        self,
+        train: Train,
+        epochs: int,
+        sampler: Sampler,
+        asha: Asha,
+        own: Values | None = None,
+        first: int = 0,
+    ) -> None:
+        self._train = train
+        self._epochs = epochs
+        self._sampler = sampler
+        self._asha = asha
+        self._own = own
+        self._next = first
+        self._trials = 0
+        self._best: list[tuple[int, float]] = []
+        self._ends: Counter[str] = Counter()
+
+    def run(self, budget: int, workers: int) -> Replayed:
+        """Search until `budget` epochs are trained; what is in flight then does not count."""
+        running: list[_Trial | None] = [None] * workers
+        for spent in range(1, budget + 1):
+            worker = (spent - 1) % workers
+            trial = running[worker] or self._propose()
+            end = self._advance(trial)
+            running[worker] = trial if end is None else None
+            if end is not None:
+                self._settle(trial, end, spent)
+        return Replayed(self._best, self._trials, dict(self._ends))
+
+    def _propose(self) -> _Trial:
+        number, own = self._next, self._own
+        self._next, self._own = number + 1, None
+        trained = self._train(self._sampler.ask(number) if own is None else own)
+        self._sampler.add(number, trained.values)
+        self._trials += 1
+        return _Trial(number, iter(trained.curve))
+
+    def _advance(self, trial: _Trial) -> Outcome | None:
+        """Train an epoch; how it ends the trial, as the product's ledger decides."""
+        epoch = len(trial.scores) + 1
+        score = next(trial.curve, None)
+        if score is None:
+            return "diverged"
+        trial.scores[epoch] = score
+        goes_on = self._asha.report(trial.number, epoch, score)
+        if epoch >= self._epochs:
+            return "finished"
+        return None if goes_on else "stopped"
+
+    def _settle(self, trial: _Trial, end: Outcome, spent: int) -> None:
+        self._ends[end] += 1
+        self._sampler.tell(trial.number, end, trial.scores)
+        if end == "finished":
+            score = trial.scores[self._epochs]
+            if not self._best or score > self._best[-1][1]:
+                self._best.append((spent, score))

@@ -1,0 +1,91 @@
+"""A search task whose trials cost nothing: a space, and a learning curve for any values of it.
+
+A curve holds the score after each epoch, higher is better (a loss is negated), and is shorter where the run
+diverged. Nothing here is a Recipe; the spaces are searched by the product's own samplers all the same.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.sampler import RandomSampler
+from spaces.domains import Domain, SpaceError, Value
+from spaces.space import Dimension, Space, When
+
+EVEN_DRAWS = 200
+WORST = -math.inf
+"""The final score of a run that diverged."""
+
+Values = Mapping[str, Value]
+Points = NDArray[np.float64]
+
+
+class Trained(NamedTuple):
+    """What a trial turned out to be: its true values, and the score after each epoch before it diverged."""
+
+    values: Values
+    curve: Sequence[float]
+
+
+Train = Callable[[Values], Trained]
+
+
+class BareSpace(Space):
+    """A space of values that make no Recipe: it is drawn from as any other, and `recipe` refuses."""
+
+    def __post_init__(self) -> None:
+        if faults := [*self._order_faults(), *self._prior_faults()]:
+            raise SpaceError(faults)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is searched; `grace` is ASHA's first rung."""
+
+    name: str
+    space: BareSpace
+    epochs: int
+    grace: int
+    best: Callable[[], float]
+    """The best final score known: of a table's rows, or of 20,000 even draws."""
+    begin: Callable[[], Train]
+    """Starts a search: what its trials get. A table gives each of its rows to one trial only."""
+
+    def final(self, trained: Trained) -> float:
+        """The score after the last epoch; the worst there is for a run that diverged before."""
+        return trained.curve[-1] if len(trained.curve) == self.epochs else WORST
+
+    def even_draws(self, count: int, seed: int) -> list[Trained]:
+        """Trials at even draws from the space, each as if it were a search's first."""
+        sampler = RandomSampler(self.space, seed_of(self.name, seed))
+        return [self.begin()(sampler.ask(number)) for number in range(count)]
+
+    @property
+    def usual(self) -> float:
+        """The median final score of 200 even draws."""
+        return float(np.median([self.final(each) for each in self.even_draws(EVEN_DRAWS, seed=-1)]))
+
+
+def seed_of(name: str, seed: int) -> int:
+    """A seed of this task's own, so that no two tasks see the same draws."""
+    sequence = np.random.SeedSequence((zlib.crc32(name.encode()), seed + 2))
+    return int(sequence.generate_state(1)[0])
+
+
+def dimension(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Dimension:
+    """A dimension of a task, of which nothing is believed."""
+    return Dimension(path, domain, "as published", "the benchmark", when, variant)
+
+
+def data() -> Path:
+    """The folder of curves and images that TUNEBOOK_DATA names. Raises KeyError where it names none."""
+    return Path(os.environ["TUNEBOOK_DATA"])

@@ -1,0 +1,37 @@
+"""The tasks of the search-quality benchmark by name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import curve_tables
+import lcbench
+from search_task import Task
+
+
+def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
+    """The tasks that a list names: `lcbench` is nine of them, `lcbench:4` the first four of those."""
+    names: list[str] = []
+    for word in wanted.split(","):
+        family, _, count = word.partition(":")
+        match family:
+            case "lcbench":
+                chosen = [f"lcbench-{each}" for each in lcbench.instances()[lcbench.CHOSEN]]
+                names += chosen[: int(count)] if count else chosen
+            case _:
+                names.append(word)
+    return names
+
+
+@cache
+def task(name: str) -> Task:
+    """The task of this name. Raises ValueError with the known names for another."""
+    match name.partition("-"):
+        case "lcbench", _, instance if instance in lcbench.instances():
+            return lcbench.lcbench(instance)
+        case "taskset", "", _:
+            return curve_tables.taskset()
+        case "fashion", "-", "mnist":
+            return curve_tables.fashion_mnist()
+    known = [*(f"lcbench-{each}" for each in lcbench.instances()), "taskset", "fashion-mnist"]
+    raise ValueError(f"expected a task, got {name!r}; known: {', '.join(known)}")

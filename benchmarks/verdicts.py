@@ -1,0 +1,195 @@
+"""How far verdicts can be trusted: how many are false where nothing matters, and how many effects are found.
+
+    python benchmarks/verdicts.py [--studies 1000] [--adaptive 200] [--samplers random,tpe]
+
+Searches are simulated (`planted_rules`): the product's samplers draw from fifteen rules, its pruning stops
+trials, and scores follow a formula. First no rule matters and every verdict is false; then five rules matter
+at once; then one alone, weakly or strongly. `--studies` searches are made where draws learn nothing,
+`--adaptive` where a sampler follows the noise, which takes a second and more a search. Last, curves that were
+trained (`recipe_table`): draws from priors around the best or the worst of 25 recipes get the nearest of 256.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist, fmean
+from typing import get_args
+
+from beliefs import Worth, believing
+from planted_rules import METRIC, PLANTED, Gain, nothing, planted, search, space_of_rules
+from report import environment, write
+from search.judging import judge
+from search.results import EpochSummary, Summary, TrialSummary
+from search.sampler import Kind, RandomSampler
+from search.verdicts import Verdict, Word
+from search_task import Task, Trained
+from tasks import task
+from verdicts_page import Null, Planting, Power, Real, page
+
+LENGTHS = (16, 48, 100)
+SIZES = (2.0, 3.0, 5.0)
+ALONE = (0.5, 1.0, 2.0, 3.0, 5.0)
+BANDS = ((0, 10), (10, 20), (20, 30), (30, 50))
+"""Places, for the power by the size of an effect."""
+LEAST_TESTED = 20
+"""Searches in which a rule had trials enough, before its power is given."""
+FIXED_DRAWS = ("random", "qmc")
+WORTHS: tuple[Worth, ...] = ("right", "adversarial")
+REAL_SEARCHES = 40
+RATES = ("optimizer.lr[sgd]", "optimizer.lr[adamw]")
+"""On which nearly all hangs that the table's recipes differ in."""
+Rules = dict[str, Verdict]
+
+
+def main() -> None:
+    options = _options()
+    os.nice(10)
+    where = environment(1)
+    counts = {
+        kind: options.studies if kind in FIXED_DRAWS else options.adaptive
+        for kind in get_args(Kind)
+        if kind in options.samplers.split(",")
+    }
+    nulls = [null(kind, trials, count) for kind, count in counts.items() for trials in LENGTHS]
+    plantings = [planting(kind, 48, size, count // 2) for kind, count in counts.items() for size in SIZES]
+    power = [row for trials in LENGTHS for row in powers(trials, options.studies // 10)]
+    trained = [real(worth, trials) for trials in LENGTHS[:2] for worth in WORTHS]
+    record = {
+        "environment": where,
+        "null": [asdict(row) for row in nulls],
+        "planted": [asdict(row) for row in plantings],
+        "power": [asdict(row) for row in power],
+        "real": [asdict(row) for row in trained],
+    }
+    write(options.name, record, page(nulls, plantings, power, trained, where))
+
+
+def judged(kind: Kind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
+    """The verdicts of simulated searches, by rule."""
+    space = space_of_rules()
+    for seed in seeds:
+        yield {each.rule: each for each in judge(space, search(space, kind, trials, seed, gain)).rules}
+
+
+def null(kind: Kind, trials: int, count: int) -> Null:
+    found = list(judged(kind, trials, range(count), nothing))
+    tested = sum(map(_tested, found))
+    false = [_clear(each) for each in found]
+    share = sum(map(bool, false)) / count
+    return Null(kind, trials, count, tested / count, sum(false) / tested, share, _wilson(share, count))
+
+
+def planting(kind: Kind, trials: int, size: float, count: int) -> Planting:
+    found = list(judged(kind, trials, range(10_000, 10_000 + count), planted(size)))
+    idle = [{name: each for name, each in rules.items() if name not in PLANTED} for rules in found]
+    right = [sum(rules[name].word == word for name, word in PLANTED.items()) for rules in found]
+    shares = [
+        1.0 - true / (_clear(rules) or 1) if _clear(rules) else 0.0
+        for true, rules in zip(right, found, strict=True)
+    ]
+    false_of_null = sum(map(_clear, idle)) / sum(map(_tested, idle))
+    return Planting(kind, trials, size, count, fmean(right), fmean(shares), false_of_null)
+
+
+def powers(trials: int, count: int) -> Iterator[Power]:
+    """How often a rule that alone matters is found, by the size of its effect."""
+    cells = [_Cell.of(trials, count, rule, size) for rule in PLANTED for size in ALONE]
+    for low, high in BANDS:
+        inside = [each for each in cells if len(each.verdicts) >= LEAST_TESTED and low <= each.effect < high]
+        words = [(cell.right, verdict.word) for cell in inside for verdict in cell.verdicts]
+        if inside:
+            found = fmean(word == right for right, word in words)
+            wrong = fmean(word not in (right, "untested") for right, word in words)
+            yield Power(trials, low, high, len(inside), len(words), found, wrong)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One planted rule at one size, in the searches that tested it."""
+
+    right: Word
+    verdicts: list[Verdict]
+
+    @classmethod
+    def of(cls, trials: int, count: int, rule: str, size: float) -> _Cell:
+        searches = judged("random", trials, range(20_000, 20_000 + count), planted(size, [rule]))
+        return cls(PLANTED[rule], [rules[rule] for rules in searches if rules[rule].effect is not None])
+
+    @property
+    def effect(self) -> float:
+        """Places, on average; above 0 where it points the right way."""
+        mean = fmean(each.effect for each in self.verdicts if each.effect is not None)
+        return mean if self.right == "supported" else -mean
+
+
+def real(worth: Worth, trials: int) -> Real:
+    """Verdicts on priors of known worth, from curves that were trained."""
+    chosen = task("fashion-mnist")
+    found = []
+    for seed in range(REAL_SEARCHES):
+        space = believing(chosen, worth, seed)
+        sampler, train = RandomSampler(space, seed), chosen.begin()
+        drawn = [train(sampler.ask(number)) for number in range(trials)]
+        found.append({each.rule: each for each in judge(space, _summary(drawn, chosen)).rules})
+    rates = [{name: rules[name] for name in RATES} for rules in found]
+    others = [{name: each for name, each in rules.items() if name not in RATES} for rules in found]
+    return Real(trials, worth, REAL_SEARCHES, *_counted(rates), *_counted(others))
+
+
+def _summary(drawn: Sequence[Trained], chosen: Task) -> Summary:
+    """The trials without pruning, compared at the first rung and at the end."""
+    trials = tuple(
+        TrialSummary(
+            number,
+            "finished" if len(trained.curve) == chosen.epochs else "diverged",
+            False,
+            trained.values,
+            1,
+            None,
+            tuple(
+                EpochSummary(epoch, {METRIC: score}, False, epoch if epoch == chosen.grace else None)
+                for epoch, score in enumerate(trained.curve, start=1)
+            ),
+            None,
+        )
+        for number, trained in enumerate(drawn)
+    )
+    return Summary(chosen.name, None, "finished", None, METRIC, trials, chosen.epochs, 0.0)
+
+
+def _counted(found: Sequence[Rules]) -> tuple[int, int, int]:
+    """How many rules were tested, supported and contradicted, over all searches."""
+    words = [each.word for rules in found for each in rules.values() if each.effect is not None]
+    return len(words), words.count("supported"), words.count("contradicted")
+
+
+def _tested(rules: Rules) -> int:
+    return sum(each.effect is not None for each in rules.values())
+
+
+def _clear(rules: Rules) -> int:
+    return sum(each.word != "untested" for each in rules.values())
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    z = NormalDist().inv_cdf(0.975)
+    centre, scale = share + z * z / (2 * count), 1.0 + z * z / count
+    reach = z * math.sqrt(share * (1.0 - share) / count + z * z / (4 * count * count))
+    return max(0.0, (centre - reach) / scale), (centre + reach) / scale
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--studies", type=int, default=1000)
+    parser.add_argument("--adaptive", type=int, default=200)
+    parser.add_argument("--samplers", default=",".join(get_args(Kind)))
+    parser.add_argument("--name", default="verdicts")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The page on verdicts: what was measured as rows, and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from planted_rules import DIVERGING, EPOCHS, FACTOR, GRACE
+from report import described
+from search.scheduler import rungs
+from search.verdicts import FALSE_SHARE
+
+
+@dataclass(frozen=True)
+class Null:
+    """Searches in which no rule matters."""
+
+    sampler: str
+    trials: int
+    searches: int
+    tested: float
+    """Rules a search that had trials enough."""
+    false_of_tested: float
+    any_false: float
+    """The share of searches with a verdict, and its 95 % interval (Wilson's)."""
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Planting:
+    """Searches in which five rules matter, by `size`, and ten do not."""
+
+    sampler: str
+    trials: int
+    size: float
+    searches: int
+    found: float
+    """Rules that matter and got their verdict, a search."""
+    false_share: float
+    """Of a search's verdicts, on average over searches."""
+    false_of_null: float
+    """Of the tested rules that do nothing."""
+
+
+@dataclass(frozen=True)
+class Power:
+    """Searches in which one rule matters, over those rules and sizes whose mean effect lies in a band."""
+
+    trials: int
+    low: int
+    high: int
+    cells: int
+    tested: int
+    """Searches in which the rule had trials enough."""
+    found: float
+    upside_down: float
+
+
+@dataclass(frozen=True)
+class Real:
+    """Searches over recipes that were trained, with priors of known worth."""
+
+    trials: int
+    priors: str
+    searches: int
+    rates: int
+    """Rules on a rate that had trials enough, over all searches; and what became of them."""
+    rates_supported: int
+    rates_contradicted: int
+    others: int
+    others_supported: int
+    others_contradicted: int
+
+
+def page(
+    nulls: Sequence[Null],
+    plantings: Sequence[Planting],
+    power: Sequence[Power],
+    trained: Sequence[Real],
+    where: dict[str, Any],
+) -> str:
+    steps = " and ".join(map(str, rungs(GRACE, FACTOR, EPOCHS)))
+    return "\n".join(
+        (
+            "# How far verdicts can be trusted\n",
+            "Simulated searches over fifteen rules (options and numbers, conditional ones, of all "
+            f"confidences): {EPOCHS} epochs, rungs at {steps}, factor {FACTOR}, two workers, {DIVERGING:.0%} "
+            f"of the trials diverging by chance. Promised: of a search's verdicts at most {FALSE_SHARE:.0%} "
+            f"are false on average; where no rule matters, at most {FALSE_SHARE:.0%} of searches give any.\n",
+            "## No rule matters: every verdict is false\n",
+            "| sampler | trials | searches | rules tested | verdicts, of those | searches with any (95 %) |",
+            "|-|-|-|-|-|-|",
+            *map(_null_line, nulls),
+            "\n## Five rules matter, ten do not\n",
+            "`size` is how far each of the five moves a score, in standard deviations of luck.\n",
+            "| sampler | trials | size | searches | found, of 5 | false, of a search's verdicts "
+            "| idle rules tested that got one |",
+            "|-|-|-|-|-|-|-|",
+            *map(_planting_line, plantings),
+            "\n## One rule matters: how large an effect must be\n",
+            "Random draws; effects as places of 100. Searches in which too few trials follow the rule, or "
+            "depart from it, do not count here.\n",
+            "| trials | effect | rules x sizes | tests | found | found the wrong way round |",
+            "|-|-|-|-|-|-|",
+            *map(_power_line, power),
+            "\n## Curves that were trained\n",
+            "256 recipes of a small network on 4,000 Fashion-MNIST images, drawn from priors around the best "
+            "(right) or the worst (adversarial) of 25 even draws, unpruned. Verdicts over all searches.\n",
+            "| trials | priors | searches | rates tested | supported | contradicted "
+            "| other rules tested | supported | contradicted |",
+            "|-|-|-|-|-|-|-|-|-|",
+            *(_line(*asdict(row).values()) for row in trained),
+            f"\n{described(where)}",
+        )
+    )
+
+
+def _null_line(row: Null) -> str:
+    low, high = row.interval
+    chance = f"{row.any_false:.1%} ({low:.1%} to {high:.1%})"
+    return _line(
+        row.sampler, row.trials, row.searches, f"{row.tested:.1f}", f"{row.false_of_tested:.1%}", chance
+    )
+
+
+def _planting_line(row: Planting) -> str:
+    shares = f"{row.false_share:.1%}", f"{row.false_of_null:.1%}"
+    return _line(row.sampler, row.trials, f"{row.size:g}", row.searches, f"{row.found:.2f}", *shares)
+
+
+def _power_line(row: Power) -> str:
+    band, wrong = f"{row.low} to {row.high}", f"{row.upside_down:.1%}"
+    return _line(row.trials, band, row.cells, row.tested, f"{row.found:.0%}", wrong)
+
+
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

@@ -1,0 +1,69 @@
+"""Planted searches are what real ones would be: the same again with the same seed, pruned only at rungs."""
+
+from __future__ import annotations
+
+import pytest
+
+from planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
+from search.sampler import Kind
+from search.standings import marks
+from verdicts import judged, null, planting
+from verdicts_page import page
+
+SPACE = space_of_rules()
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe"])
+def test_the_same_seed_gives_the_same_search_and_another_another(kind: Kind) -> None:
+    assert search(SPACE, kind, 14, 3) == search(SPACE, kind, 14, 3)
+    assert search(SPACE, kind, 14, 3) != search(SPACE, kind, 14, 4)
+
+
+def test_trials_end_at_rungs_at_the_last_epoch_or_by_diverging() -> None:
+    summary = search(SPACE, "random", 60, 0)
+    assert [trial.id for trial in summary.trials] == list(range(60))
+    assert marks(summary) == (2, 6, EPOCHS)
+    ends = {
+        trial.state: {each.epochs for each in summary.trials if each.state == trial.state}
+        for trial in summary.trials
+    }
+    assert ends["finished"] == {EPOCHS}
+    assert ends["stopped"] <= {2, 6}
+    assert ends["diverged"] <= {0, 1, 2}
+    assert summary.trials[0].own
+    assert summary.trials[0].values == SPACE.own
+
+
+def test_an_unpruned_search_stops_no_trial() -> None:
+    states = {trial.state for trial in search(SPACE, "random", 20, 0, pruned=False).trials}
+    assert states <= {"finished", "diverged"}
+
+
+def test_only_planted_rules_move_a_score() -> None:
+    gain = planted(2.0, ["regularisation.label_smoothing"])
+    own = dict(SPACE.own)
+    assert gain(own) - gain({**own, "regularisation.label_smoothing": 0.1}) == 2.0
+    assert gain({**own, "augmentation.mixing.kind": "mixup"}) == gain(own)
+    assert nothing(own) == 0.0
+    assert PLANTED.keys() <= {dimension.name for dimension in SPACE.dimensions}
+
+
+def test_luck_spreads_scores_by_one() -> None:
+    final = [
+        trial.metrics[METRIC]
+        for trial in search(SPACE, "random", 400, 0, pruned=False).trials
+        if trial.epochs
+    ]
+    spread = (sum(score**2 for score in final) / len(final)) ** 0.5
+    assert spread == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_page_tells_what_was_promised_and_what_was_measured() -> None:
+    rows = null("random", 16, 5), planting("random", 48, 5.0, 3)
+    assert len(list(judged("random", 16, range(2), nothing))) == 2
+    environment = dict.fromkeys(("processor", "cores", "threads", "python", "commit", "command"), "x")
+    where = {**environment, "versions": {}, "bytecode_compiled": True, "load_before": 0.0}
+    text = page([rows[0]], [rows[1]], [], [], where)
+    assert "at most 10% are false" in text
+    assert "| random | 16 | 5 |" in text
+    assert "| random | 48 | 5 | 3 |" in text

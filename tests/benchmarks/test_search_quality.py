@@ -1,0 +1,118 @@
+"""The benchmark runs what is not kept, and its page says what was asked and what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arms import ARMS, BASELINE, Settings, chosen_arms, digest
+from quality_page import draw, page, summary
+from search_quality import Job, finished, regrets
+from tasks import task, task_names
+
+SHARES = np.arange(0.05, 1.525, 0.05)
+SMALL = Settings(trainings=3)
+RIGHT, ADVERSARIAL = "prior-tpe+asha right", "prior-tpe+asha adversarial"
+
+
+def jobs_of(*arms: str) -> list[Job]:
+    return [
+        Job(digest(ARMS[arm], "fashion-mnist", SMALL), arm, "fashion-mnist", seed)
+        for arm in arms
+        for seed in range(2)
+    ]
+
+
+def falling(final: float) -> dict[str, np.ndarray]:
+    return {"one": np.tile(np.minimum(final / SHARES, 1.0), (3, 1))}
+
+
+def counted(*arms: str) -> dict[str, list[dict[str, object]]]:
+    return {arm: [{"trials": 9, "ends": {"finished": 4, "stopped": 3}}] for arm in arms}
+
+
+def test_runs_that_are_kept_are_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "runs.jsonl"
+    first = finished(jobs_of("random"), SMALL, kept, processes=1)
+    more = finished(jobs_of("random", "random+asha"), SMALL, kept, processes=1)
+    assert {job: more[job] for job in first} == first
+    assert "2 runs kept" in capsys.readouterr().err.splitlines()[-2]
+
+
+def test_a_line_that_was_cut_short_is_run_again(tmp_path: Path) -> None:
+    kept = tmp_path / "runs.jsonl"
+    whole = finished(jobs_of("random"), SMALL, kept, processes=1)
+    kept.write_text(kept.read_text()[:-20])
+    again = finished(jobs_of("random"), SMALL, kept, processes=1)
+    assert [run["best"] for run in again.values()] == [run["best"] for run in whole.values()]
+    assert finished(jobs_of("random"), SMALL, kept, processes=1) == again
+
+
+def test_other_processes_find_the_same(tmp_path: Path) -> None:
+    one, two = (
+        finished(jobs_of("tpe+asha"), SMALL, tmp_path / f"{count}.jsonl", processes=count) for count in (1, 2)
+    )
+    assert [run["best"] for run in one.values()] == [run["best"] for run in two.values()]
+
+
+def test_regret_is_read_at_every_share_for_every_run(tmp_path: Path) -> None:
+    jobs = jobs_of("random", BASELINE)
+    found = regrets(jobs, finished(jobs, SMALL, tmp_path / "runs.jsonl", 1), SMALL, SHARES)
+    for runs in (found["random"]["fashion-mnist"], found[BASELINE]["fashion-mnist"]):
+        assert runs.shape == (2, len(SHARES))
+        assert (np.diff(runs, axis=1) <= 0).all()
+        assert (runs >= 0).all()
+
+
+def test_a_digest_follows_the_arm_the_task_and_the_settings() -> None:
+    arm, name = ARMS[BASELINE], "taskset"
+    others = [
+        digest(ARMS["qmc+asha"], name, SMALL),
+        digest(arm, "fashion-mnist", SMALL),
+        digest(arm, name, Settings(trainings=4)),
+    ]
+    assert digest(arm, name, SMALL) == digest(arm, name, Settings(trainings=3))
+    assert digest(arm, name, SMALL) not in others
+
+
+def test_arms_are_chosen_by_how_their_names_begin_and_the_baseline_is_always_there() -> None:
+    assert list(chosen_arms("qmc")) == ["qmc+asha", BASELINE]
+    assert list(chosen_arms("all")) == list(ARMS)
+    with pytest.raises(ValueError, match=r"got nope; known: random, random\+asha"):
+        chosen_arms("qmc,nope")
+
+
+def test_the_page_says_what_was_asked_and_whether_it_was_met() -> None:
+    found = {BASELINE: falling(0.3), RIGHT: falling(0.09), ADVERSARIAL: falling(0.6)}
+    told = page(found, counted(*found), SMALL, SHARES)
+    assert f"| {RIGHT} | 0.33 | {BASELINE} | 0.30 (0.30 to 0.30) | yes |" in told
+    assert f"| {ADVERSARIAL} | 1.50 | {BASELINE} | > 1.50 (> 1.50 to > 1.50) | no |" in told
+    assert f"- {ADVERSARIAL}: one" in told
+
+
+def test_the_record_and_the_picture_hold_every_arm(tmp_path: Path) -> None:
+    found = {name: falling(0.3) for name in ARMS}
+    assert set(summary(found, SHARES)["regret"]) == set(ARMS)
+    draw(found, SHARES, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("real_images")
+def test_the_surrogates_tasks_give_accuracies_in_per_cent() -> None:
+    pytest.importorskip("onnxruntime")
+    assert len(task_names()) == 11
+    chosen = task("lcbench-189908")  # Fashion-MNIST as a table of pixels
+    curves = np.array([each.curve for each in chosen.even_draws(50, seed=0)])
+    assert curves.shape == (50, 52)
+    assert 0 <= curves.min() < curves.max() <= 100
+    assert 85 < curves[:, -1].max() < 95
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("real_images")
+def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"got 'lcbench-1'; known: lcbench-3945, .*taskset, fashion-mnist"):
+        task("lcbench-1")
