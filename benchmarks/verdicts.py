@@ -4,9 +4,10 @@
 
 Searches are simulated (`planted_rules`): the product's samplers draw from fifteen rules, its pruning stops
 trials, and scores follow a formula. First no rule matters and every verdict is false; then five rules matter
-at once; then one alone, weakly or strongly. `--studies` searches are made where draws learn nothing,
-`--adaptive` where a sampler follows the noise, which takes a second and more a search. Last, curves that were
-trained (`recipe_table`): draws from priors around the best or the worst of 25 recipes get the nearest of 256.
+at once, or two that decide nearly everything; then one alone, weakly or strongly. `--studies` searches are
+made where draws learn nothing, `--adaptive` where a sampler follows the noise, which takes seconds a search.
+Last, curves that were trained (`recipe_table`): draws from priors around the best or the worst of 25 recipes
+get the nearest of 256.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
 from typing import get_args
 
 from beliefs import Worth, believing
@@ -32,6 +33,8 @@ from verdicts_page import Null, Planting, Power, Real, page
 
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)
+DECISIVE = 10.0
+"""A rate so wrong that nothing else counts, as in real searches."""
 ALONE = (0.5, 1.0, 2.0, 3.0, 5.0)
 BANDS = ((0, 10), (10, 20), (20, 30), (30, 50))
 """Places, for the power by the size of an effect."""
@@ -54,8 +57,17 @@ def main() -> None:
         for kind in get_args(Kind)
         if kind in options.samplers.split(",")
     }
-    nulls = [null(kind, trials, count) for kind, count in counts.items() for trials in LENGTHS]
-    plantings = [planting(kind, 48, size, count // 2) for kind, count in counts.items() for size in SIZES]
+    nulls = [
+        null(kind, trials, count)
+        for kind, count in counts.items()
+        for trials in LENGTHS
+        if kind in FIXED_DRAWS or trials < LENGTHS[-1]  # others take several seconds a search then
+    ]
+    plantings = [
+        planting(kind, 48, size, rules, count // 2)
+        for kind, count in counts.items()
+        for size, rules in [(each, tuple(PLANTED)) for each in SIZES] + [(DECISIVE, RATES)]
+    ]
     power = [row for trials in LENGTHS for row in powers(trials, options.studies // 10)]
     trained = [real(worth, trials) for trials in LENGTHS[:2] for worth in WORTHS]
     record = {
@@ -83,16 +95,18 @@ def null(kind: Kind, trials: int, count: int) -> Null:
     return Null(kind, trials, count, tested / count, sum(false) / tested, share, _wilson(share, count))
 
 
-def planting(kind: Kind, trials: int, size: float, count: int) -> Planting:
-    found = list(judged(kind, trials, range(10_000, 10_000 + count), planted(size)))
-    idle = [{name: each for name, each in rules.items() if name not in PLANTED} for rules in found]
-    right = [sum(rules[name].word == word for name, word in PLANTED.items()) for rules in found]
+def planting(kind: Kind, trials: int, size: float, chosen: Collection[str], count: int) -> Planting:
+    found = list(judged(kind, trials, range(10_000, 10_000 + count), planted(size, chosen)))
+    idle = [{name: each for name, each in rules.items() if name not in chosen} for rules in found]
+    right = [sum(rules[name].word == PLANTED[name] for name in chosen) for rules in found]
     shares = [
         1.0 - true / (_clear(rules) or 1) if _clear(rules) else 0.0
         for true, rules in zip(right, found, strict=True)
     ]
     false_of_null = sum(map(_clear, idle)) / sum(map(_tested, idle))
-    return Planting(kind, trials, size, count, fmean(right), fmean(shares), false_of_null)
+    return Planting(
+        kind, trials, size, len(chosen), count, fmean(right), fmean(shares), _error(shares), false_of_null
+    )
 
 
 def powers(trials: int, count: int) -> Iterator[Power]:
@@ -173,6 +187,11 @@ def _tested(rules: Rules) -> int:
 
 def _clear(rules: Rules) -> int:
     return sum(each.word != "untested" for each in rules.values())
+
+
+def _error(values: Sequence[float]) -> float:
+    """The standard error of their mean."""
+    return stdev(values) / math.sqrt(len(values))
 
 
 def _wilson(share: float, count: int) -> tuple[float, float]:

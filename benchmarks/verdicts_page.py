@@ -29,16 +29,18 @@ class Null:
 
 @dataclass(frozen=True)
 class Planting:
-    """Searches in which five rules matter, by `size`, and ten do not."""
+    """Searches in which some rules matter, by `size`, and the others of fifteen do not."""
 
     sampler: str
     trials: int
     size: float
+    rules: int
     searches: int
     found: float
     """Rules that matter and got their verdict, a search."""
     false_share: float
-    """Of a search's verdicts, on average over searches."""
+    """Of a search's verdicts, on average over searches; with its standard error."""
+    false_share_error: float
     false_of_null: float
     """Of the tested rules that do nothing."""
 
@@ -92,11 +94,12 @@ def page(
             "| sampler | trials | searches | rules tested | verdicts, of those | searches with any (95 %) |",
             "|-|-|-|-|-|-|",
             *map(_null_line, nulls),
-            "\n## Five rules matter, ten do not\n",
-            "`size` is how far each of the five moves a score, in standard deviations of luck.\n",
-            "| sampler | trials | size | searches | found, of 5 | false, of a search's verdicts "
-            "| idle rules tested that got one |",
-            "|-|-|-|-|-|-|-|",
+            "\n## Some rules matter, the others do not\n",
+            "`size` is how far each that matters moves a score, in standard deviations of luck. Two are the "
+            "rates, which at size 10 decide nearly everything.\n",
+            "| sampler | trials | rules that matter | size | searches | found "
+            "| false, of a search's verdicts (standard error) | verdicts, of idle rules tested |",
+            "|-|-|-|-|-|-|-|-|",
             *map(_planting_line, plantings),
             "\n## One rule matters: how large an effect must be\n",
             "Random draws; effects as places of 100. Searches in which too few trials follow the rule, or "
@@ -125,8 +128,9 @@ def _null_line(row: Null) -> str:
 
 
 def _planting_line(row: Planting) -> str:
-    shares = f"{row.false_share:.1%}", f"{row.false_of_null:.1%}"
-    return _line(row.sampler, row.trials, f"{row.size:g}", row.searches, f"{row.found:.2f}", *shares)
+    shares = f"{row.false_share:.1%} ({row.false_share_error:.1%})", f"{row.false_of_null:.1%}"
+    matter = row.rules, f"{row.size:g}", row.searches
+    return _line(row.sampler, row.trials, *matter, f"{row.found:.2f}", *shares)
 
 
 def _power_line(row: Power) -> str:

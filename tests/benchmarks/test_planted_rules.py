@@ -59,11 +59,11 @@ def test_luck_spreads_scores_by_one() -> None:
 
 
 def test_the_page_tells_what_was_promised_and_what_was_measured() -> None:
-    rows = null("random", 16, 5), planting("random", 48, 5.0, 3)
+    rows = null("random", 16, 5), planting("random", 48, 5.0, tuple(PLANTED), 3)
     assert len(list(judged("random", 16, range(2), nothing))) == 2
     environment = dict.fromkeys(("processor", "cores", "threads", "python", "commit", "command"), "x")
     where = {**environment, "versions": {}, "bytecode_compiled": True, "load_before": 0.0}
     text = page([rows[0]], [rows[1]], [], [], where)
     assert "at most 10% are false" in text
     assert "| random | 16 | 5 |" in text
-    assert "| random | 48 | 5 | 3 |" in text
+    assert "| random | 48 | 5 | 5 | 3 |" in text

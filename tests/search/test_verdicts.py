@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from planted_rules import PLANTED, nothing, planted, search, space_of_rules
-from search.judging import BORDER, LEAST_ON_A_SIDE, agreement, judge
+from search.judging import BORDER, LEAST_ON_A_SIDE, TESTED_AT, agreement, judge
 from search.results import EpochSummary, Summary, TrialSummary
 from search.verdicts import FALSE_SHARE, Verdict, Verdicts
 from spaces.domains import Choice, Float, Value
@@ -159,7 +159,7 @@ def test_a_supported_rule_has_its_gain_in_places_within_its_interval() -> None:
     assert rate.effect == pytest.approx(50.0, abs=5.0), "each of 8 beats the 8 others"
     assert rate.interval is not None
     assert 0.0 < rate.interval[0] < rate.effect < rate.interval[1]
-    assert (verdicts.trials, verdicts.level) == (16, pytest.approx(0.95))
+    assert (verdicts.trials, verdicts.level) == (16, pytest.approx(1.0 - TESTED_AT / 2))
 
 
 def test_what_does_worse_than_other_values_is_contradicted() -> None:
