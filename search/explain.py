@@ -19,6 +19,8 @@ from search.report import console, rows_table, say
 from search.study import Resources, Study
 from search.verdict_words import full_table
 from spaces.explain import recipe_rows, space_rows
+from spaces.facts import Facts
+from spaces.loops import wanted_epochs
 from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -66,13 +68,14 @@ def _of_measured(study: Study, measured: Measured) -> Iterator[RenderableType]:
     facts = given(measured.facts, study)
     space = build_space(study, facts, measured.info)
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield _plan(study, space)
+    yield _plan(study, space, facts)
     yield rows_table(f"space {study.space.name}", space_rows(space, facts))
 
 
-def _plan(study: Study, space: Space) -> Table:
+def _plan(study: Study, space: Space, facts: Facts) -> Table:
     """What a search of the study does, in the order in which it is decided."""
     budget, sampler, objective = study.budget, study.sampler, study.objective
+    epochs = wanted_epochs(facts)
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
     better = "highest" if objective.direction == "max" else "lowest"
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
@@ -80,6 +83,7 @@ def _plan(study: Study, space: Space) -> Table:
     table.add_column(overflow="fold")
     for name, told in (
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
+        ("length", f"{epochs.reason} ({epochs.source})"),
         ("sampler", f"{sampler.kind}, seed {study.seed}"),
         ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
         ("pruning", choose_pruning(study, space).told(budget.epochs)),

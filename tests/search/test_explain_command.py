@@ -70,6 +70,7 @@ def test_the_plan_says_budget_sampler_and_pruning_with_its_reason(tunebook: Tune
         "explain", a_study("seed: 7\nsampler: {kind: qmc}\nbudget: {epochs: 20, hours: 3}\n")
     )
     assert row(out, "budget") == "budget 16 trials of 20 epochs at most, 3 hours at most"
+    assert row(out, "length").startswith("length a cosine wants some 200 epochs")
     assert row(out, "sampler") == "sampler qmc, seed 7"
     assert "val_accuracy, the highest" in row(out, "objective")
     words = " ".join(out.split())
