@@ -16,7 +16,7 @@ from search.journal import Outcome
 from search.results import EpochSummary, Summary, TrialSummary
 from search.sampler import Kind, Sampler, make_sampler
 from search.scheduler import Asha, rungs
-from search.verdicts import Word
+from search.verdicts.records import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Dimension, Space, Values, When

@@ -23,10 +23,10 @@ from typing import get_args
 from beliefs import Worth, believing
 from planted_rules import METRIC, PLANTED, Gain, nothing, planted, search, space_of_rules
 from report import environment, write
-from search.judging import judge
 from search.results import EpochSummary, Summary, TrialSummary
 from search.sampler import Kind, RandomSampler
-from search.verdicts import Verdict, Word
+from search.verdicts.judging import judge
+from search.verdicts.records import Verdict, Word
 from search_task import Task, Trained
 from tasks import task
 from verdicts_page import Null, Planting, Power, Real, page

@@ -107,9 +107,9 @@ def ui(
     folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 ) -> None:
     """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
-    from search import tracking
+    from search.tracking import tracker
 
-    raise typer.Exit(tracking.serve(folder, port))
+    raise typer.Exit(tracker.serve(folder, port))
 
 
 @app.command()
@@ -127,7 +127,7 @@ def export(
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
 ) -> None:
     """Write a trial's recipe, with its provenance, as YAML."""
-    from search.export import export_recipe
+    from search.commands.export import export_recipe
 
     print(f"{export_recipe(folder, out, trial)} -> {out}")
 
@@ -147,7 +147,7 @@ def refine(
     json: Json = False,
 ) -> None:
     """Audit a search that is over, and write the study that follows from it, each change with its reason."""
-    from search.refine_report import run_refine
+    from search.refining.report import run_refine
 
     run_refine(folder, out, as_json=json)
 
@@ -193,7 +193,7 @@ def explain(
     file: Annotated[Path, typer.Argument(metavar="STUDY|RECIPE", help="A study or a recipe in YAML.")],
 ) -> None:
     """Explain every range of a study, or every value of a recipe: why it is so, and who says so."""
-    from search.explain import explain_file
+    from search.commands.explain import explain_file
 
     explain_file(file)
 
@@ -210,8 +210,8 @@ def lr_find(
     download: Download = False,
 ) -> None:
     """Find the band of learning rates that a recipe's own first steps recommend."""
-    from search.probe_commands import find_lr
-    from search.targets import target
+    from search.commands.probes import find_lr
+    from search.commands.targets import target
 
     looked = target(file, data, set_ or (), download=download)
     found = find_lr(looked, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
@@ -231,8 +231,8 @@ def batch_find(
     download: Download = False,
 ) -> None:
     """Find the largest micro-batch that fits into memory, and the smallest that is as fast."""
-    from search.probe_commands import find_batch
-    from search.targets import target
+    from search.commands.probes import find_batch
+    from search.commands.targets import target
 
     looked = target(file, data, set_ or (), download=download)
     found = find_batch(looked, limit_gib=limit_gib, as_json=json, download=download)
@@ -256,7 +256,7 @@ def check(
     download: Download = False,
 ) -> None:
     """Check data, labels, network and first steps, in a minute, before hours are spent on them."""
-    from search.check_command import run_check
+    from search.commands.check import run_check
 
     sound = run_check(
         target,

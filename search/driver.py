@@ -13,9 +13,7 @@ from typing import Literal
 
 from search import report
 from search.cluster import Hardware, joined, local_hardware, local_ray
-from search.conclusions import conclusion
-from search.consumer import Backlog, Consumer
-from search.export import export_recipe, versions
+from search.commands.export import export_recipe, versions
 from search.folder import (
     BEST_FILE,
     FACTS_FILE,
@@ -30,14 +28,16 @@ from search.folder import (
 )
 from search.journal import Journal, is_locked
 from search.ledger import Ledger
-from search.mirror import Mirror
 from search.picture import draw
 from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
 from search.raytune import StopSwitch, drop_checkpoints, run_trials
 from search.results import Summary
 from search.sampler import make_sampler
 from search.study import Study, read_study
-from search.tracking import Tracker, resolve_tracking_uri
+from search.tracking.consumer import Backlog, Consumer
+from search.tracking.mirror import Mirror
+from search.tracking.tracker import Tracker, resolve_tracking_uri
+from search.verdicts.conclusions import conclusion
 from trainable import checkpoint
 from trainable.errors import UserError
 

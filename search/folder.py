@@ -9,7 +9,7 @@ from pathlib import Path
 from search.journal import EVENTS_FILE, Event, is_locked, read
 from search.results import Summary, summarise
 from search.study import Study, read_study
-from search.tracking_cursor import run_ids
+from search.tracking.cursor import run_ids
 from spaces.explain import reasons
 from spaces.facts import Facts
 from spaces.space import Space

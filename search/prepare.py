@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.cluster import Hardware, concurrent_trials, per_trial
-from search.facts import Say, given, load_data, measured_anew, probed, quiet
+from search.facts.measured import Say, given, load_data, measured_anew, probed, quiet
 from search.folder import FACTS_FILE, facts_text, read_facts
 from search.pruning import Pruning, choose_pruning
 from search.study import Resources, Study, StudyError

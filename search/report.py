@@ -18,12 +18,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from search.conclusions import with_conclusions
 from search.journal import EVENTS_FILE, read_from
 from search.pruning import Pruning
 from search.results import Summariser, Summary, TrialSummary
 from search.study import Study
-from search.verdict_words import brief_table, counts, promise
+from search.verdicts.conclusions import with_conclusions
+from search.verdicts.words import brief_table, counts, promise
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 6

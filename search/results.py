@@ -20,7 +20,7 @@ from search.journal import (
     StartEvent,
     TrialEvent,
 )
-from search.verdicts import Verdicts
+from search.verdicts.records import Verdicts
 from spaces.domains import Value
 from trainable.diagnosis import Diagnosis
 from trainable.metrics import OBJECTIVES
@@ -108,9 +108,9 @@ class Summary:
     wall_seconds: float
     """Time under a driver, over all its drivers."""
     diagnosis: Diagnosis | None = None
-    """What the best trial's curves say of it, where `search.diagnosis` has looked."""
+    """What the best trial's curves say of it, where `search.verdicts.diagnosis` has looked."""
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.verdicts` has judged."""
+    """What the trials say of the space's rules, where `search.verdicts.records` has judged."""
 
     @property
     def best(self) -> TrialSummary | None:

@@ -6,7 +6,7 @@ import pytest
 
 from planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 from search.sampler import Kind
-from search.standings import marks
+from search.verdicts.standings import marks
 from verdicts import judged, null, planting
 from verdicts_page import page
 

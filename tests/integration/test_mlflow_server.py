@@ -18,7 +18,7 @@ import pytest
 
 from search.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from search.tracking import SERVER_ENVIRONMENT, Tracker, run_ids
+from search.tracking.tracker import SERVER_ENVIRONMENT, Tracker, run_ids
 
 pytestmark = pytest.mark.integration
 
@@ -127,7 +127,7 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
 ) -> None:
     from mlflow import MlflowClient
 
-    monkeypatch.setattr("search.consumer.LONGEST_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("search.tracking.consumer.LONGEST_PAUSE_SECONDS", 1.0)
     folder, local = tmp_path / "late", tmp_path / "local"
     tracker = tracker_of(folder, server.uri)
     with Journal(folder) as journal:

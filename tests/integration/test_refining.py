@@ -8,7 +8,7 @@ import pytest
 
 from search import driver
 from search.folder import read_summary
-from search.refine import refined, write_next
+from search.refining.refine import refined, write_next
 from search.study import read_study
 from small_searches import digits_study
 

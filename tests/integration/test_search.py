@@ -12,8 +12,8 @@ from search import driver
 from search.folder import read_summary
 from search.journal import EndEvent, RetryEvent
 from search.raytune import StopSwitch
-from search.tracking import run_ids
-from search.tracking_cursor import read_cursor
+from search.tracking.cursor import read_cursor
+from search.tracking.tracker import run_ids
 from small_searches import digits_study, epochs_by_trial, events_in
 from trainable.train import train
 from trainable.yamlfile import read_recipe

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from search.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from search.tracking import Tracker
+from search.tracking.tracker import Tracker
 from spaces.domains import Value
 from trainable.recipe import Recipe
 from trainable.yamlfile import to_yaml

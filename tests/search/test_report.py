@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from search import report
-from search.conclusions import with_conclusions
-from search.diagnosis import results_of
 from search.folder import FACTS_FILE, read_search, read_summary
 from search.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
 from search.results import Summary
 from search.study import Study
+from search.verdicts.conclusions import with_conclusions
+from search.verdicts.diagnosis import results_of
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.metrics import EpochResult

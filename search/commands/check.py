@@ -1,0 +1,109 @@
+"""`tunebook check`: the pre-flight gate on data, a study or a recipe, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from search.commands.targets import Target, target
+from search.report import console, say
+from trainable.checks.check import SECONDS, check, tools_named
+from trainable.checks.finding import Finding, Level, counts
+from trainable.devices import threads
+
+COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
+SCHEMA = 1
+
+
+def run_check(
+    file: str,
+    *,
+    settings: Sequence[str] = (),
+    full: bool = False,
+    debug: Sequence[str] = (),
+    seconds: float = SECONDS,
+    download: bool = False,
+    as_json: bool = False,
+) -> bool:
+    """Print what is found about data, a study, a recipe or a search; whether there is no error.
+
+    A study and data alone stand for their first trial. Nothing is written. Raises UserError.
+    """
+    began, tools = time.monotonic(), tools_named(debug)
+    looked_at = target(Path(file), None, settings, download=download)
+    if not as_json:
+        say(_title(file, looked_at))
+    with threads(looked_at.threads):
+        findings = check(
+            looked_at.recipe,
+            data=looked_at.data,
+            device=looked_at.device,
+            full=full,
+            debug=tools,
+            seconds=seconds,
+            cpus=looked_at.cpus,
+            download=download,
+        )
+    took = time.monotonic() - began
+    if as_json:
+        print(json.dumps(_tree(file, findings, took), indent=2, allow_nan=False))
+    else:
+        console().print(findings_table(findings))
+        say(closing(findings, took))
+    return counts(findings)[0] == 0
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """One row a finding, in the order of the checks, with what it means and what to do below it."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("level", no_wrap=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("found, what it means, what to do", overflow="fold")
+    for finding in findings:
+        style = COLOURS[finding.level]
+        table.add_row(Text(finding.level, style=style), Text(finding.check, style=style), _told(finding))
+    return table
+
+
+def closing(findings: Sequence[Finding], seconds: float) -> str:
+    """The outcome in one line."""
+    errors, warnings = counts(findings)
+    return f"{_count(errors, 'error')}, {_count(warnings, 'warning')}, in {seconds:.0f} s"
+
+
+def _title(file: str, looked_at: Target) -> str:
+    recipe, info = looked_at.recipe, looked_at.data.info
+    return (
+        f"{looked_at.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes, "
+        f"{info.image_size} px, recipe {recipe.digest()} with {recipe.model.kind}"
+    )
+
+
+def _told(finding: Finding) -> Text:
+    """What was found; below it what it means, and what to do."""
+    told = Text(finding.what, style="dim" if finding.level == "passed" else "")
+    for name, text in (("means", finding.means), ("do", finding.do)):
+        if text:
+            told.append(f"\n{name}: ", style="dim").append(text)
+    return told
+
+
+def _tree(file: str, findings: Sequence[Finding], seconds: float) -> dict[str, object]:
+    errors, warnings = counts(findings)
+    return {
+        "schema": SCHEMA,
+        "target": file,
+        "errors": errors,
+        "warnings": warnings,
+        "seconds": round(seconds, 1),
+        "findings": [finding.tree() for finding in findings],
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,246 @@
+"""`tunebook lr-find` and `tunebook batch-find`: what the two probes say of a recipe, for a person to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from search.commands.lr_picture import READINGS, page, picture
+from search.commands.targets import Target
+from search.report import console, say
+from trainable.devices import threads
+from trainable.errors import UserError
+from trainable.probes.batch_find import BatchFound, Tried, batch_find
+from trainable.probes.lr_find import LrBand, lr_find
+from trainable.run import Run
+from trainable.yamlfile import write_whole
+
+MIB, GIB = 2**20, 2**30
+ENDINGS = (".png", ".html", ".json")
+SCHEMA = 1
+FEW_FOR_NORM = 16
+"""BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)."""
+ADVICE = (
+    "The band is a prior, to search in or to begin from, and not the answer: it tells of a run's first "
+    "steps, not of where a whole run ends best."
+)
+
+
+def find_lr(
+    target: Target, *, steps: int, sweeps: int, out: Path | None, as_json: bool, download: bool = False
+) -> bool:
+    """Print the band of learning rates of a recipe, and write it to `out`; whether there is one.
+
+    `out` ends with .png, .html or .json. Raises UserError.
+    """
+    _check_out(out)
+    with _run(target, download) as (run, count):
+        band = lr_find(run, steps=steps, sweeps=sweeps)
+    tree = {**_described(run), "threads": count, **band.tree()}
+    if as_json:
+        print(json.dumps(tree, indent=2, allow_nan=False))
+    else:
+        _print_band(band, run)
+    if out is not None:
+        _write_band(out, band, run, tree)
+        if not as_json:
+            say(f"written: {out}")
+    return band.found
+
+
+def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, download: bool = False) -> bool:
+    """Print the sizes of micro-batch that fit, and which to take; whether any fits. Raises UserError."""
+    if limit_gib is not None and not 0.0 < limit_gib < float("inf"):
+        raise UserError(f"--limit-gib: expected a number above 0, got {limit_gib:g}")
+    limit = round(limit_gib * GIB) if limit_gib is not None else None
+    with _run(target, download) as (run, count):
+        found = batch_find(run, limit_bytes=limit)
+    if as_json:
+        tree = {**_described(run), "threads": count, **found.tree()}
+        print(json.dumps(tree, indent=2, allow_nan=False))
+    else:
+        _print_sizes(found, run, count)
+    return found.found
+
+
+# --- learning rates -----------------------------------------------------------------------------------
+
+
+def _print_band(band: LrBand, run: Run) -> None:
+    head, *body = _rows(band)
+    table = Table(title=_title(run), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for number, name in enumerate(head):
+        table.add_column(name, justify="right" if number else "left")
+    for row in body:
+        table.add_row(*row)
+    console().print(table)
+    for line in _conclusion(band, run):
+        say(line)
+
+
+def _rows(band: LrBand) -> list[list[str]]:
+    """A head, then a row a suggestion: of each sweep, the median as applied, and as `optimizer.lr`."""
+    rows = [
+        [
+            "suggestion",
+            *(f"sweep {number}" for number in range(1, len(band.sweeps) + 1)),
+            "median, as applied",
+            "optimizer.lr, at 256",
+        ]
+    ]
+    for name, told in READINGS.items():
+        each = [_rate(getattr(sweep.suggestions, name, None)) for sweep in band.sweeps]
+        middle = getattr(band.suggestions, name) if band.suggestions is not None else None
+        rows.append([told, *each, _rate(middle), _rate(middle and middle * band.at_256)])
+    return rows
+
+
+def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
+    yield from (f"note: {note}" for note in band.notes)
+    if band.band is None or band.band_at_256 is None:
+        yield f"no band: {band.reason}"
+        return
+    low, high = band.band_at_256
+    yield (
+        f"band: optimizer.lr {_rate(low)} to {_rate(high)} at batch 256 ({_rate(band.band[0])} to "
+        f"{_rate(band.band[1])} as applied to a batch of {run.recipe.loop.batch_size}); "
+        f"{_place(run.recipe.optimizer.lr, low, high)}"
+    )
+    yield ADVICE
+    kind = f"--set facts.lr_band_kind={run.recipe.optimizer.kind}"
+    yield f"a search around it:  --set 'facts.lr_band=[{low:.2g}, {high:.2g}]' {kind}"
+    yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
+
+
+def _place(own: float, low: float, high: float) -> str:
+    where = "below it" if own < low else "above it" if own > high else "in it"
+    return f"the recipe's own {_rate(own)} is {where}"
+
+
+def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None:
+    if out.suffix == ".json":
+        write_whole(out, json.dumps(tree, indent=2, allow_nan=False).encode())
+        return
+    title = _title(run)
+    content = picture(band, title, run.recipe.optimizer.lr)
+    if out.suffix == ".html":
+        content = page(content, title, _rows(band), list(_conclusion(band, run)))
+    write_whole(out, content)
+
+
+def _check_out(out: Path | None) -> None:
+    if out is None:
+        return
+    if out.suffix not in ENDINGS:
+        raise UserError(f"--out {out}: expected a name that ends with {', '.join(ENDINGS)}")
+    if not out.absolute().parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}")
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+# --- batches ------------------------------------------------------------------------------------------
+
+
+def _print_sizes(found: BatchFound, run: Run, count: int) -> None:
+    table = Table(title=_title(run), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in ("images", "memory", "images a second", ""):
+        table.add_column(name, justify="right" if name else "left")
+    for each in found.tried:
+        table.add_row(*_cells(each, found))
+    console().print(table)
+    for line in _told(found, run, count):
+        say(line)
+
+
+def _cells(tried: Tried, found: BatchFound) -> Sequence[str]:
+    memory = "-" if tried.peak_bytes is None else _memory(tried.peak_bytes)
+    speed = "-" if tried.images_per_second is None else f"{tried.images_per_second:,.0f}"
+    remarks = [
+        "does not fit" if not tried.fits else "",
+        "largest" if tried.images == found.largest else "",
+        "as fast as any" if tried.images == found.flat else "",
+    ]
+    return str(tried.images), memory, speed, ", ".join(filter(None, remarks))
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _told(found: BatchFound, run: Run, count: int) -> Iterator[str]:
+    if run.device.type == "cpu":
+        yield f"memory is reckoned from small steps, on the safe side; speed is that of {_threads(count)}"
+    if not found.found:
+        yield "not even the smallest micro-batch fits: smaller images, a smaller model, or more memory"
+        return
+    yield f"largest micro-batch: {found.largest} images ({_bound(found)})"
+    batch = found.batch_size
+    if found.micro_batch is None:
+        yield f"the effective batch of {batch} fits whole: leave loop.micro_batch as it is, null"
+    else:
+        parts = -(-batch // found.micro_batch)
+        yield (
+            f"set loop.micro_batch: {found.micro_batch}; the effective batch of {batch} is then added up "
+            f"from {parts} parts, and the rate stays"
+        )
+        if found.micro_batch < FEW_FOR_NORM:
+            yield f"BatchNorm over fewer than {FEW_FOR_NORM} images is noisy: consider model.freeze_norm"
+    if found.flat is not None:
+        yield f"from {found.flat} images on, speed is within 5 % of the best"
+
+
+def _bound(found: BatchFound) -> str:
+    match found.bound:
+        case "memory":
+            return "more run out of memory"
+        case "limit":
+            return f"the limit is {_memory(found.limit_bytes or 0)}"
+        case "largest":
+            return "no more were asked for"
+        case "images":
+            return "there are hardly more to train on"
+
+
+def _memory(amount: int) -> str:
+    return f"{amount / GIB:.2f} GiB" if amount >= GIB else f"{amount / MIB:.1f} MiB"
+
+
+# --- both ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
+    """The target's run, and the threads it has meanwhile: as in a trial."""
+    with threads(target.threads) as count:
+        run = Run(target.recipe, data=target.data, device=target.device, download=download)
+        try:
+            yield run, count
+        finally:
+            run.close()
+
+
+def _title(run: Run) -> str:
+    told = _described(run)
+    return f"{told['model']} on {told['data']}: {told['optimizer']}, batch {told['batch_size']}"
+
+
+def _described(run: Run) -> dict[str, Any]:
+    recipe = run.recipe
+    return {
+        "schema": SCHEMA,
+        "recipe": recipe.digest(),
+        "data": Path(recipe.data.path).name,
+        "model": getattr(recipe.model, "name", recipe.model.kind),
+        "optimizer": recipe.optimizer.kind,
+        "lr": recipe.optimizer.lr,
+        "batch_size": recipe.loop.batch_size,
+        "device": str(run.device),
+    }

@@ -1,0 +1,183 @@
+"""The facts of a study: measured on its data, its model and the machine, or written by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from search.facts.cache import keep, place_of, recall
+from search.study import PROBED, Probe, Resources, Study
+from spaces.facts import Facts
+from trainable.data import DataInfo, DataSet, load
+from trainable.datasets.measure import DeviceKind
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.run import Run
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Facts and what is known of the data; none of the facts is written over yet, unless they are `kept`."""
+
+    facts: Facts
+    info: DataInfo
+    cached: bool = False
+    """Measured by an earlier command, on the same files, model, versions and kind of device."""
+    kept: bool = False
+    """Those of a search that has begun, from its folder."""
+
+
+def load_data(base: Recipe, trial: Resources, *, download: bool = False) -> DataSet:
+    """The images of a recipe, for the kind of device that a trial gets."""
+    return load(base.data, resize=base.evaluation.resize, device_kind=_kind(trial), download=download)
+
+
+def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
+    """What the heuristics need to know, measured on the data, the base recipe's model and the machine.
+
+    The model is built untrained: what is asked of it needs no weights.
+    """
+    from trainable.models.layers import has_attention
+    from trainable.models.make import count_parameters, make_model
+
+    untrained = base.model.model_copy(update={"weights": None})
+    model = make_model(
+        untrained, classes=len(info.classes), channels=info.channels, image_size=info.image_size
+    )
+    return Facts(
+        train_images=info.train_images,
+        classes=len(info.classes),
+        class_balance=min(info.class_counts) / max(info.class_counts),
+        channels=info.channels,
+        image_size=info.image_size,
+        flips=info.flips,
+        parameters=count_parameters(model),
+        attention=has_attention(model),
+        **_settled(base, trial),
+    )
+
+
+def looked_up(base: Recipe, trial: Resources) -> Measured:
+    """The facts of a recipe from the cache, or else measured: for commands that need no image.
+
+    Raises UserError (DataError, ModelError).
+    """
+    if (kept := recall(place_of(base, _kind(trial)))) is not None:
+        facts, info = kept
+        return Measured(facts.model_copy(update=_settled(base, trial)), info, cached=True)
+    info = load_data(base, trial).info
+    return Measured(measured_anew(base, info, trial), info)
+
+
+def measured_anew(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
+    """`measure_facts`, kept in the cache for what looks them up."""
+    facts = measure_facts(base, info, trial)
+    keep(place_of(base, _kind(trial)), facts, info)
+    return facts
+
+
+def given(facts: Facts, study: Study) -> Facts:
+    """The facts with those that the study's section `facts` writes over."""
+    written = study.facts.values()
+    if "lr_band" in written:  # of the optimizer that every trial has, or else of the documents' own
+        written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
+    return facts.model_copy(update=written)
+
+
+def quiet(told: str) -> None:
+    """Says nothing."""
+
+
+def probed(
+    study: Study, facts: Facts, recipe: Recipe, data: DataSet, *, download: bool = False, say: Say = quiet
+) -> Facts:
+    """The facts with what the study's probes measure on a recipe; a line is said of each.
+
+    It takes seconds to minutes, as `tunebook lr-find` and `batch-find` do. Raises UserError where the trials'
+    device is not here, or where not even one image fits into its memory.
+    """
+    if not study.space.probes:
+        return facts
+    import torch
+
+    from trainable.devices import default_device, threads
+    from trainable.run import Run
+
+    if facts.gpus and not torch.cuda.is_available():
+        raise UserError(
+            f"space.probes: trials run on a GPU, and there is none here to measure on; run "
+            f"`tunebook {study.space.probes[0]}` where there is one, and write what it says under facts"
+        )
+    with threads(facts.cpus):
+        device = default_device() if facts.gpus else torch.device("cpu")
+        run = Run(recipe, data=data, device=device, download=download)
+        try:
+            probes = dict.fromkeys(study.space.probes)
+            found = {PROBED[probe]: _measured_by(probe, run, say) for probe in probes}
+        finally:
+            run.close()
+    if found.get("lr_band") is not None:
+        found["lr_band_kind"] = recipe.optimizer.kind
+    return facts.model_copy(update=found)
+
+
+def _measured_by(probe: Probe, run: Run, say: Say) -> Any:
+    match probe:
+        case "lr-find":
+            return _band(run, say)
+        case "batch-find":
+            return _largest(run, say)
+        case _:
+            assert_never(probe)
+
+
+def _band(run: Run, say: Say) -> tuple[float, float] | None:
+    from trainable.probes.lr_find import lr_find
+
+    found = lr_find(run)
+    if found.band_at_256 is None:
+        say(f"lr-find: no band: {found.reason}; the rules go by the other facts")
+        return None
+    low, high = found.band_at_256
+    say(f"lr-find: optimizer.lr {low:.3g} to {high:.3g} at batch 256")
+    return low, high
+
+
+def _largest(run: Run, say: Say) -> int:
+    from trainable.probes.batch_find import batch_find
+
+    found = batch_find(run)
+    if not found.found:
+        raise UserError(
+            "space.probes: batch-find: not even the smallest micro-batch fits into memory: smaller images, a "
+            "smaller model, or more memory"
+        )
+    say(f"batch-find: {found.largest} images fit into memory at once")
+    return found.largest
+
+
+def _settled(base: Recipe, trial: Resources) -> Mapping[str, Any]:
+    """The facts that the study and the machine settle, and that no look at data or model changes."""
+    return {
+        "epochs": base.loop.epochs,
+        "cpus": trial.cpus,
+        "gpus": trial.gpus or 0.0,
+        "gpu_memory_bytes": _gpu_memory() if trial.gpus else None,
+        "pretrained": base.model.weights is not None,
+    }
+
+
+def _kind(trial: Resources) -> DeviceKind:
+    return "cuda" if trial.gpus else "cpu"
+
+
+def _gpu_memory() -> int | None:
+    """Bytes of the first GPU; None where this process sees none, as on a cluster's head."""
+    import torch
+
+    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None

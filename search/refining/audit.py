@@ -1,0 +1,56 @@
+"""What a search that is over says about the next one.
+
+The questions are those of Google's Deep Learning Tuning Playbook, "Extracting insight from experimental
+results": is the search space large enough, what part of the trials diverged, what do the best trials' curves
+say, and ("Determining whether to adopt a training pipeline change") is the winner known? What it gives no
+number for is ours, and says so.
+
+Nothing is written here: `search.refining.refine` makes a study of the proposals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from search.refining.curves import of_curves
+from search.refining.divergence import anyhow, too_high
+from search.refining.edges import edge, limit_of
+from search.refining.evidence import Evidence, Finding, Kept
+from search.refining.noise import of_noise
+from spaces.domains import Choice
+
+LEAST_TRIALS = 8
+"""With fewer trials that ended with a score, or diverged, it is too early for any finding; ours."""
+
+
+def audit(evidence: Evidence) -> Iterator[Finding | Kept]:
+    """What was found, and what was looked at and left, in the order of the questions.
+
+    Nothing where fewer than `LEAST_TRIALS` trials say something.
+    """
+    if len(evidence.judged) < LEAST_TRIALS:
+        return
+    changed: set[str] = set()
+    for question in (_of_ranges, of_curves, of_noise):
+        for each in question(evidence, frozenset(changed)):
+            yield each
+            if isinstance(each, Finding):
+                changed |= {proposal.path for proposal in each.proposals}
+
+
+def _of_ranges(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+    """Each range of numbers in turn, then the diverged trials that no rate explains."""
+    ranges = [
+        (each, each.domain) for each in evidence.space.dimensions if not isinstance(each.domain, Choice)
+    ]
+    explained = False
+    for dimension, domain in ranges:
+        cut = too_high(evidence, dimension)
+        if cut is not None:
+            explained = True
+            yield cut[0]
+        at_edge = edge(evidence, dimension, cut[1] if cut else domain, limit_of(len(ranges)))
+        if cut is None or isinstance(at_edge, Finding):
+            yield at_edge
+    if not explained:
+        yield from anyhow(evidence, changed)

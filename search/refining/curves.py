@@ -1,0 +1,95 @@
+"""What do the best trials' training curves say? Longer runs, more regularisation, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal
+from search.refining.shifts import shifts
+from trainable.remedies import Change
+
+REGULARISERS = (
+    "optimizer.weight_decay",
+    "optimizer.sgd_weight_decay",
+    "regularisation.label_smoothing",
+    "augmentation.",
+    "model.dropout",
+    "model.stochastic_depth",
+)
+"""Fields, or sections, that hold a net back: the next search expects more or less of them."""
+EPOCHS = "budget.epochs"
+RULE = "the best trial's verdict, shared by more than half of the best few finished ones"
+SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"
+
+
+def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+    """One finding, if the best trial's verdict asks for a change and most of the best few share it."""
+    judged = evidence.curves
+    if not judged or judged[0].trial != evidence.summary.best:
+        yield Kept("the best trials' curves", "the journal lacks figures that a verdict needs")
+        return
+    verdict = judged[0].diagnosis.verdict
+    agreeing = [each for each in judged if each.diagnosis.verdict == verdict]
+    if 2 * len(agreeing) <= len(judged):
+        told = ", ".join(f"trial {each.trial.id} is {each.diagnosis.verdict}" for each in judged)
+        yield Kept("the best trials' curves", f"they differ: {told}")
+        return
+    match verdict:
+        case "still improving":
+            yield _longer(evidence, agreeing, len(judged))
+        case "overfit" | "underfit":
+            yield from _regularised(evidence, agreeing, len(judged), changed)
+        case "healthy" | "unstable" | "diverged":
+            yield Kept("the best trials' curves", f"{verdict}: {_seen(agreeing, len(judged))}")
+
+
+def _longer(evidence: Evidence, agreeing: Sequence[Judged], looked_at: int) -> Finding:
+    (change,) = (each for each in agreeing[0].diagnosis.changes if each.path == "loop.epochs")
+    hours = evidence.study.budget.hours
+    advice = (f"budget.hours {hours:g} may end the longer search early; raise it too",) if hours else ()
+    return Finding(
+        "still improving",
+        _trials(agreeing),
+        _seen(agreeing, looked_at),
+        RULE,
+        f"{PLAYBOOK}, Deciding how long to train when training is compute-bound; {SOURCE}",
+        (_epochs(change),),
+        advice,
+    )
+
+
+def _regularised(
+    evidence: Evidence, agreeing: Sequence[Judged], looked_at: int, changed: Set[str]
+) -> Iterator[Finding | Kept]:
+    """Training against validation accuracy decides: the next trials are held back more, or less (003:84)."""
+    diagnosis = agreeing[0].diagnosis
+    assert diagnosis.verdict in ("overfit", "underfit")
+    of_fields = [each for each in diagnosis.changes if each.path.startswith(REGULARISERS)]
+    found = shifts(evidence, of_fields, changed)
+    longer = tuple(_epochs(each) for each in diagnosis.changes if each.path == "loop.epochs")
+    others = [each for each in diagnosis.changes if each not in of_fields and each.path != "loop.epochs"]
+    yield Finding(
+        "overfit" if diagnosis.verdict == "overfit" else "underfit",
+        _trials(agreeing),
+        _seen(agreeing, looked_at),
+        RULE,
+        f"003:84; {SOURCE}",
+        (*longer, *found.proposals),
+        tuple(f"left to you: {each}" for each in others),
+    )
+    yield from found.kept
+
+
+def _epochs(change: Change) -> Proposal:
+    return Proposal(EPOCHS, (change.to,), f"{change.why} ({change.source})")
+
+
+def _seen(agreeing: Sequence[Judged], looked_at: int) -> str:
+    first = agreeing[0]
+    told = f"trial {first.trial.id}: {'; '.join(first.diagnosis.reasons)}"
+    return f"{told}; {len(agreeing)} of the best {looked_at} agree" if looked_at > 1 else told
+
+
+def _trials(judged: Sequence[Judged]) -> str:
+    *head, last = (str(each.trial.id) for each in judged)
+    return f"trials {', '.join(head)} and {last}" if head else f"trial {last}"

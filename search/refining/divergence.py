@@ -1,0 +1,137 @@
+"""What part of the trials diverged, and was it their rate?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
+
+from search.refining.edges import EDGE
+from search.refining.edges import SOURCE as BOUNDARIES
+from search.refining.evidence import PLAYBOOK, Evidence, Finding, Kept, Proposal, overridden
+from search.refining.ranges import below, written
+from search.refining.shifts import shifts
+from spaces.domains import Float, fraction_of, is_number
+from spaces.space import Dimension
+from trainable.remedies import changes
+
+RATES = ("optimizer.lr", "optimizer.sgd_lr")
+CALMER = ("schedule.warmup_epochs", "regularisation.clip_norm")
+"""What calms the first steps and bounds a wild batch, whatever the rate."""
+LEAST_DIVERGED = 3
+DIVERGED_SHARE = 0.15
+"""Of the trials that have a rate: less is the price of looking for the highest that still trains; ours."""
+CHANCE = 0.01
+"""Below it the diverged trials' rates are higher than those of the others (Mann and Whitney's test); ours."""
+GOOD_PLACE = 75.0
+"""The rate of a trial that beats so many of 100 is kept, whatever diverged below it."""
+LIMITS = f"{DIVERGED_SHARE:.0%} of the trials and at least {LEAST_DIVERGED}"
+SOURCE = f"{PLAYBOOK}, Extracting insight from experimental results; the limits are ours"
+
+
+class _Rates(NamedTuple):
+    """The rates of the trials that have one, by whether the trial diverged."""
+
+    lost: Mapping[int, float]
+    sound: Mapping[int, float]
+
+    @property
+    def many_lost(self) -> bool:
+        return _many(len(self.lost), len(self.lost) + len(self.sound))
+
+    def lost_above(self, top: float) -> int:
+        return sum(rate > top for rate in self.lost.values())
+
+    def sound_above(self, top: float) -> int:
+        return sum(rate > top for rate in self.sound.values())
+
+
+def too_high(evidence: Evidence, dimension: Dimension) -> tuple[Finding, Float] | None:
+    """A rate's range cut to where hardly any trial diverged, if many did, and above all those others.
+
+    None for what is no rate, and where good trials lie among those that diverged.
+    """
+    domain = dimension.domain
+    if dimension.path not in RATES or not isinstance(domain, Float):
+        return None
+    rates = _rates(evidence, dimension)
+    if not rates.many_lost or not rates.sound or _chance(rates) >= CHANCE:
+        return None
+    top = _highest_kept(evidence, rates)
+    if 2 * rates.lost_above(top) < len(rates.lost) or not domain.low < top < domain.high:
+        return None
+    narrowed = below(domain, top)
+    return _finding(evidence, dimension, narrowed, rates), narrowed
+
+
+def anyhow(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+    """Many trials diverged, whatever their rates: calmer first steps, and bounded gradients."""
+    lost = sum(each.state == "diverged" for each in evidence.judged)
+    count, best = len(evidence.judged), evidence.summary.best
+    if best is None or not _many(lost, count):
+        if lost:
+            yield Kept("diverged trials", f"{lost} of {count}, less than {LIMITS}")
+        return
+    calmer = [each for each in changes("diverged", evidence.space.recipe(best.values)) if each.path in CALMER]
+    found = shifts(evidence, calmer, changed)
+    yield Finding(
+        "diverged",
+        "trials",
+        f"{lost} of {count} trials diverged, and their rates alone do not tell which",
+        LIMITS,
+        SOURCE,
+        found.proposals,
+        ("see what `tunebook check` says of the data and the network",),
+    )
+    yield from found.kept
+
+
+def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _Rates) -> Finding:
+    best = evidence.best_value(dimension)
+    lost, count = len(rates.lost), len(rates.lost) + len(rates.sound)
+    told = f"{lost} of {count} trials diverged, {rates.lost_above(narrowed.high)} of them above"
+    return Finding(
+        "diverged",
+        dimension.name,
+        f"{told} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
+        f"{LIMITS}, at rates that are higher than by chance ({CHANCE:g})",
+        SOURCE,
+        (Proposal(overridden(dimension.name), (written(narrowed, best),), f"{told} {narrowed.high:.3g}"),),
+        tuple(_stability(narrowed, best)),
+    )
+
+
+def _stability(narrowed: Float, best: object) -> Iterator[str]:
+    """The best rate lies just under those that diverge: a calmer start may open higher ones."""
+    if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
+        told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
+        yield f"{told} regularisation.clip_norm may open higher rates ({BOUNDARIES})"
+
+
+def _highest_kept(evidence: Evidence, rates: _Rates) -> float:
+    """The sound rate above which most trials diverged and fewest did not, at or above every good trial's."""
+    places = evidence.trends.places
+    good = [rate for trial, rate in rates.sound.items() if places.get(trial, 0.0) >= GOOD_PLACE]
+    kept = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]
+    return max(kept, key=lambda rate: (rates.lost_above(rate) - rates.sound_above(rate), rate))
+
+
+def _rates(evidence: Evidence, dimension: Dimension) -> _Rates:
+    lost: dict[int, float] = {}
+    sound: dict[int, float] = {}
+    for trial in evidence.judged:
+        rate = evidence.space.named(trial.values).get(dimension.name)
+        if is_number(rate):
+            (lost if trial.state == "diverged" else sound)[trial.id] = rate
+    return _Rates(lost, sound)
+
+
+def _chance(rates: _Rates) -> float:
+    """How likely the diverged trials' rates would be so high if the rate had nothing to do with it."""
+    from scipy.stats import mannwhitneyu
+
+    lost, sound = (list[float](each.values()) for each in rates)
+    return float(mannwhitneyu(lost, sound, alternative="greater").pvalue)
+
+
+def _many(lost: int, count: int) -> bool:
+    return lost >= max(LEAST_DIVERGED, DIVERGED_SHARE * count)

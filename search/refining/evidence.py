@@ -1,0 +1,150 @@
+"""What an audit looks at, and what it says: findings with proposals, and what is left as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from search.refining.trends import Trends
+from search.results import Summary, TrialSummary
+from search.study import Study
+from search.verdicts.diagnosis import results_of
+from spaces.domains import Value
+from spaces.overrides import PLACE
+from spaces.space import Dimension, Space
+from trainable.data import DataInfo
+from trainable.diagnosis import Diagnosis, diagnose
+from trainable.metrics import OBJECTIVES
+
+PLAYBOOK = "Deep Learning Tuning Playbook"
+"""Google's, https://github.com/google-research/tuning_playbook; cited by the names of its sections."""
+TOP = 3
+"""Trials whose curves are looked at: "at least the best few" (Examining the training curves); 3 is ours."""
+
+Kind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change to one place of a study."""
+
+    path: str
+    """`budget.epochs`, or `space.overrides.optimizer.lr[sgd]`."""
+    to: tuple[Any, ...]
+    """Plain data to write there: the first that makes a study is taken."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was wrong with the search, or may be done better in the next."""
+
+    kind: Kind
+    about: str
+    """A dimension's name, or the trials that it was seen in."""
+    seen: str
+    """With the figures."""
+    rule: str
+    """From where on this is said."""
+    source: str
+    proposals: tuple[Proposal, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What a study cannot say."""
+
+    def json(self) -> dict[str, Any]:
+        """Plain data; what came of the proposals stands with the next study."""
+        return {
+            "kind": self.kind,
+            "about": self.about,
+            "seen": self.seen,
+            "rule": self.rule,
+            "source": self.source,
+            "advice": list(self.advice),
+        }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that was looked at and is left as it is."""
+
+    about: str
+    why: str
+
+    def json(self) -> dict[str, str]:
+        return {"about": self.about, "why": self.why}
+
+
+class Judged(NamedTuple):
+    """A trial and what its curves say."""
+
+    trial: TrialSummary
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A search as the audit sees it."""
+
+    folder: Path
+    study: Study
+    space: Space
+    info: DataInfo
+    summary: Summary
+
+    @cached_property
+    def trends(self) -> Trends:
+        """Where in each range the better trials lie."""
+        return Trends(self.space, self.summary)
+
+    @cached_property
+    def judged(self) -> tuple[TrialSummary, ...]:
+        """The trials that say something: trained to the end, stopped after a score, or diverged."""
+        return tuple(each for each in self.summary.trials if _says_something(each))
+
+    @cached_property
+    def top(self) -> tuple[TrialSummary, ...]:
+        """The best few of the finished trials, the best one first.
+
+        Without the document's own recipe unless it is the best: it is never stopped, so it may have finished
+        among better ones that were.
+        """
+        metric, best = self.summary.objective, self.summary.best
+        sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+        finished = [each for each in self.summary.trials if each.state == "finished"]
+        earned = [each for each in finished if not each.own or each == best]
+        return tuple(sorted(earned, key=lambda each: -sign * each.metrics[metric])[:TOP])
+
+    @cached_property
+    def curves(self) -> tuple[Judged, ...]:
+        """What the curves of the `top` trials say, of those whose journal has all that a verdict needs."""
+        info = self.info
+        return tuple(
+            Judged(
+                trial,
+                diagnose(
+                    history,
+                    self.space.recipe(trial.values),
+                    classes=len(info.classes),
+                    train_images=info.train_images,
+                    validation_images=info.validation_images,
+                ),
+            )
+            for trial in self.top
+            if (history := results_of(trial))
+        )
+
+    def best_value(self, dimension: Dimension) -> Value:
+        """The best trial's; None where it does not have the dimension."""
+        best = self.summary.best
+        return self.space.named(best.values).get(dimension.name) if best is not None else None
+
+
+def overridden(name: str) -> str:
+    """Where a study writes over a dimension."""
+    return f"{PLACE}.{name}"
+
+
+def _says_something(trial: TrialSummary) -> bool:
+    return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))

@@ -1,0 +1,142 @@
+"""Is the winner known? The best few trials against the noise of their own validation accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from search.refining.evidence import PLAYBOOK, TOP, Evidence, Finding, Judged, Kept, Proposal
+from search.refining.shifts import Shifts, shifts
+from search.verdicts.standings import marks
+from spaces.domains import Choice
+from trainable.curves import Thresholds
+from trainable.metrics import OBJECTIVES
+from trainable.remedies import Change, changes
+
+NOISE_POINTS = 100.0 * Thresholds().swing
+"""More than most changes of a recipe gain (003:70-82: 0.1 to 1.1): less noise hides little."""
+LARGEST_FRACTION = 0.3
+"""Of the images, for validation: more would be missed in training; ours."""
+SETTLED = ("schedule.final_factor", "schedule.kind")
+"""What brings the rate to rest at the end of a run."""
+WEIGHTS = "evaluation.weights"
+FRACTION = "data.validation_fraction"
+CURVES = f"{PLAYBOOK}, Examining the training curves"
+REPEATS = "Determining whether to adopt a training pipeline change or hyperparameter configuration"
+
+
+class _Best(NamedTuple):
+    """The best few trials of those that were compared after an epoch."""
+
+    epoch: int
+    trials: tuple[int, ...]
+    """The best first."""
+    spread: float
+    """Between their validation accuracies, in points."""
+
+    def __str__(self) -> str:
+        *head, last = map(str, self.trials)
+        return f"trials {', '.join(head)} and {last}"
+
+
+def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+    """Too noisy, if the best few differ by less than the best one's noise, and that is much."""
+    best = _best(evidence)
+    if best is None or not evidence.curves:
+        yield Kept("the best trials' noise", f"fewer than {TOP} trials can be compared")
+        return
+    winner = evidence.curves[0]
+    noise = winner.diagnosis.figures["noise_points"]
+    told = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
+    if best.spread >= noise or noise < NOISE_POINTS:
+        yield Kept("the best trials' noise", told)
+        return
+    calmer = _calmer(evidence, winner, changed)
+    yield Finding(
+        "noisy",
+        str(best),
+        told,
+        f"the best {TOP} within the noise (two standard errors of {evidence.info.validation_images} images, "
+        f"or twice the late swings), and that {NOISE_POINTS:g} points or more",
+        f"{CURVES}, and {REPEATS}; the limit is ours",
+        (*_more_images(evidence, noise), *calmer.proposals),
+        tuple(_advice(evidence, best.trials)),
+    )
+    yield from calmer.kept
+
+
+def _best(evidence: Evidence) -> _Best | None:
+    """At the last epoch after which enough trials were compared; pruning lets few come to the end."""
+    metric = evidence.summary.objective
+    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+    for epoch in reversed(marks(evidence.summary)):
+        there = _metrics_after(evidence, epoch)
+        if len(there) >= TOP:
+            trials = sorted(there, key=lambda trial: -sign * there[trial][metric])[:TOP]
+            scores = [there[trial]["val_accuracy"] for trial in trials]
+            return _Best(epoch, tuple(trials), 100.0 * (max(scores) - min(scores)))
+    return None
+
+
+def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, float]]:
+    return {
+        trial.id: each.metrics
+        for trial in evidence.judged
+        for each in trial.history
+        if each.epoch == epoch and not each.diverged
+    }
+
+
+def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
+    """A larger validation part, where the images are split here and the noise is that of few of them."""
+    fraction = evidence.study.data.validation_fraction
+    wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
+    if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
+        return
+    why = (
+        f"{evidence.info.validation_images} validation images cannot tell the best trials apart; scores of "
+        "this search and the next are of different images"
+    )
+    yield Proposal(FRACTION, (float(f"{wanted:.2g}"),), why)
+
+
+def _is_split_here(evidence: Evidence) -> bool:
+    """Whether the validation part has the size that the fraction asks for; a limit of images hides it."""
+    info, data = evidence.info, evidence.study.data
+    learnt_from = info.train_images + info.validation_images
+    sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
+    near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
+    return data.train_limit is None and near
+
+
+def _swings(winner: Judged) -> bool:
+    """Whether the noise is that of the late epochs, more than that of few images."""
+    figures = winner.diagnosis.figures
+    return 2.0 * figures["swing_points"] >= figures["noise_points"]
+
+
+def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
+    """A rate that comes to rest and averaged weights, where accuracies swing to the end."""
+    if not _swings(winner):
+        return Shifts((), ())
+    recipe = evidence.space.recipe(winner.trial.values)
+    calmer = changes("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
+    settled = [each for each in calmer if each.path in SETTLED]
+    return shifts(evidence, [*settled, *_averaged(evidence, winner)], changed)
+
+
+def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
+    """Averaged weights, where the space has them and the best trial has not."""
+    for each in evidence.space.dimensions:
+        has = each.path == WEIGHTS and isinstance(each.domain, Choice) and "ema" in each.domain
+        if has and (now := winner.trial.values.get(WEIGHTS)) != "ema":
+            yield Change(WEIGHTS, now, "ema", "averaged weights swing less than the last ones", CURVES)
+
+
+def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
+    """A study has no repeats: the commands that make them."""
+    yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
+    for trial in trials:
+        file = f"trial{trial}.yaml"
+        export = f"tunebook export {evidence.folder} --trial {trial} -o {file}"
+        yield f"  {export}; for seed in 1 2 3; do tunebook train {file} --set loop.seed=$seed; done"

@@ -1,0 +1,177 @@
+"""`tunebook refine`: a search's audit, and the study that follows from it, each change with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from search.folder import read_facts, read_search, read_summary
+from search.prepare import build_space
+from search.refining.audit import audit
+from search.refining.draft import Draft
+from search.refining.evidence import Evidence, Finding, Kept, Proposal
+from search.results import Summary
+from search.study import Study
+from spaces.domains import SpaceError
+from spaces.overrides import PLACE
+from trainable.errors import FaultyInput, UserError
+from trainable.yamlfile import to_yaml, write_whole
+
+NUMBERED = re.compile(r"(.*)-(\d+)")
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One place of the next study: what stood there, what stands there now, and why."""
+
+    path: str
+    before: str
+    after: str
+    why: str
+
+    @property
+    def field(self) -> str:
+        """As a person knows it: a dimension's name, or the path in the study."""
+        return self.path.removeprefix(f"{PLACE}.")
+
+    def json(self) -> dict[str, str]:
+        return {"path": self.path, "before": self.before, "after": self.after, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Refined:
+    """What came of an audit."""
+
+    summary: Summary
+    judged: int
+    """Trials that say something."""
+    findings: tuple[Finding, ...]
+    kept: tuple[Kept, ...]
+    edits: tuple[Edit, ...]
+    study: Study | None
+    """The next one; None where nothing is to be changed."""
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, as `refine --json` prints it."""
+        return {
+            "schema": 1,
+            "search": self.summary.search,
+            "trials": self.judged,
+            "findings": [each.json() for each in self.findings],
+            "changes": [each.json() for each in self.edits],
+            "left_alone": [each.json() for each in self.kept],
+            "study": self.study.model_dump(mode="json") if self.study is not None else None,
+        }
+
+
+def refined(folder: Path) -> Refined:
+    """The audit of a search that is over, or was interrupted, and the study that follows from it.
+
+    Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
+    """
+    folder = folder.absolute()
+    study, summary = read_search(folder), read_summary(folder)
+    if summary.state == "running":
+        raise UserError(f"{folder}: this search is running; wait for its end, or interrupt it")
+    if summary.best is None:
+        raise UserError(f"{folder}: no trial has finished, so there is nothing to go by yet")
+    facts, info = read_facts(folder)
+    evidence = Evidence(folder, study, build_space(study, facts, info), info, summary)
+    try:
+        said = list(audit(evidence))
+    except SpaceError as error:
+        told = "its trials are no points of the space that this version makes of its study"
+        raise UserError(f"{folder}: {told}: {'; '.join(map(str, error.faults))}") from None
+    return _made(evidence, said, Draft(study, facts, info))
+
+
+def write_next(refined: Refined, out: Path) -> None:
+    """Write the next study, if there is one, with a comment beside each changed line.
+
+    Readable by its owner alone: a tracking URI may hold a password.
+    """
+    if refined.study is None:
+        return
+    comments = {each.path: f"was {each.before}: {each.why}" for each in refined.edits}
+    comments |= {"name": "a new search", "seed": "other draws than before"}
+    write_whole(out, to_yaml(refined.study.model_dump(mode="json"), comments).encode(), mode=0o600)
+
+
+def next_name(name: str, taken: Iterable[str]) -> str:
+    """The first of NAME-2, NAME-3 and so on that is not taken."""
+    stem, number = (found[1], int(found[2])) if (found := NUMBERED.fullmatch(name)) else (name, 1)
+    used = set(taken)
+    while True:
+        number += 1
+        ending = f"-{number}"
+        candidate = f"{stem[: LONGEST_NAME - len(ending)]}{ending}"
+        if candidate not in used:
+            return candidate
+
+
+def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> Refined:
+    """The proposals taken one by one; those that make no search are left, with the reason."""
+    findings: list[Finding] = []
+    kept: list[Kept] = []
+    edits: dict[str, Edit] = {}
+    for each in said:
+        if isinstance(each, Kept):
+            kept.append(each)
+            continue
+        taken, refusals, draft = _taken(each.proposals, draft)
+        kept += refusals
+        for edit in taken:
+            edits[edit.path] = _joined(edits.get(edit.path), edit)
+        if taken or each.advice or not each.proposals:
+            findings.append(each)
+    study = _next(evidence, draft.study) if edits else None
+    return Refined(
+        evidence.summary, len(evidence.judged), tuple(findings), tuple(kept), tuple(edits.values()), study
+    )
+
+
+def _taken(proposals: Sequence[Proposal], draft: Draft) -> tuple[list[Edit], list[Kept], Draft]:
+    edits, refusals = [], []
+    for proposal in proposals:
+        found, refusal = _first(proposal, draft)
+        if found is None:
+            refusals.append(Kept(proposal.path.removeprefix(f"{PLACE}."), refusal))
+            continue
+        edits.append(Edit(proposal.path, draft.told(proposal.path), found.told(proposal.path), proposal.why))
+        draft = found
+    return edits, refusals, draft
+
+
+def _first(proposal: Proposal, draft: Draft) -> tuple[Draft | None, str]:
+    """The draft with the first change that makes a search, or why none does."""
+    refusal = "no recipe takes more"
+    for to in proposal.to:
+        try:
+            return draft.changed(proposal.path, to), ""
+        except FaultyInput as error:
+            refusal = f"{proposal.why}, but {_shown(to)} is refused: {'; '.join(map(str, error.faults))}"
+        except UserError as error:
+            refusal = f"{proposal.why}, but {_shown(to)} is refused: {error}"
+    return None, refusal
+
+
+def _joined(before: Edit | None, edit: Edit) -> Edit:
+    return edit if before is None else replace(edit, before=before.before, why=f"{before.why}; {edit.why}")
+
+
+def _next(evidence: Evidence, study: Study) -> Study:
+    """Under a name that is free, drawn anew: with the old seed it would begin with the old search's draws."""
+    storage = Path(study.storage)
+    taken = [each.name for each in storage.iterdir()] if storage.is_dir() else []
+    name = next_name(study.name or evidence.summary.search or "search", taken)
+    return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
+
+
+def _shown(to: Any) -> str:
+    if isinstance(to, Mapping):
+        return "{" + ", ".join(f"{name}: {value}" for name, value in to.items()) + "}"
+    return str(to)

@@ -1,0 +1,122 @@
+"""From what would mend the best recipe (`trainable.remedies`) to what the next search expects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple, assert_never
+
+from search.refining.evidence import Evidence, Kept, Proposal, overridden
+from search.refining.ranges import belief, even, wider, written
+from search.study import Study
+from spaces.domains import Choice, Value, is_number, shown
+from spaces.overrides import FORMS
+from spaces.priors import Normal, Uniform, Weights, believed, density
+from spaces.space import Dimension
+from trainable.remedies import Change
+
+AGAINST = 0.05
+"""The trials speak against a change if they are better the other way, with a chance below this; ours."""
+
+
+class Shifts(NamedTuple):
+    """What came of a recipe's changes."""
+
+    proposals: tuple[Proposal, ...]
+    kept: tuple[Kept, ...]
+
+
+def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> Shifts:
+    """Each change of the best trial's recipe as an expectation of the next search, never as a fixed value.
+
+    Left are fields that the study pins, places that are `changed` already, what this search expected as much
+    of, and changes that its trials speak against.
+    """
+    answers = [_shift(evidence, change, changed) for change in changes]
+    return Shifts(
+        tuple(each for each in answers if isinstance(each, Proposal)),
+        tuple(each for each in answers if isinstance(each, Kept)),
+    )
+
+
+def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> Proposal | Kept:
+    dimension = _dimension(evidence, change.path)
+    name = dimension.name if dimension is not None else change.path
+    told = f"{shown(change.now)} -> {shown(change.to)} ({change.why}) was considered"
+    if change.path in evidence.space.pins or (dimension is not None and _is_one_value(dimension)):
+        return Kept(name, f"{told}, but the study fixes it")
+    if overridden(name) in changed:
+        return Kept(name, f"{told}, but it is changed for another reason")
+    if dimension is not None and _is_expected(evidence, dimension, change):
+        return Kept(name, f"{told}, but as much was expected in this search")
+    if dimension is not None and (chance := _chance_against(evidence, dimension, change)) < AGAINST:
+        return Kept(name, f"{told}, but trials are better the other way (chance {chance:.1g})")
+    return Proposal(
+        overridden(name), _forms(evidence.study, dimension, change), f"{change.why} ({change.source})"
+    )
+
+
+def _dimension(evidence: Evidence, path: str) -> Dimension | None:
+    """The dimension that gave the best trial its value; None for a field that was not varied there."""
+    best = evidence.summary.best
+    names = evidence.space.named(best.values) if best is not None else {}
+    return next(
+        (each for each in evidence.space.dimensions if each.path == path and each.name in names), None
+    )
+
+
+def _is_one_value(dimension: Dimension) -> bool:
+    """As of `optimizer.lr[sgd]: {fixed: 0.1}`, a variant that the study fixes."""
+    return isinstance(dimension.domain, Choice) and len(dimension.domain.options) == 1
+
+
+def _is_expected(evidence: Evidence, dimension: Dimension, change: Change) -> bool:
+    """Whether the space believes as much already, beside the best trial's other values."""
+    best = evidence.summary.best
+    if best is None or change.to not in dimension.domain:
+        return False
+    prior = dimension.prior(best.values)
+    match prior:
+        case Normal(centre=centre):
+            return bool(centre >= change.to if change.to > change.now else centre <= change.to)
+        case Uniform() | Weights():
+            believing = believed(dimension.domain, change.to)
+            return density(dimension.domain, prior, change.to) >= density(
+                dimension.domain, believing, change.to
+            )
+        case _:
+            assert_never(prior)
+
+
+def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) -> float:
+    """How likely trials would be so much better away from the change, if the dimension did nothing."""
+    if isinstance(dimension.domain, Choice):
+        return (
+            1.0 - evidence.trends.chance_with(dimension, change.to) if change.to in dimension.domain else 1.0
+        )
+    above = evidence.trends.chance_above(dimension)
+    return 1.0 - above if change.to > change.now else above
+
+
+def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[Mapping[str, Any], ...]:
+    """How a study may write that the value is expected: within the range that there is, or is grown.
+
+    What was never varied, and has no rule's range, is tried in half of the trials: nothing speaks for more.
+    """
+    to: Value = change.to
+    if dimension is None:
+        return belief(to), even(Choice((change.now, to)))
+    domain = dimension.domain
+    if to in domain:
+        return (written(domain, to),) if _is_written(study, dimension) else (belief(to), written(domain, to))
+    if isinstance(domain, Choice):
+        return (written(Choice((*domain.options, to)), to),)
+    assert is_number(to)
+    grown = wider(domain, "upper" if to > domain.high else "lower")
+    return tuple(written(each, to) for each in reversed(grown) if to in each)
+
+
+def _is_written(study: Study, dimension: Dimension) -> bool:
+    """Whether the study itself gives the dimension's range: a belief alone would take that back."""
+    overrides = study.space.overrides
+    places = (overrides.get(name) for name in (dimension.name, dimension.path))
+    return any(isinstance(each, Mapping) and each.keys() & set(FORMS) for each in places)

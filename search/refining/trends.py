@@ -1,0 +1,89 @@
+"""Where in its range the better trials have a value, whatever else they differ in being accounted for.
+
+Trials are compared by their places (`search.verdicts.standings`), by the regression that the verdicts use
+(`search.verdicts.effects`): samplers that learn draw late trials close together, also in dimensions that do
+nothing, so that a plain correlation finds trends everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from search.verdicts.standings import marks, places
+from spaces.domains import Choice, SpaceError, Value, fraction_of
+from spaces.space import Dimension, Space
+from trainable.metrics import OBJECTIVES
+
+if TYPE_CHECKING:
+    from search.results import Summary, TrialSummary
+    from search.verdicts.effects import Column, Estimate
+
+LEAST_WITH = 8
+"""A trend over fewer trials that have the dimension is luck; ours."""
+
+
+class Trends:
+    """The trials of a search by place, and each dimension's trend over them."""
+
+    def __init__(self, space: Space, summary: Summary) -> None:
+        metric = summary.objective
+        self._space = space
+        self.places: Mapping[int, float] = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
+        """By trial, how many of 100 others it beats."""
+        drawn = [each for each in summary.trials if each.id in self.places and not each.own]
+        self._at = {each.id: at for each in drawn if (at := _positions(space, each)) is not None}
+
+    def chance_above(self, dimension: Dimension) -> float:
+        """How likely trials would be so much better towards the upper end if the dimension did nothing.
+
+        The rest to 1 is the chance for the lower end. A half where too few trials have the dimension.
+        """
+        return self._chance(dimension, self._of(dimension))
+
+    def chance_with(self, dimension: Dimension, option: Value) -> float:
+        """How likely trials with an option would be so much better if the option did nothing."""
+        at = fraction_of(dimension.domain, option)
+        there = self._of(dimension)
+        has = [math.nan if math.isnan(each) else float(math.isclose(each, at)) for each in there]
+        return self._chance(dimension, has)
+
+    def _chance(self, dimension: Dimension, asked: Sequence[float]) -> float:
+        """The one-sided chance of what is asked of each trial, the other dimensions being equal."""
+        there = {each for each in asked if not math.isnan(each)}
+        if sum(not math.isnan(each) for each in asked) < LEAST_WITH or len(there) < 2:
+            return 0.5
+        found = self._estimate(dimension, asked)
+        if not found.error > 0.0:
+            return 0.5
+        return found.chance / 2.0 if found.slope > 0.0 else 1.0 - found.chance / 2.0
+
+    def _estimate(self, dimension: Dimension, asked: Sequence[float]) -> Estimate:
+        import numpy as np
+
+        from search.verdicts.effects import estimate
+
+        standing = np.array([self.places[trial] for trial in self._at])
+        others = [self._column(each, self._of(each)) for each in self._space.dimensions if each != dimension]
+        return estimate(standing, np.array(list(self._at), float), self._column(dimension, asked), others)
+
+    def _of(self, dimension: Dimension) -> list[float]:
+        """Where in its domain each trial lies, nan where it does not have the dimension."""
+        return [at.get(dimension.name, math.nan) for at in self._at.values()]
+
+    def _column(self, dimension: Dimension, asked: Sequence[float]) -> Column:
+        import numpy as np
+
+        from search.verdicts.effects import column
+
+        at = np.array(self._of(dimension), float)
+        return column(np.array(asked, float), at, options=isinstance(dimension.domain, Choice))
+
+
+def _positions(space: Space, trial: TrialSummary) -> dict[str, float] | None:
+    """Where in its domain each value of a trial lies, by dimension name; None for no point of the space."""
+    try:
+        return space.encode(trial.values)
+    except SpaceError:
+        return None

@@ -1,0 +1,204 @@
+"""From a search's trials to verdicts on its rules: pure, computed from the journal whenever somebody asks.
+
+A rule is a belief in the space. Trials that follow it are set against those that depart from it, by their
+places among all trials (`search.verdicts.standings`), all other rules being equal
+(`search.verdicts.effects`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from search.results import Summary, TrialSummary
+from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
+from search.verdicts.standings import marks, places
+from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
+from spaces.priors import Prior, Uniform, density, drawn, told
+from spaces.rulings import Ruling
+from spaces.space import Dimension, Space, Values
+from trainable.metrics import OBJECTIVES
+
+if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
+    from search.verdicts.effects import Column, Estimate
+
+TESTED_AT = 0.8 * FALSE_SHARE
+"""The share of false verdicts to test for: less than is promised, since where one rule decides nearly
+everything the errors of the others come out too small (benchmarks/results/verdicts.md)."""
+LEAST_ON_A_SIDE = 5
+"""So many trials must follow a rule, and so many depart from it, before anything is said of it."""
+QUANTILES = 200
+"""Draws of a prior that stand for all of its draws."""
+BORDER = 0.5 - 1e-9
+"""Agreement from which on a trial follows; that of equally likely options comes out a little below a half."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """A dimension over the trials: how well each value agrees with the rule, and its place in the domain.
+
+    Both are nan in trials without the dimension; the agreement also where the rule believed nothing.
+    """
+
+    dimension: Dimension
+    example: Prior
+    """What is believed beside the document's own values."""
+    agreements: Sequence[float]
+    positions: Sequence[float]
+
+    @property
+    def is_rule(self) -> bool:
+        return not isinstance(self.example, Uniform) or not all(map(math.isnan, self.agreements))
+
+    @property
+    def follow(self) -> list[float]:
+        """The agreement of the trials whose value is as likely as the rule's own draws are on average."""
+        return [each for each in self.agreements if each >= BORDER]
+
+    @property
+    def depart(self) -> list[float]:
+        """The agreement of the trials whose value is less likely."""
+        return [each for each in self.agreements if each < BORDER]
+
+    @property
+    def lacking(self) -> str | None:
+        """What too few trials do; None where there are enough on either side."""
+        follow, depart = len(self.follow), len(self.depart)
+        few, do = (follow, "follow it") if follow < depart else (depart, "depart from it")
+        if few >= LEAST_ON_A_SIDE:
+            return None
+        return f"{few} of {follow + depart} trials {do}, at least {LEAST_ON_A_SIDE} needed"
+
+    def verdict(self, word: Word, why: str | None = None) -> Verdict:
+        """The record of a verdict without an effect."""
+        says = told(self.dimension.domain, self.example)
+        sides = len(self.follow), len(self.depart)
+        return Verdict(self.dimension.name, word, says, self.dimension.source, *sides, why=why)
+
+
+def agreement(domain: Domain, prior: Prior, value: Value) -> float:
+    """A value's density over the sum of that and what the prior's own draws have on average: 0 to 1.
+
+    A normal's draws agree by half or more within 0.83 standard deviations; nearly six in ten do. The density
+    itself is not bounded above, nor its logarithm below: one far trial would decide everything.
+    """
+    own = density(domain, prior, value)
+    return own / (own + _usual(domain, prior))
+
+
+@lru_cache(maxsize=4096)  # trials share most priors
+def _usual(domain: Domain, prior: Prior) -> float:
+    """The mean density of a prior's draws."""
+    quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
+    return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
+
+
+def judge(space: Space, summary: Summary, fixed: Mapping[str, Ruling[Any]] | None = None) -> Verdicts:
+    """The verdicts on the rules of a space, and on the values that rules `fixed`, by path.
+
+    The document's own recipe follows every rule at once and so tells none from another: others are compared
+    with it, and no more. So it is with trials that are no point of the space.
+    """
+    metric = summary.objective
+    standing = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
+    points = [each for each in summary.trials if each.id in standing and _is_drawn(space, each)]
+    beliefs = _beliefs(space, [each.values for each in points])
+    found, level = _judged(beliefs, [standing[each.id] for each in points], [each.id for each in points])
+    paths = {each.path for each in space.dimensions}
+    rest = [_fixed(path, each) for path, each in (fixed or {}).items() if path not in paths]
+    return Verdicts((*found, *rest), len(standing), level)
+
+
+def _judged(
+    beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+) -> tuple[list[Verdict], float | None]:
+    """A verdict on each rule, and the confidence of their intervals."""
+    rules = [each for each in beliefs if each.is_rule]
+    tested = [each for each in rules if each.lacking is None]
+    if not tested or len(set(standing)) == 1:
+        return [each.verdict("untested", each.lacking or "all trials score alike") for each in rules], None
+    from search.verdicts.effects import risk_for
+
+    estimates = {each.dimension.name: _estimate(each, beliefs, standing, order) for each in tested}
+    risk = risk_for([each.chance for each in estimates.values()], TESTED_AT)
+    verdicts = [
+        each.verdict("untested", each.lacking)
+        if each.lacking
+        else _tested(each, estimates[each.dimension.name], risk)
+        for each in rules
+    ]
+    return verdicts, 1.0 - risk
+
+
+def _estimate(
+    belief: Belief, beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+) -> Estimate:
+    """The gain from agreement with a rule; the other dimensions are in the model, with a rule or without."""
+    import numpy as np
+
+    from search.verdicts.effects import estimate
+
+    others = [_column(each) for each in beliefs if each is not belief]
+    return estimate(np.array(standing), np.array(order, float), _column(belief), others)
+
+
+def _column(belief: Belief) -> Column:
+    import numpy as np
+
+    from search.verdicts.effects import column
+
+    return column(
+        np.array(belief.agreements),
+        np.array(belief.positions),
+        options=isinstance(belief.dimension.domain, Choice),
+    )
+
+
+def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
+    """The slope times the difference in agreement between those that follow and those that depart."""
+    gap = fmean(belief.follow) - fmean(belief.depart)
+    low, high = (gap * end for end in estimate.interval(risk))
+    word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
+    plain = belief.verdict(word, "the interval holds 0" if word == "untested" else None)
+    return replace(plain, effect=gap * estimate.slope, interval=(low, high))
+
+
+def _fixed(path: str, ruling: Ruling[Any]) -> Verdict:
+    return Verdict(path, "untested", shown(ruling.what), ruling.source, why="fixed, never varied")
+
+
+def _is_drawn(space: Space, trial: TrialSummary) -> bool:
+    if trial.own:
+        return False
+    try:
+        space.encode(trial.values)
+    except SpaceError:
+        return False
+    return True
+
+
+def _beliefs(space: Space, trials: Sequence[Values]) -> list[Belief]:
+    given = [(space.beliefs(values), space.named(values)) for values in trials]
+    return [
+        _belief(
+            each, each.prior(space.own), [(prior.get(each.name), at.get(each.name)) for prior, at in given]
+        )
+        for each in space.dimensions
+    ]
+
+
+def _belief(dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]) -> Belief:
+    domain = dimension.domain
+    return Belief(
+        dimension,
+        example,
+        [
+            math.nan if prior is None or isinstance(prior, Uniform) else agreement(domain, prior, value)
+            for prior, value in pairs
+        ],
+        [math.nan if prior is None else fraction_of(domain, value) for prior, value in pairs],
+    )

@@ -1,0 +1,99 @@
+"""`tunebook check`: what it prints, the code it leaves with, and that nothing is written."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from search.commands.check import closing, findings_table
+from trainable.checks.finding import Finding
+
+Run = Callable[..., tuple[int, str, str]]
+SEEN = ["--set", "base.model.width=4", "--seconds", "20"]
+
+
+def arrays(path: Path, shuffled: bool = False) -> Path:
+    """Bright columns whose place tells the class, or belongs to another image's label."""
+    random = np.random.default_rng(0)
+    labels = np.arange(1200) % 3
+    images = random.integers(0, 100, (1200, 8, 8), dtype=np.uint8)
+    images[np.arange(1200), :, 2 * labels] += 120
+    np.savez(path, train_images=images, train_labels=random.permutation(labels) if shuffled else labels)
+    return path
+
+
+def test_sound_data_leave_with_0_and_a_line_that_counts(tunebook: Run, tmp_path: Path) -> None:
+    data = arrays(tmp_path / "data.npz")
+    code, out, err = tunebook("check", data, *SEEN)
+    assert code == 0, out + err
+    assert "0 errors, 0 warnings, in " in out
+    assert "one batch" in out
+    assert [each.name for each in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Run, tmp_path: Path) -> None:
+    data = arrays(tmp_path / "data.npz", shuffled=True)
+    code, out, _ = tunebook("check", data, *SEEN, "--json")
+    tree = json.loads(out)
+    assert code == 1
+    assert tree["errors"] == 1
+    assert tree["schema"] == 1
+    (found,) = [each for each in tree["findings"] if each["level"] == "error"]
+    assert set(found) == {"check", "level", "what", "means", "do"}
+    assert found["check"] == "learning"
+
+
+def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
+    arrays(tmp_path / "data.npz")
+    (tmp_path / "recipe.yaml").write_text(
+        "data: {path: data.npz}\noptimizer: {lr: 500.0}\nmodel: {width: 4}\nloop: {batch_size: 64}\n"
+    )
+    code, out, err = tunebook("check", "recipe.yaml")
+    assert code == 0, out + err
+    assert "lr-find" in out
+    assert "0 errors, 0 warnings" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        (["digits", "--debug", "gradients"], "gradcheck"),
+        (["digits", "--debug", "profile"], "tunebook train"),
+        (["digits", "--set", "budgit.trials=3"], "budgit"),
+        (["digits", "--set", "base.loop.batch_size=5000"], "loop.batch_size"),
+    ],
+)
+def test_wrong_usage_leaves_with_2(tunebook: Run, arguments: list[str], told: str) -> None:
+    code, _, err = tunebook("check", *arguments)
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err
+
+
+def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -> None:
+    findings = [
+        Finding("outputs", "passed", "finite"),
+        Finding("one batch", "error", "not learnt", "it cannot learn", "look at forward"),
+    ]
+    out = Console(file=io.StringIO(), width=100)
+    out.print(findings_table(findings))
+    assert isinstance(out.file, io.StringIO)
+    lines = [line.rstrip() for line in out.file.getvalue().splitlines()]
+    assert lines[2].startswith("error   one batch")
+    assert lines[3].strip() == "means: it cannot learn"
+    assert lines[4].strip() == "do: look at forward"
+    assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s"
+
+
+def test_gradients_are_checked_when_asked_for(tunebook: Run, tmp_path: Path) -> None:
+    data = arrays(tmp_path / "data.npz")
+    code, out, err = tunebook("check", data, *SEEN, "--debug", "gradcheck", "--json")
+    assert code == 0, out + err
+    assert "gradients" in {each["check"] for each in json.loads(out)["findings"]}

@@ -1,0 +1,216 @@
+"""`tunebook explain`: facts and where they are from, the plan with its reason, then every range and value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search.cluster import Hardware, Node
+from search.facts.measured import Measured
+from search.facts.told import IN_WORDS, FactRow, fact_rows
+from search.prepare import prepare, write_facts
+from search.study import Study
+from spaces.facts import Facts
+from tests.spaces.small_facts import digits_facts, imagenet_facts
+from trainable.data import DataInfo
+from trainable.recipe import Recipe
+from trainable.specs.data import Data
+from trainable.yamlfile import write_recipe
+
+Tunebook = Callable[..., tuple[int, str, str]]
+MACHINE = Hardware((Node(cpus=2, gpus=0),))
+INFO = DataInfo(*("digits", "digits", ("0", "1"), 1, 8, 8, 2, 2, (4, 4), (0.5,), (0.1,), (), "0" * 16, True))
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def a_study(text: str = "") -> Path:
+    path = Path("study.yaml")
+    path.write_text(
+        f"data: {{path: digits}}\nbase: {{model: {{width: 4}}, schedule: {{kind: cosine}}}}\n{text}"
+    )
+    return path
+
+
+def row(out: str, name: str) -> str:
+    """The line of a table that begins with a name, its blanks made one."""
+    (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
+    return " ".join(line.split())
+
+
+# --- the command ----------------------------------------------------------------------------------------
+
+
+def test_facts_the_plan_and_the_space_come_in_this_order(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("explain", a_study())
+    assert code == 0
+    titles = [line.strip() for line in out.splitlines()]
+    assert titles.index("facts") < titles.index("plan") < titles.index("space document")
+    names = [line.split()[0] for line in titles[2 : titles.index("plan") - 1]]
+    assert names == list(Facts.model_fields)
+
+
+def test_each_fact_has_its_unit_and_where_it_is_from(tunebook: Tunebook) -> None:
+    _, out, _ = tunebook("explain", a_study("budget: {epochs: 9}\nresources: {cpus: 2}\n"))
+    assert row(out, "train_images") == "train_images 1,259 images to train on counted"
+    assert row(out, "image_size") == "image_size 8 px side, as the model sees it as most of the images"
+    assert row(out, "epochs") == "epochs 9 epochs of the longest trial budget.epochs"
+    assert row(out, "cpus") == "cpus 2 CPUs of a trial resources.cpus"
+    assert row(out, "lr_band").endswith("- rates that a sweep recommends by space.probes: [lr-find]")
+
+
+def test_the_plan_says_budget_sampler_and_pruning_with_its_reason(tunebook: Tunebook) -> None:
+    _, out, _ = tunebook(
+        "explain", a_study("seed: 7\nsampler: {kind: qmc}\nbudget: {epochs: 20, hours: 3}\n")
+    )
+    assert row(out, "budget") == "budget 16 trials of 20 epochs at most, 3 hours at most"
+    assert row(out, "length").startswith("length a cosine wants some 200 epochs")
+    assert row(out, "sampler") == "sampler qmc, seed 7"
+    assert "val_accuracy, the highest" in row(out, "objective")
+    words = " ".join(out.split())
+    assert "pruning compared after 3, 6 and 12 epochs, where one in two goes on" in words
+    assert "the first lies an epoch behind the longest warm-up; priors make trials alike" in words
+
+
+def test_a_second_time_nothing_is_measured_and_it_says_so(tunebook: Tunebook) -> None:
+    first, again = (tunebook("explain", a_study())[1] for _ in range(2))
+    assert "(cached)" not in first
+    for name in ("train_images", "image_size", "parameters", "attention"):
+        assert row(again, name) == f"{row(first, name)} (cached)"
+    assert row(again, "epochs") == row(first, "epochs")
+    assert first.split("plan")[1] == again.split("plan")[1]
+
+
+def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("explain", a_study("facts: {parameters: 25000000, lr_band: [0.1, 0.4]}\n"))
+    assert code == 0
+    told = row(out, "parameters")
+    assert told.startswith(
+        "parameters 25,000,000 numbers that training adjusts written in the study; measured: "
+    )
+    assert int(told.rpartition(" ")[2].replace(",", "")) < 10_000
+    assert (
+        row(out, "lr_band") == "lr_band 0.1 to 0.4 at 256 rates that a sweep recommends written in the study"
+    )
+
+
+def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
+    """Whatever is at hand now: here the file says what no measurement would."""
+    study = Study.from_tree(
+        {"data": {"path": "digits"}, "base": {"model.width": 4}, "space": {"probes": ["lr-find"]}}
+    ).resolved("mine")
+    folder = tmp_path / "mine"
+    prepared = prepare(
+        study.model_copy(update={"space": study.space.model_copy(update={"probes": ()})}), folder, MACHINE
+    )
+    folder.mkdir()
+    write_facts(prepared)
+    record = json.loads((folder / "facts.json").read_text())
+    record["facts"] |= {"train_images": 1234, "lr_band": [0.5, 0.7], "lr_band_kind": "sgd"}
+    (folder / "facts.json").write_text(json.dumps(record))
+    study.write(folder)
+    code, out, _ = tunebook("explain", folder)
+    assert code == 0
+    assert "1,234 images" in row(out, "train_images")
+    assert row(out, "lr_band").endswith(
+        "0.5 to 0.7 at 256 rates that a sweep recommends lr-find, as the search began"
+    )
+    assert "(cached)" not in out
+
+
+def test_a_recipe_is_explained_with_the_facts_of_its_data(tunebook: Tunebook) -> None:
+    write_recipe(Path("recipe.yaml"), Recipe().with_values({"model.width": 4, "loop.epochs": 3}))
+    code, out, _ = tunebook("explain", "recipe.yaml")
+    assert code == 0
+    assert row(out, "epochs") == "epochs 3 epochs of the longest trial loop.epochs"
+    assert "plan" not in out.split()
+    assert "recipe " in out
+
+
+def test_a_recipe_without_its_data_is_explained_without_facts(tunebook: Tunebook) -> None:
+    write_recipe(Path("recipe.yaml"), Recipe().with_values({"data.path": "/nowhere"}))
+    code, out, _ = tunebook("explain", "recipe.yaml")
+    assert code == 0
+    assert "without the facts of its data" in out
+    assert "train_images" not in out
+
+
+# --- facts in words -------------------------------------------------------------------------------------
+
+
+def rows(
+    facts: Facts, study: Study | None = None, data: Data | None = None, **how: bool
+) -> dict[str, FactRow]:
+    return {each.name: each for each in fact_rows(facts, Measured(facts, INFO, **how), data or Data(), study)}
+
+
+def test_every_fact_is_put_into_words() -> None:
+    assert list(IN_WORDS) == list(Facts.model_fields)
+    for facts in (
+        digits_facts(),
+        imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3)),
+    ):
+        assert all(each.value and each.meaning and each.origin for each in rows(facts).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("train_images", "1,280,000 images"),
+        ("classes", "1,000 classes"),
+        ("channels", "3, colour"),
+        ("flips", "horizontal"),
+        ("gpus", "1 GPU"),
+        ("gpu_memory_bytes", "80.0 GiB"),
+        ("pretrained", "yes"),
+        ("largest_micro_batch", "96 images"),
+        ("lr_band", "0.01 to 0.3 at 256"),
+    ],
+)
+def test_values_have_their_units(name: str, told: str) -> None:
+    facts = imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3))
+    assert rows(facts)[name].value == told
+
+
+def test_half_a_gpu_is_half_a_gpu() -> None:
+    assert rows(imagenet_facts(gpus=0.5))["gpus"].value == "0.5 GPUs"
+
+
+@pytest.mark.parametrize(
+    ("tree", "kept", "name", "origin"),
+    [
+        ({}, False, "channels", "as most of the images"),
+        ({"data": {"channels": 1}}, False, "channels", "data.channels"),
+        ({"data": {"flips": []}}, False, "flips", "data.flips"),
+        ({}, False, "gpus", "what the machine has"),
+        ({"resources": {"gpus": 0}}, False, "gpus", "resources.gpus"),
+        ({}, False, "gpu_memory_bytes", "no GPU is used"),
+        ({"facts": {"attention": True}}, False, "attention", "written in the study; measured: no"),
+        ({"facts": {"attention": True}}, True, "attention", "written in the study"),
+        (
+            {"facts": {"lr_band": [0.1, 0.4]}},
+            False,
+            "lr_band_kind",
+            "base.optimizer.kind, or the documents' own",
+        ),
+        (
+            {"space": {"probes": ["lr-find"]}},
+            False,
+            "lr_band",
+            "lr-find will measure it as the search begins",
+        ),
+        ({"space": {"probes": ["lr-find"]}}, True, "lr_band", "lr-find found none"),
+        ({"space": {"probes": ["lr-find"]}}, True, "largest_micro_batch", "by space.probes: [batch-find]"),
+    ],
+)
+def test_where_a_fact_is_from_is_told_exactly(
+    tree: dict[str, dict[str, object]], kept: bool, name: str, origin: str
+) -> None:
+    study = Study.from_tree({**tree, "data": {"path": "digits", **tree.get("data", {})}})
+    assert rows(digits_facts(), study, study.data, kept=kept)[name].origin == origin

@@ -1,0 +1,192 @@
+"""`tunebook lr-find` and `batch-find`: what they print and write, and what they may be pointed at."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from search.commands.targets import target
+from search.study import study_from
+from spaces.facts import OPTIMIZERS
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.yamlfile import parse_setting, write_recipe
+
+Tunebook = Callable[..., tuple[int, str, str]]
+LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32")
+SWEEP = ("--steps", "40", "--sweeps", "1")
+
+
+def a_recipe(path: Path = Path("recipe.yaml")) -> Path:
+    write_recipe(
+        path, Recipe().with_values({"data.train_limit": 200, "model.width": 4, "optimizer.lr": 0.07})
+    )
+    return path
+
+
+# --- lr-find --------------------------------------------------------------------------------------------
+
+
+def test_lr_find_prints_a_band_and_says_what_it_is_good_for(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
+    assert code == 0
+    for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "prior"):
+        assert words in out
+    assert not list(Path().iterdir())
+
+
+def test_lr_find_says_how_a_search_takes_its_band(tunebook: Tunebook) -> None:
+    """As a fact, which the rules go by, or as a range: both as they can be typed."""
+    _, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
+    (around,) = [line for line in out.splitlines() if "--set 'facts.lr_band=" in line]
+    settings = [part for part in shlex.split(around.partition(":")[2]) if part != "--set"]
+    study = study_from(None, {"data.path": "digits", **dict(parse_setting(text, "") for text in settings)})
+    assert study.facts.lr_band is not None
+    assert study.facts.lr_band_kind in OPTIMIZERS
+    assert "--set space.overrides.optimizer.lr=" in out
+
+
+def test_lr_find_prints_json_and_writes_the_same(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook(
+        "lr-find", a_recipe(), *SWEEP, "--set", "loop.batch_size=64", "--json", "--out", "band.json"
+    )
+    assert code == 0
+    told = json.loads(out)
+    assert told == json.loads(Path("band.json").read_text())
+    assert (told["batch_size"], told["lr"], told["at_256"]) == (64, 0.07, 4.0)
+    values = told["suggestions"].values()
+    assert told["band"] == [min(values), max(values)]
+    assert told["band_at_256"] == pytest.approx([4 * rate for rate in told["band"]])
+
+
+def test_lr_find_draws_a_picture(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("lr-find", a_recipe(), *SWEEP, "--out", "band.png")
+    assert code == 0
+    assert "band.png" in out
+    with Image.open("band.png") as image:
+        assert image.format == "PNG"
+        assert image.width > 800
+        assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 20
+
+
+def test_lr_find_writes_a_page_that_needs_no_other_file(tunebook: Tunebook) -> None:
+    code, _, _ = tunebook("lr-find", a_recipe(), *SWEEP, "--out", "band.html")
+    assert code == 0
+    page = Path("band.html").read_text()
+    assert 'src="data:image/png;base64,iVBOR' in page
+    assert "http" not in page
+    assert page.count("<tr>") == 4
+    assert "band: optimizer.lr" in page
+
+
+def test_lr_find_leaves_with_1_where_there_is_no_band(tunebook: Tunebook) -> None:
+    """All images are alike, and there are as many of each class: nothing can be learnt."""
+    for name in ("cat", "dog"):
+        (Path("pets") / name).mkdir(parents=True)
+        for number in range(30):
+            Image.new("RGB", (12, 12), (number % 2, 0, 0)).save(Path("pets") / name / f"{number}.png")
+    settings = ("--set", "data.image_size=8", "--set", "optimizer.kind=sgd")
+    code, out, _ = tunebook("lr-find", "--data", "pets", *settings, *SWEEP, "--out", "none.png")
+    assert code == 1, out
+    assert "no band: the loss hardly fell" in out
+    assert Path("none.png").exists()
+
+
+# --- batch-find -----------------------------------------------------------------------------------------
+
+
+def test_batch_find_prints_the_sizes_and_what_to_set(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("batch-find", "--data", "digits", *LITTLE)
+    assert code == 0
+    for words in ("images a second", "largest micro-batch: 192", "loop.micro_batch", "within 5 %"):
+        assert words in out
+
+
+def test_batch_find_keeps_a_limit(tunebook: Tunebook) -> None:
+    threads = torch.get_num_threads()
+    code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["bound"] == "limit"
+    assert told["micro_batch"] == told["largest"] < 128
+    assert all(each["peak_bytes"] <= 0.001 * 2**30 for each in told["tried"])
+    assert told["threads"] == threads
+    code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001")
+    assert f"set loop.micro_batch: {told['largest']}" in out
+
+
+def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None:
+    code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.00001")
+    assert code == 1
+    assert "not even the smallest" in out
+
+
+# --- targets --------------------------------------------------------------------------------------------
+
+
+def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> None:
+    written = a_recipe(tmp_path / "recipe.yaml")
+    looked = target(written, None, ["optimizer.momentum=0.8"])
+    assert (looked.kind, looked.study, looked.cpus) == ("recipe", None, None)
+    assert (looked.recipe.optimizer.lr, looked.recipe.get("optimizer.momentum")) == (0.07, 0.8)
+    assert looked.data.info.train_images == 200
+
+
+def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
+    looked = target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
+    assert (looked.kind, looked.cpus, looked.device) == ("study", 1, torch.device("cpu"))
+    assert looked.study is not None
+    assert (looked.recipe.loop.epochs, looked.recipe.optimizer.lr) == (7, 0.03)
+    assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
+
+
+def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
+    named, positional = target(None, "digits"), target(Path("digits"), None)
+    assert named.kind == positional.kind == "data"
+    assert named.recipe == positional.recipe
+
+
+def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
+    written = tmp_path / "recipe.yaml"
+    write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
+    assert target(written, "digits").recipe.data.path == "digits"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["lr-find"], ["--data PATH"]),
+        (["batch-find"], ["--data PATH"]),
+        (["lr-find", "none.yaml"], ["none.yaml", "no such file"]),
+        (["lr-find", "nowhere"], ["nowhere", "does not exist"]),
+        (["lr-find", "nowhere", "--data", "digits"], ["nowhere", "--data digits"]),
+        (["lr-find", "--data", "digits", "--out", "band.pdf"], ["band.pdf", ".png, .html, .json"]),
+        (["lr-find", "--data", "digits", "--steps", "3"], ["steps", "at least 30"]),
+        (["lr-find", "--data", "digits", "--sweeps", "0"], ["sweeps", "at least 1"]),
+        (["lr-find", "--data", "digits", "--set", "optimizer.lr"], ["PATH=VALUE"]),
+        (["lr-find", "--data", "digits", "--set", "optimizer.rate=1"], ["optimizer.rate"]),
+        (["batch-find", "--data", "digits", "--limit-gib", "0"], ["--limit-gib", "above 0"]),
+        (["batch-find", "--data", "digits", "--limit-gib", "nan"], ["--limit-gib", "above 0"]),
+    ],
+)
+def test_wrong_usage_is_told_with_exit_code_2(
+    tunebook: Tunebook, arguments: list[str], told: list[str]
+) -> None:
+    code, _, err = tunebook(*arguments)
+    assert code == 2, err
+    assert "Traceback" not in err
+    for words in told:
+        assert words in err
+
+
+def test_a_target_is_needed() -> None:
+    with pytest.raises(UserError, match="--data PATH"):
+        target(None, None)

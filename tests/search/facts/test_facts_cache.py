@@ -1,0 +1,138 @@
+"""What is kept between commands: found while nothing has changed, measured anew after that or when broken."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search.facts.cache import cache_folder, keep, place_of, recall
+from search.facts.measured import looked_up
+from search.study import Resources
+from tests.spaces.small_facts import digits_facts
+from trainable.recipe import Recipe
+
+CPU = Resources(cpus=1, gpus=0.0)
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An .npz file of random images, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    return write_images(tmp_path / "data" / "pets.npz", 60)
+
+
+def write_images(path: Path, count: int) -> Path:
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (count, 12, 12), np.uint8)
+    np.savez(path, train_images=pixels, train_labels=np.arange(count) % 3)
+    return path
+
+
+def recipe(path: Path, **values: Any) -> Recipe:
+    written = {name.replace("__", "."): value for name, value in values.items()}
+    return Recipe().with_values({"data.path": str(path), "model.width": 4, **written})
+
+
+def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
+    first = looked_up(recipe(images), CPU)
+    again = looked_up(recipe(images), CPU)
+    assert not first.cached
+    assert again.cached
+    assert (again.facts, again.info) == (first.facts, first.info)
+
+
+def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
+    """The file keeps its name, size and time, and holds nothing that could be read."""
+    first = looked_up(recipe(images), CPU)
+    found = images.stat()
+    images.write_bytes(b"\0" * found.st_size)
+    os.utime(images, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert looked_up(recipe(images), CPU).facts == first.facts
+
+
+def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path) -> None:
+    looked_up(recipe(images), CPU)
+    longer = looked_up(recipe(images, loop__epochs=77), Resources(cpus=3, gpus=0.0))
+    assert longer.cached
+    assert (longer.facts.epochs, longer.facts.cpus) == (77, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data__image_size": 8},
+        {"data__validation_fraction": 0.3},
+        {"data__flips": ["horizontal"]},
+        {"model__width": 8},
+        {"evaluation__resize": {"kind": "center_crop"}},
+    ],
+)
+def test_other_data_or_another_model_are_measured_anew(images: Path, change: dict[str, Any]) -> None:
+    looked_up(recipe(images), CPU)
+    assert not looked_up(recipe(images, **change), CPU).cached
+
+
+def test_images_that_have_changed_are_measured_anew(images: Path) -> None:
+    before = looked_up(recipe(images), CPU)
+    write_images(images, 90)
+    after = looked_up(recipe(images), CPU)
+    assert not after.cached
+    assert after.facts.train_images > before.facts.train_images
+
+
+def test_the_kind_of_device_decides_what_is_measured(images: Path) -> None:
+    assert place_of(recipe(images), "cpu") != place_of(recipe(images), "cuda")
+
+
+def test_a_trials_own_values_do_not(images: Path) -> None:
+    other = recipe(images, optimizer__lr=0.7, loop__epochs=3)
+    assert place_of(other, "cpu") == place_of(recipe(images), "cpu")
+
+
+def test_the_bundled_digits_are_the_same_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = place_of(Recipe(), "cpu")
+    monkeypatch.chdir(tmp_path)
+    assert place_of(Recipe(), "cpu") == here
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"facts": {}, "data": {}}', b"\xff\xfe"])
+def test_a_broken_file_is_measured_over(images: Path, content: bytes) -> None:
+    looked_up(recipe(images), CPU)
+    place = place_of(recipe(images), "cpu")
+    whole = place.read_bytes()
+    place.write_bytes(content)
+    assert not looked_up(recipe(images), CPU).cached
+    assert json.loads(place.read_bytes()) == json.loads(whole)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert not looked_up(recipe(images), CPU).cached
+    assert not looked_up(recipe(images), CPU).cached
+
+
+def test_the_folder_is_the_persons_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert cache_folder() == Path("/elsewhere/tunebook/facts")
+    for value in ("", "relative"):  # of no meaning, says the specification
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache_folder() == Path.home() / ".cache/tunebook/facts"
+
+
+def test_what_is_kept_comes_back(images: Path) -> None:
+    found = looked_up(recipe(images), CPU)
+    place = cache_folder() / "other.json"
+    assert recall(place) is None
+    keep(place, digits_facts(), found.info)
+    assert recall(place) == (digits_facts(), found.info)

@@ -1,0 +1,96 @@
+"""Facts as they are measured on data and a model, and written over by a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from search.facts.measured import given, load_data, measure_facts, probed
+from search.study import Resources, Study
+from spaces.facts import Facts
+from tests.spaces.small_facts import digits_facts
+from trainable.errors import UserError
+
+CPU = Resources(cpus=2, gpus=0.0)
+
+
+def study_of(**values: Any) -> Study:
+    """A study of digits, with values by dotted path (`__` for the dot)."""
+    written = {path.replace("__", "."): value for path, value in values.items()}
+    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
+
+
+def measured(study: Study) -> Facts:
+    base = study.base_recipe()
+    return measure_facts(base, load_data(base, CPU).info, CPU)
+
+
+def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
+    facts = measured(study_of(budget__epochs=7))
+    assert (facts.train_images, facts.classes, facts.channels, facts.image_size) == (1259, 10, 1, 8)
+    assert 0.9 < facts.class_balance < 1.0
+    assert (facts.epochs, facts.cpus, facts.gpus, facts.gpu_memory_bytes) == (7, 2, 0.0, None)
+    assert (facts.parameters, facts.attention) == (77_754, False)
+    assert (facts.lr_band, facts.largest_micro_batch) == (None, None)
+
+
+def test_facts_tell_a_pretrained_model_without_its_weights() -> None:
+    plain = measured(study_of())
+    assert not plain.pretrained
+    weights = {"base__model.weights": "/nowhere/weights.safetensors"}
+    assert measured(study_of(**weights)) == plain.model_copy(update={"pretrained": True})
+
+
+def test_facts_tell_a_transformer() -> None:
+    vit = {"kind": "timm", "name": "vit_tiny_patch16_224"}
+    facts = measured(study_of(base__model=vit, data__image_size=32))
+    assert facts.attention
+    assert 5_000_000 < facts.parameters < 6_000_000
+
+
+def test_what_is_written_stands_and_the_rest_is_as_measured() -> None:
+    study = study_of(facts__parameters=25_000_000, facts__attention=True, facts__pretrained=True)
+    expected = digits_facts(parameters=25_000_000, attention=True, pretrained=True)
+    assert given(digits_facts(), study) == expected
+    assert given(digits_facts(), study_of()) == digits_facts()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({}, None),
+        ({"base__optimizer.kind": "adamw"}, "adamw"),
+        ({"base__optimizer.kind": "adamw", "facts__lr_band_kind": "sgd"}, "sgd"),
+    ],
+)
+def test_a_written_band_is_of_the_optimizer_that_is_written_or_pinned(
+    values: dict[str, Any], kind: str | None
+) -> None:
+    facts = given(digits_facts(), study_of(facts__lr_band=[0.1, 0.4], **values))
+    assert (facts.lr_band, facts.lr_band_kind) == ((0.1, 0.4), kind)
+
+
+def test_a_study_without_probes_is_not_probed() -> None:
+    study = study_of()
+    base = study.base_recipe()
+    data = load_data(base, CPU)
+    assert probed(study, digits_facts(), base, data) == digits_facts()
+
+
+def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    study = study_of(space__probes=["batch-find"])
+    base = study.base_recipe()
+    with pytest.raises(UserError, match=r"space\.probes: trials run on a GPU.*tunebook batch-find"):
+        probed(study, digits_facts(gpus=1.0), base, load_data(base, CPU))
+
+
+def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
+    """Ten images are learnt by heart before any rate is too high, or the loss explodes at once."""
+    study = study_of(space__probes=["lr-find"], base__loop={"batch_size": 4}, data__train_limit=10)
+    base, said = study.base_recipe(), list[str]()
+    facts = probed(study, digits_facts(), base, load_data(base, CPU), say=said.append)
+    assert facts == digits_facts()
+    assert said[0].startswith("lr-find: no band: ")

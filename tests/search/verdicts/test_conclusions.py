@@ -1,0 +1,140 @@
+"""What `show` and `explain` say of the rules, from a search's folder alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planted_rules import EPOCHS, search
+from search.folder import FACTS_FILE, read_search, read_summary
+from search.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
+from search.prepare import build_space
+from search.results import Summary
+from search.study import Study
+from search.verdicts.conclusions import conclusion, with_conclusions
+from spaces.space import Values
+from tests.search.test_report import INFO
+from tests.spaces.small_facts import digits_facts
+
+TRIALS = 48
+FACTS = digits_facts(epochs=EPOCHS)
+Tunebook = Callable[..., tuple[int, str, str]]
+
+
+def without_mixing(values: Values) -> float:
+    """Only mixing matters, and the rule that warns small nets of it is right."""
+    return 5.0 * (values["augmentation.mixing.kind"] == "none")
+
+
+def written(folder: Path, summary: Summary, study: Study) -> Path:
+    """A search's folder as its driver would leave it."""
+    folder.mkdir(exist_ok=True)
+    study.resolved(folder.name).write(folder)
+    (folder / FACTS_FILE).write_text(json.dumps({"facts": FACTS.tree(), "data": INFO.tree()}))
+    with Journal(folder) as journal:
+        journal.append(SearchEvent(state="started", search_id="0a", name=folder.name))
+        for trial in summary.trials:
+            journal.append(TrialEvent(trial=trial.id, values=dict(trial.values), own=trial.own))
+            journal.append(StartEvent(trial=trial.id, attempt=1, epoch=0))
+            for each in trial.history:
+                journal.append(
+                    EpochEvent(trial=trial.id, epoch=each.epoch, metrics=dict(each.metrics), rung=each.rung)
+                )
+            end: dict[str, Outcome] = {name: name for name in ("finished", "stopped", "diverged", "failed")}
+            journal.append(EndEvent(trial=trial.id, state=end[trial.state]))
+        journal.append(SearchEvent(state="finished", search_id="0a", name=folder.name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished search of the space `document` in which mixing alone matters."""
+    tree = {"data": {"path": "digits"}, "budget": {"trials": TRIALS, "epochs": EPOCHS}}
+    study = Study.from_tree({**tree, "space": {"overrides": {"augmentation.mixing.kind": HALF}}})
+    summary = search(build_space(study, FACTS, INFO), "random", TRIALS, 0, without_mixing)
+    return written(tmp_path_factory.mktemp("searches") / "planted", summary, study)
+
+
+HALF = {"choice": ["none", "mixup"], "weights": [0.6, 0.4]}
+"""A person's own belief is a rule as well; with it enough trials depart."""
+
+
+def test_show_tells_the_clear_verdicts_and_where_the_others_are(folder: Path, tunebook: Tunebook) -> None:
+    code, printed, _ = tunebook("show", folder)
+    assert code == 0
+    lines = printed.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("rules: 1 supported, 0 "))
+    assert lines[head].endswith(f"explain {folder}` lists them all")
+    assert lines[head + 1].split("  ")[0] == "rule"
+    assert lines[head + 2].startswith("augmentation.mixing.kind  supported  +")
+    assert "at most 1 verdict in 10 is expected to be false" in printed
+
+
+def test_show_as_json_has_every_rule_with_its_figures(folder: Path, tunebook: Tunebook) -> None:
+    _, printed, _ = tunebook("show", folder, "--json")
+    tree = json.loads(printed)
+    assert tree["schema"] == 1
+    verdicts = tree["verdicts"]
+    assert verdicts["trials"] == TRIALS
+    assert verdicts["false_share"] == 0.1
+    (mixing,) = [each for each in verdicts["rules"] if each["rule"] == "augmentation.mixing.kind"]
+    assert mixing["verdict"] == "supported"
+    assert 0.0 < mixing["low"] < mixing["effect"] < mixing["high"]
+    assert mixing["follow"] + mixing["depart"] == TRIALS - 1
+    (batch,) = [each for each in verdicts["rules"] if each["rule"] == "loop.batch_size"]
+    assert (batch["verdict"], batch["why"], batch["effect"]) == ("untested", "fixed, never varied", None)
+
+
+def test_explain_of_a_search_has_every_rule_with_its_verdict(folder: Path, tunebook: Tunebook) -> None:
+    code, printed, _ = tunebook("explain", folder)
+    assert code == 0
+    part = printed[printed.index(f"verdicts on the rules, from {TRIALS} trials") :]
+    verdicts = with_conclusions(read_summary(folder), read_search(folder), folder).verdicts
+    assert verdicts is not None
+    assert len(verdicts.rules) > 15
+    for each in verdicts.rules:
+        assert f"\n{each.rule} " in part
+    assert "fixed, never varied" in part
+
+
+def test_a_study_or_a_search_without_ended_trials_has_no_verdicts(tmp_path: Path, tunebook: Tunebook) -> None:
+    study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
+    empty = Summary("x", None, "finished", None, "val_accuracy", (), EPOCHS, 0.0)
+    _, printed, _ = tunebook("explain", written(tmp_path / "empty", empty, study))
+    assert "verdicts" not in printed
+    _, shown, _ = tunebook("show", tmp_path / "empty", "--json")
+    assert json.loads(shown)["verdicts"] is None
+
+
+def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path: Path) -> None:
+    tree = {"data": {"path": "digits"}, "budget": {"trials": 20, "epochs": EPOCHS}, "space": {"name": "wide"}}
+    study = Study.from_tree(tree)
+    summary = search(build_space(study, FACTS, INFO), "random", 20, 0)
+    found = with_conclusions(summary, study, written(tmp_path / "wide", summary, study)).verdicts
+    assert found is not None
+    assert {each.why for each in found.rules} <= {"fixed, never varied"}
+
+
+def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
+    best = read_summary(folder).best
+    assert best is not None
+    note = conclusion(folder).note
+    assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")
+    assert "| augmentation.mixing.kind | supported | +" in note
+    assert len(json.loads(conclusion(folder).table)["data"]) > 15
+
+
+def test_to_show_a_search_takes_no_torch(folder: Path) -> None:
+    program = (
+        "import sys; from search.__main__ import main; sys.argv = ['tunebook', 'show', sys.argv[1]]\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'torch', 'ray', 'optuna', 'mlflow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, check=True)
+    assert "augmentation.mixing.kind  supported" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

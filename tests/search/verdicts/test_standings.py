@@ -1,0 +1,103 @@
+"""Places of trials: every pair meets where both were scored, and only where the search itself compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from search.journal import Outcome
+from search.results import EpochSummary, Summary, TrialState, TrialSummary
+from search.verdicts.standings import marks, places
+
+MARKS = (2, 6, 18)
+METRIC = "val_accuracy"
+
+
+def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> TrialSummary:
+    """A trial with these scores at the marks, and worse than anything between them."""
+    last = max(scores, default=0)
+    history = tuple(
+        EpochSummary(epoch, {METRIC: scores.get(epoch, -9.0)}, False, epoch if epoch in (2, 6) else None)
+        for epoch in range(1, last + 1)
+    )
+    return TrialSummary(number, state, False, {}, 1, None, history, None)
+
+
+def standing(*trials: TrialSummary, mode: str = "max") -> dict[int, float]:
+    return dict(places(trials, MARKS, METRIC, "max" if mode == "max" else "min"))
+
+
+def test_a_pair_meets_at_the_last_epoch_that_both_have_reached() -> None:
+    late = trial(0, "finished", {2: 0.1, 6: 0.6, 18: 0.9})
+    early = trial(1, "finished", {2: 0.3, 6: 0.5, 18: 0.8})
+    stopped = trial(2, "stopped", {2: 0.2})
+    assert standing(late, early) == {0: 100.0, 1: 0.0}, "the last epoch counts, not the first rung"
+    assert standing(late, stopped) == {0: 0.0, 2: 100.0}, "at epoch 2, whatever came of the longer one later"
+    assert standing(late, early, stopped) == {0: 50.0, 1: 50.0, 2: 50.0}
+
+
+def test_scores_of_different_epochs_are_never_compared() -> None:
+    low = trial(0, "finished", {2: 0.5, 6: 0.01, 18: 0.02})
+    high = trial(1, "stopped", {2: 0.4})
+    assert standing(low, high) == {0: 100.0, 1: 0.0}
+
+
+def test_a_lower_loss_is_better() -> None:
+    assert standing(
+        trial(0, "finished", {2: 1.0, 6: 1.0, 18: 1.0}),
+        trial(1, "finished", {2: 2.0, 6: 2.0, 18: 2.0}),
+        mode="min",
+    ) == {0: 100.0, 1: 0.0}
+
+
+def test_a_tie_is_half_a_win() -> None:
+    equals = [trial(number, "stopped", {2: 0.5}) for number in range(3)]
+    assert standing(*equals) == {0: 50.0, 1: 50.0, 2: 50.0}
+
+
+def test_diverged_trials_lose_to_all_others_and_tie_among_themselves() -> None:
+    worst = trial(0, "stopped", {2: 0.0})
+    late = trial(1, "diverged", {2: 0.9, 6: 0.9})
+    early = trial(2, "diverged", {})
+    assert standing(worst, late, early) == {0: 100.0, 1: 25.0, 2: 25.0}
+
+
+@pytest.mark.parametrize("state", ["failed", "running", "paused", "queued"])
+def test_trials_that_failed_or_go_on_are_left_out(state: TrialState) -> None:
+    others = [trial(0, "stopped", {2: 0.1}), trial(1, "stopped", {2: 0.2})]
+    assert standing(*others, trial(2, state, {2: 0.9})) == standing(*others)
+
+
+def test_a_trial_cut_short_before_the_first_rung_is_left_out() -> None:
+    others = [trial(0, "stopped", {2: 0.1}), trial(1, "stopped", {2: 0.2})]
+    assert standing(*others, trial(2, "stopped", {1: 0.9})) == standing(*others)
+
+
+def test_one_cut_short_between_rungs_meets_others_at_the_rung_before() -> None:
+    cut = trial(0, "stopped", {2: 0.1, 4: 0.99})
+    assert standing(cut, trial(1, "finished", {2: 0.2, 6: 0.0, 18: 0.0})) == {0: 0.0, 1: 100.0}
+
+
+def test_one_trial_has_no_place_and_places_average_fifty() -> None:
+    assert standing(trial(0, "stopped", {2: 0.1})) == {}
+    outcomes: list[Outcome] = ["stopped", "finished", "diverged", "stopped", "finished"]
+    scores: tuple[dict[int, float], ...] = (
+        {2: 0.3},
+        {2: 0.4, 6: 0.1, 18: 0.2},
+        {},
+        {2: 0.1},
+        {2: 0.2, 6: 0.2, 18: 0.2},
+    )
+    found = standing(*map(trial, count(), outcomes, scores))
+    assert sum(found.values()) / len(found) == pytest.approx(50.0)
+
+
+def test_marks_are_the_rungs_that_were_reached_and_the_last_epoch() -> None:
+    trials = (trial(0, "stopped", {2: 0.1}), trial(1, "finished", {2: 0.2, 6: 0.3, 18: 0.4}))
+    summary = Summary("x", None, "finished", None, METRIC, trials, 18, 0.0)
+    assert marks(summary) == (2, 6, 18)
+    assert marks(replace(summary, trials=trials[:1])) == (2, 18)
+    assert marks(replace(summary, trials=())) == (18,)
