@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from report import RESULTS, described, environment, told, write
-from search.journal import EndEvent, EpochEvent, Event, read
+from search.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
 RUNS = RESULTS / "real-searches"
@@ -87,22 +87,26 @@ def run(data: str, arm: str, seed: int) -> dict[str, Any]:
 
 
 def course(events: Sequence[Event]) -> dict[str, Any]:
-    """Epochs spent over all trials, in order of time, at each better final score; and how trials ended."""
+    """Epochs over all trials in order of time at each better final score, the best's values, all ends."""
     epochs, best = 0, 0.0
     steps: list[tuple[int, float]] = []
     ends: dict[str, int] = {}
     latest: dict[int, float] = {}
+    drawn: dict[int, dict[str, Any]] = {}
+    values: dict[str, Any] = {}
     for event in events:
         match event:
+            case TrialEvent():
+                drawn[event.trial] = event.values
             case EpochEvent():
                 epochs += 1
                 latest[event.trial] = event.metrics.get("val_accuracy", 0.0)
             case EndEvent():
                 ends[event.state] = ends.get(event.state, 0) + 1
                 if event.state == "finished" and latest[event.trial] > best:
-                    best = latest[event.trial]
+                    best, values = latest[event.trial], drawn[event.trial]
                     steps.append((epochs, best))
-    return {"epochs": epochs, "best": best, "course": steps, "ends": ends}
+    return {"epochs": epochs, "best": best, "values": values, "course": steps, "ends": ends}
 
 
 def epochs_to(found: dict[str, Any], score: float) -> int | None:
