@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import optuna
 
 REDUCTION_FACTOR = 3
-"""The product's own default."""
+"""As Ray's and Optuna's users set it, for all arms alike: the samplers are compared here, not the pruning."""
 ROOT = Path(__file__).parents[1]
 SOURCES = ("benchmarks/replay.py", "benchmarks/search_task.py", "search/sampler.py", "search/scheduler.py")
 """What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""

@@ -54,8 +54,8 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
     The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
     of 161 recipes with SGD and of 95 with AdamW ended alike on 4,000 Fashion-MNIST images x 9 epochs, at 86.8
-    and 86.6 %; near their best rates SGD's ended at 92 to 95 % on 1,442 photographs x 20 epochs, AdamW's at 87
-    to 92 % (n=9 and 6). Attention takes AdamW in 8 of 10. LAMB is rare, and LARS is tried from batch 4,096
+    and 86.6 %; on 1,442 photographs x 20 epochs SGD's near their best rates ended at 92 to 95 %, AdamW's at
+    87 to 92 % (n=9 and 6). Attention takes AdamW in 8 of 10. LAMB is rare, and LARS is tried from batch 4,096
     only, which it was made for. The shares are ours.
     """
     weights: dict[Value, float]
