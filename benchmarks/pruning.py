@@ -23,7 +23,7 @@ import lcbench
 from pruning_page import page
 from pruning_replay import Curves, Order, replayed
 from report import environment, write
-from search.pruning import SAME_SHAPE, suggested
+from search.pruning import SAME_SHAPE, fitting_rungs, suggested
 from search.scheduler import rungs
 from search_task import Task
 from spaces.domains import is_number
@@ -174,7 +174,7 @@ def chosen_for(draws: Draws, curves: Curves, trials: int, count: int) -> dict[st
     """What the product chooses for such draws, and what comes of it, with intervals over resampled tables."""
     epochs, uneven = curves.shape[1], not SAME_SHAPE.issuperset(draws.schedules)
     grace, factor = suggested(trials, epochs, draws.warmup, draws.bits, uneven=uneven)[:2]
-    steps = rungs(grace, factor, epochs)
+    steps = fitting_rungs(grace, factor, epochs)
     found = replayed(curves, orders_of(len(curves), trials, count), steps, factor)
     random = np.random.default_rng(1)
     tables = [curves[random.integers(len(curves), size=len(curves))] for _ in range(RESAMPLED_TABLES)]

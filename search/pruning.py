@@ -94,6 +94,15 @@ def suggested(trials: int, epochs: int, warmup: float, bits: float, *, uneven: b
     )
 
 
+def fitting_rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
+    """The first rung, and those after it that lie in the first half of a run.
+
+    A later one would save less than its trial has cost already, for a score that the search then lacks.
+    """
+    found = rungs(grace, factor, epochs)
+    return tuple(epoch for epoch in found if epoch == grace or 2 * epoch <= epochs)
+
+
 def choose_pruning(study: Study, space: Space) -> Pruning:
     """What the study says of rungs and factor; what fits where it says nothing.
 
@@ -113,7 +122,9 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
         case "none":
             return Pruning((), factor, "the study says so")
         case "asha":
-            found = _rungs(study, space, choice.grace_epochs or suggestion.grace, factor)
+            grace, epochs = choice.grace_epochs, budget.epochs
+            usual = rungs(grace, factor, epochs) if grace else fitting_rungs(suggestion.grace, factor, epochs)
+            found = _rungs(study, space, usual)
             return Pruning(found, factor, _why(study, suggestion, space) if found else NO_RUNG)
         case _:
             assert_never(choice.kind)
@@ -139,9 +150,9 @@ def has_uneven_schedules(space: Space) -> bool:
     return len(kinds) > 1 and not kinds <= SAME_SHAPE
 
 
-def _rungs(study: Study, space: Space, grace: int, factor: int) -> tuple[int, ...]:
+def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are written, else the usual ones; with a schedule of cycles at their ends."""
     written, epochs, schedule = study.scheduler.rungs, study.budget.epochs, space.base.schedule
-    usual = rungs(grace, factor, epochs)
     if not isinstance(schedule, SGDR | Cyclic):
         return written if written is not None else usual
     ends = tuple(end for end in cycle_ends(schedule, epochs) if end < epochs)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search.pruning import choose_pruning, has_uneven_schedules, suggested
+from search.pruning import choose_pruning, fitting_rungs, has_uneven_schedules, suggested
 from search.study import Study, StudyError
 from spaces.catalog import make_space
 from spaces.space import Space
@@ -74,6 +74,24 @@ def test_the_reason_is_the_one_that_decides(
     epochs: int, warmup: float, bits: float, uneven: bool, told: str
 ) -> None:
     assert told in suggested(16, epochs, warmup, bits, uneven=uneven).why_then
+
+
+@pytest.mark.parametrize(
+    ("grace", "factor", "epochs", "fitting"),
+    [
+        (2, 3, 9, (2,)),
+        (2, 2, 9, (2, 4)),
+        (3, 2, 20, (3, 6)),
+        (5, 2, 20, (5, 10)),
+        (7, 3, 52, (7, 21)),
+        (2, 3, 3, (2,)),
+        (1, 3, 1, ()),
+    ],
+)
+def test_no_rung_but_the_first_lies_in_the_second_half_of_a_run(
+    grace: int, factor: int, epochs: int, fitting: tuple[int, ...]
+) -> None:
+    assert fitting_rungs(grace, factor, epochs) == fitting
 
 
 def test_more_trials_never_make_pruning_gentler() -> None:
@@ -191,7 +209,7 @@ def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
     pruning = choose_pruning(study, space_of(study))
     told = pruning.told(20)
     assert told.startswith(
-        "compared after 3, 6 and 12 epochs, where one in two goes on, which saves about 65% of"
+        "compared after 3 and 6 epochs, where one in two goes on, which saves about 60% of"
     )
     assert pruning.why in told
     assert "longest warm-up" in told
