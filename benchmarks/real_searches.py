@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -141,35 +142,42 @@ def _rows(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _summary(found: Sequence[dict[str, Any]]) -> str:
-    """Over the seeds of a data set and a baseline: the ratio's median, least and most, and how often."""
+    """By data set and baseline: the median of the seeds' ratios, all of them, and how many were reached."""
     lines = []
     for data, arms in ARMS_OF.items():
         for arm in arms[1:]:
             runs = [each for each in found if (each["data"], each["arm"]) == (data, arm)]
-            ratios = [ratio(each, found) for each in runs]
-            reached = [each for each in ratios if each is not None]
-            if reached:
-                median = statistics.median([each if each is not None else float("inf") for each in ratios])
+            ratios = sorted(ratio(each, found) for each in runs if _ours(each, found))
+            if ratios:
+                every, median = ", ".join(map(_told, ratios)), _told(statistics.median_high(ratios))
+                reached = sum(map(math.isfinite, ratios))
                 lines.append(
-                    f"{data} against {arm}: median {median:.2f} ({min(reached):.2f} to {max(reached):.2f}), "
-                    f"reached in {len(reached)} of {len(ratios)} seeds."
+                    f"{data} against {arm}: median {median} ({every}), "
+                    f"reached in {reached} of {len(ratios)} seeds."
                 )
     return "\n\n".join(lines)
 
 
-def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> float | None:
-    """Ours over the baseline's epochs; None where ours never came as far, or has not run."""
-    ours = [each for each in found if (each["data"], each["seed"]) == (baseline["data"], baseline["seed"])]
-    ours = [each for each in ours if each["arm"] == OURS]
-    reached = epochs_to(ours[0], baseline["best"]) if ours else None
-    return reached / baseline["epochs"] if reached is not None else None
+def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> float:
+    """Ours over the baseline's epochs; infinite where ours never came as far."""
+    reached = epochs_to(_ours(baseline, found)[0], baseline["best"])
+    return math.inf if reached is None else reached / baseline["epochs"]
+
+
+def _ours(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Our run of the same data and seed; empty where it has not been made."""
+    wanted = (baseline["data"], OURS, baseline["seed"])
+    return [each for each in found if (each["data"], each["arm"], each["seed"]) == wanted]
+
+
+def _told(ratio: float) -> str:
+    return f"{ratio:.2f}" if math.isfinite(ratio) else "never"
 
 
 def _told_ratio(each: dict[str, Any], found: Sequence[dict[str, Any]]) -> str:
     if each["arm"] == OURS:
         return ""
-    reached = ratio(each, found)
-    return f"{reached:.2f}" if reached is not None else "never"
+    return _told(ratio(each, found)) if _ours(each, found) else "not run"
 
 
 def _tunebook(*arguments: str) -> str:

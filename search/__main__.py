@@ -32,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecipeOrStudy = Annotated[
     Path | None,
     typer.Argument(
-        metavar="RECIPE|STUDY|DATA", help="A recipe or study in YAML, a search folder, or images."
+        metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
     ),
 ]
 
@@ -141,7 +141,7 @@ def refine(
             "-o",
             "--out",
             metavar="FILE",
-            help="Where the next study goes; a new file. With nothing to change, none is written.",
+            help="The next study, a new file; with nothing to change none is written: exit code 1.",
         ),
     ] = None,
     json: Json = False,
@@ -190,12 +190,21 @@ def train(
 
 @app.command()
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="STUDY|RECIPE", help="A study or a recipe in YAML.")],
+    file: RecipeOrStudy = None,
+    data: DataPath = None,
+    set_: Set = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of a study or a search, the fixed fields as well.")
+    ] = False,
+    download: Download = False,
 ) -> None:
-    """Explain every range of a study, or every value of a recipe: why it is so, and who says so."""
+    """Explain every range of a study or a search, or every value of a recipe: why it is so, and who says so.
+
+    Data alone stand for the default study.
+    """
     from search.commands.explain import explain_file
 
-    explain_file(file)
+    explain_file(file, data=data, settings=set_ or (), everything=everything, download=download)
 
 
 @app.command(name="lr-find")
@@ -242,7 +251,10 @@ def batch_find(
 @app.command()
 def check(
     target: Annotated[
-        str, typer.Argument(metavar="DATA|STUDY|RECIPE", help="Images, or a study or recipe in YAML.")
+        str,
+        typer.Argument(
+            metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
+        ),
     ],
     full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False,
     debug: Annotated[

@@ -26,11 +26,13 @@ from search.journal import (
 )
 from search.sampler import Sampler
 from search.scheduler import Asha
-from spaces.domains import Value
+from spaces.domains import SpaceError, Value
 from spaces.space import Space
-from trainable.errors import UserError
+from trainable.errors import FaultyInput, UserError
 from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
+
+CHANGED = "The study or the version of tunebook has changed since the search began; start a new search"
 
 
 class Decision(Enum):
@@ -123,19 +125,15 @@ class Ledger:
         """The next trial to train, or None when the budget is handed out.
 
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had;
-        then new ones: number 0 is the document's own recipe, the others are the sampler's.
+        then new ones: number 0 is the document's own recipe, the others are the sampler's. One whose values
+        make no recipe has failed, and the next is proposed: not all that a space can draw is tried before.
         """
-        while self._unfinished:
-            number = self._unfinished.pop(0)
-            if self._trials[number].end is None:
+        while (number := self._next()) is not None:
+            try:
                 return self._proposal(number)
-        number = len(self._trials)
-        if number >= self._budget:
-            return None
-        own = number == 0
-        values = self._space.own if own else self._sampler.ask(number)
-        self._record(TrialEvent(trial=number, values=dict(values), own=own))
-        return self._proposal(number)
+            except FaultyInput as error:
+                self.fail(number, f"its values make no recipe: {'; '.join(map(str, error.faults))}")
+        return None
 
     def start(self, trial: int, epoch: int) -> None:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
@@ -212,6 +210,20 @@ class Ledger:
         """How often a trial was started."""
         return self._trials[trial].attempts
 
+    def _next(self) -> int | None:
+        """The next trial that has not ended: one that is left, or a new one, which is journaled."""
+        while self._unfinished:
+            number = self._unfinished.pop(0)
+            if self._trials[number].end is None:
+                return number
+        number = len(self._trials)
+        if number >= self._budget:
+            return None
+        own = number == 0
+        values = self._space.own if own else self._sampler.ask(number)
+        self._record(TrialEvent(trial=number, values=dict(values), own=own))
+        return number
+
     def _proposal(self, number: int) -> Proposal:
         trial = self._trials[number]
         recipe = self._space.recipe(trial.values)
@@ -234,10 +246,21 @@ class Ledger:
     def _check(self, event: Event) -> None:
         """Refuse an event that this study cannot have written, before it changes anything."""
         match event:
+            case TrialEvent():
+                self._check_values(event)
             case EpochEvent():
                 self._check_epoch(event, self._trials[event.trial].epochs + 1)
-            case SearchEvent() | TrialEvent() | StartEvent() | RetryEvent() | EndEvent():
+            case SearchEvent() | StartEvent() | RetryEvent() | EndEvent():
                 pass
+
+    def _check_values(self, event: TrialEvent) -> None:
+        try:
+            self._space.named(event.values)
+        except SpaceError as error:
+            raise UserError(
+                f"{self._journal.path}: trial {event.trial} is no point of this study's space any more: "
+                f"{'; '.join(map(str, error.faults))}. {CHANGED}"
+            ) from None
 
     def _check_epoch(self, event: EpochEvent, expected: int) -> None:
         place = f"trial {event.trial}, epoch {event.epoch}"
@@ -252,7 +275,7 @@ class Ledger:
         if event.rung != (rung := self._scheduler.rung_at(event.epoch)):
             raise UserError(
                 f"{place}: the journal says rung {event.rung}, the study {rung}; "
-                "the rungs of a search cannot change once it has started"
+                f"the rungs of a search cannot change once it has started. {CHANGED}"
             )
 
     def _apply(self, event: Event) -> None:

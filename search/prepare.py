@@ -12,8 +12,10 @@ from search.folder import FACTS_FILE, facts_text, read_facts
 from search.pruning import Pruning, choose_pruning
 from search.study import Resources, Study, StudyError
 from spaces.catalog import make_space
+from spaces.domains import is_number
 from spaces.facts import Facts
 from spaces.heuristics import fixed_by_rule
+from spaces.optimizers import optimizer
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import Fault, UserError
@@ -41,18 +43,21 @@ def prepare(
     """Load the data, measure the facts, build the space: a new search.
 
     Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend; nothing is written,
-    but for what was measured to the cache. What the study's probes find is said.
+    but for what was measured to the cache. What the study's probes find is said, and where a written range
+    lies far from it.
     """
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
     data = load_data(base, trial, download=download)
     facts = given(measured_anew(base, data.info, trial), study)
     prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
-    if not study.space.probes:
-        return prepared
-    space = prepared.space
-    facts = probed(study, facts, space.recipe(space.own), data, download=download, say=say)
-    return _assemble(study, folder, data, facts, trial, hardware)
+    if study.space.probes:
+        space = prepared.space
+        facts = probed(study, facts, space.recipe(space.own), data, download=download, say=say)
+        prepared = _assemble(study, folder, data, facts, trial, hardware)
+    if warning := far_rates(study, prepared.space, facts):
+        say(warning)
+    return prepared
 
 
 def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
@@ -108,6 +113,23 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
     from trainable.precision import check as check_precision
 
     check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
+
+
+def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
+    """A warning where a written range of rates lies wholly outside of what a sweep recommends, or None."""
+    if facts.lr_band is None:
+        return None
+    low, high = facts.lr_band
+    swept = facts.lr_band_kind or optimizer(facts).what
+    for each in space.dimensions:
+        written = {each.name, each.path} & study.space.overrides.keys()
+        if each.path == "optimizer.lr" and written and (each.variant or space.base.optimizer.kind) == swept:
+            rates = [end for end in each.domain.extremes() if is_number(end)]
+            if rates and (max(rates) < low or min(rates) > high):
+                found = f"warning: space.overrides.{written.pop()}: {each.domain}"
+                wanted = f"{low:.3g} to {high:.3g} that a sweep recommends for {swept}"
+                return f"{found} lies outside of the {wanted}"
+    return None
 
 
 def check_weights(base: Recipe, info: DataInfo, *, download: bool = False) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple, assert_never
 from search.scheduler import Asha, expected_share, first_at_or_after, rungs
 from search.study import Study, StudyError
 from spaces.concentration import concentration
-from spaces.domains import Choice
+from spaces.domains import Choice, is_number
 from spaces.space import Space
 from trainable.errors import Fault
 from trainable.metrics import Mode
@@ -31,15 +31,18 @@ OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
 schedules of different shapes, since 1cycle stands too low until then and a constant rate too high."""
 SAME_SHAPE = frozenset({"cosine", "poly"})
 """Schedules between which early scores are fair."""
-BEHIND_WARMUP = 1
-"""Epochs. Before the rate has risen, it is how fast that ranks the trials."""
+BEHIND_WARMUP = BEHIND_FREEZE = 1
+"""Epochs. Before the rate has risen, it is how fast that ranks the trials; before the whole model is trained,
+it is how long the head alone was."""
 
-WHY_SETTLED = "the first lies an epoch behind the longest warm-up"
+WHY_WARM = "the first lies an epoch behind the longest warm-up"
+WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
 WHY_TOLD = {
     OF_THE_RUN: "before an eighth of the run scores say little of its end",
     OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
 }
 NO_RUNG = "no rung lies before the last epoch"
+EVEN = "even draws are told apart by early scores"
 
 
 @dataclass(frozen=True)
@@ -74,24 +77,27 @@ class Suggestion(NamedTuple):
     why_so_many: str
 
 
-def suggested(trials: int, epochs: int, warmup: float, bits: float, *, uneven: bool) -> Suggestion:
+def suggested(
+    trials: int, epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0
+) -> Suggestion:
     """The pruning that fits a budget and a space.
 
     Args:
         warmup: the longest that any trial can have, in epochs.
-        bits: the space's `concentration`.
+        bits: by which the priors narrow down what is drawn, as `bits_of` has them.
         uneven: whether trials have schedules of different shapes.
+        frozen: the most epochs in which any trial trains its head alone.
     """
     alike = bits >= ALIKE_BITS
     part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
-    settled, told = math.ceil(warmup) + BEHIND_WARMUP, math.ceil(epochs / part)
+    reasons = {  # where two ask for the same epoch, the first is told
+        WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
+        WHY_THAWED: frozen + BEHIND_FREEZE,
+        WHY_TOLD[part]: math.ceil(epochs / part),
+    }
+    why = max(reasons, key=lambda each: reasons[each])
     few = alike and trials < MANY_TRIALS
-    return Suggestion(
-        max(settled, told),
-        2 if few else 3,
-        WHY_SETTLED if settled >= told else WHY_TOLD[part],
-        _why_so_many(trials, bits) if alike else "even draws are told apart by early scores",
-    )
+    return Suggestion(reasons[why], 2 if few else 3, why, _why_so_many(trials, bits))
 
 
 def fitting_rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
@@ -114,8 +120,9 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
         budget.trials,
         budget.epochs,
         longest_warmup(space),
-        concentration(space),
+        bits_of(study, space),
         uneven=has_uneven_schedules(space),
+        frozen=longest_freeze(space),
     )
     factor = choice.reduction_factor or suggestion.factor
     match choice.kind:
@@ -130,13 +137,19 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
             assert_never(choice.kind)
 
 
+def bits_of(study: Study, space: Space) -> float:
+    """Bits by which priors narrow down what the study draws: none where its sampler asks no prior."""
+    return 0.0 if study.sampler.kind == "tpe" else concentration(space)
+
+
 def longest_warmup(space: Space) -> float:
     """The longest warm-up that any trial of the space can have, in epochs."""
-    ends = [float(space.base.schedule.warmup_epochs)]
-    for dimension in space.dimensions:
-        if dimension.path == "schedule.warmup_epochs":
-            ends += [value for value in dimension.domain.extremes() if isinstance(value, int | float)]
-    return max(ends)
+    return _largest(space, "schedule.warmup_epochs")
+
+
+def longest_freeze(space: Space) -> int:
+    """The most epochs in which any trial of the space trains its head alone."""
+    return math.ceil(_largest(space, "model.freeze_epochs"))
 
 
 def has_uneven_schedules(space: Space) -> bool:
@@ -167,6 +180,15 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
     return written
 
 
+def _largest(space: Space, path: str) -> float:
+    """The largest number that any trial of the space can have at a path."""
+    ends = [space.base.get(path)]
+    for dimension in space.dimensions:
+        if dimension.path == path:
+            ends += dimension.domain.extremes()
+    return max(float(end) for end in ends if is_number(end))
+
+
 # --- in words -----------------------------------------------------------------------------------------
 
 
@@ -183,6 +205,8 @@ def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
 
 
 def _why_so_many(trials: int, bits: float) -> str:
+    if bits < ALIKE_BITS:
+        return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
     told = f"priors make trials alike ({bits:.1f} bits)"
     if trials < MANY_TRIALS:
         return f"{told}, and early scores of these say less"

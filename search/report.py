@@ -11,34 +11,26 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from search.journal import EVENTS_FILE, read_from
 from search.pruning import Pruning
 from search.results import Summariser, Summary, TrialSummary
 from search.study import Study
+from search.tables import Rows, counted
+from search.trials_table import trials_table
 from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import brief_table, counts, promise
+from spaces.explain import Row
 
 REFRESH_SECONDS = 0.5
-LINES_BESIDE_ROWS = 6
-"""Of a live table: the headline, the heading, and room for the prompt."""
+LINES_BESIDE_ROWS = 8
+"""Of a live table: the headline, the heading, the notes below, and room for the prompt."""
 logger = logging.getLogger(__name__)
-
-COLOURS = {
-    "finished": "green",
-    "running": "cyan",
-    "queued": "dim",
-    "stopped": "yellow",
-    "diverged": "magenta",
-    "failed": "red",
-    "paused": "dim",
-}
 
 
 def console() -> Console:
@@ -60,7 +52,7 @@ def say(text: str) -> None:
 def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
     """The search in one line, before it starts."""
     trials, epochs = study.budget.trials, study.budget.epochs
-    line = f"{_count(trials, 'trial')} x {_count(epochs, 'epoch')} at most, {concurrent} at once"
+    line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
     return f"{line}; {pruning.told(epochs)}"
@@ -74,40 +66,12 @@ def headline(summary: Summary, metric: str) -> str:
     if best is not None:
         line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
         if own is not None and own.id != best.id and metric in own.metrics:
-            line += f", the document's own recipe {own.metrics[metric]:.4f}"
+            line += f", the documents' own recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
-    parts.append(f"{_count(summary.epochs_trained, 'epoch')} trained")
+    parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained")
     if summary.saved:
         parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved")
     return ", ".join(parts)
-
-
-def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary]) -> Table:
-    """One row a trial: how far it came, its score, and a column for each value that was searched."""
-    paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in (
-        "trial",
-        "state",
-        "epochs",
-        metric.replace("_", "_\n", 1),
-        *_headings(paths),
-    ):
-        table.add_column(
-            name, justify="left" if name == "state" else "right", vertical="bottom", overflow="fold"
-        )
-    for trial in trials:
-        value = trial.metrics.get(metric)
-        is_best = summary.best is not None and trial.id == summary.best.id
-        table.add_row(
-            str(trial.id),
-            Text(f"{trial.state}{', best' if is_best else ''}", style=COLOURS.get(trial.state, "")),
-            str(trial.epochs),
-            "" if value is None else f"{value:.4f}",
-            *(_short(trial.values[path]) if path in trial.values else "" for path in paths),
-            style="bold" if is_best else "",
-        )
-    return table
 
 
 def ranked(summary: Summary, metric: str, mode: str) -> list[TrialSummary]:
@@ -189,7 +153,7 @@ class LiveView:
         rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
         left = self._time_left(summary)
         head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
-        return Group(head, trials_table(summary, self._metric, rows))
+        return Group(head, trials_table(summary, self._metric, rows, self._console.width))
 
     def _tell_ends(self) -> None:
         summary = self._summary()
@@ -202,7 +166,7 @@ class LiveView:
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
             done = f"{len(self._told)}/{self._study.budget.trials}"
             left = self._time_left(summary)
-            epochs = _count(trial.epochs, "epoch")
+            epochs = counted(trial.epochs, "epoch")
             line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
             logger.info(line)
             if self._live is None:
@@ -227,7 +191,7 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
     `tests` says whether the data have a test part for the recipe to be scored on.
     """
     out = console()
-    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     found = with_conclusions(summary, study, folder)
     _tell_diagnosis(found)
@@ -252,21 +216,17 @@ def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None =
         return
     out = console()
     out.print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
-    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study)))
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     _tell_diagnosis(summary)
     if folder is not None:
         _tell_verdicts(summary, folder)
 
 
-def rows_table(title: str, rows: Sequence[Any]) -> Table:
+def rows_table(title: str, rows: Sequence[Row]) -> Rows:
     """An explanation: one row a field, with what it is, why, and who says so."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in ("field", "range or value", "why", "source"):
-        table.add_column(name, overflow="fold", no_wrap=name == "field")
-    for row in rows:  # as plain text: rich would take the brackets of optimizer.lr[sgd] for a style
-        table.add_row(*map(Text, (row.path, row.what, row.reason, row.source)))
-    return table
+    cells = tuple((row.path, row.what, row.reason, row.source) for row in rows)
+    return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
 
 
 def _tell_diagnosis(summary: Summary) -> None:
@@ -281,7 +241,7 @@ def _tell_diagnosis(summary: Summary) -> None:
 def _tell_verdicts(summary: Summary, folder: Path) -> None:
     """The rules that the trials spoke on, and where to read of the others."""
     verdicts = summary.verdicts
-    if verdicts is None or not verdicts.rules:
+    if verdicts is None or not verdicts.beliefs:
         return
     say(f"\nrules: {counts(verdicts)}; `{command()} explain {folder}` lists them all")
     if verdicts.clear:
@@ -291,24 +251,6 @@ def _tell_verdicts(summary: Summary, folder: Path) -> None:
 
 def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
     return ranked(summary, study.objective.metric, study.objective.direction)
-
-
-def _headings(paths: Sequence[str]) -> list[str]:
-    """A narrow heading for each dotted path: its last name, of a kind the section's, in lines at underscores.
-
-    With the section before it where two would be the same.
-    """
-    short = [path.removesuffix(".kind").rpartition(".")[2] for path in paths]
-    whole = [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
-    return [name.replace("_", "_\n").replace(".", ".\n") for name in whole]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _duration(seconds: float) -> str:

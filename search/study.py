@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from spaces.averages import with_values
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.metrics import OBJECTIVES, Mode
@@ -196,7 +197,7 @@ class Study(Spec):
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
-        return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
+        return with_values(with_length.model_copy(update={"data": self.data}), self.pinned)
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
         """A copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr": 0.2}`."""
@@ -258,6 +259,11 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
     for path, value in values.items():
         node = copy
         *sections, name = _split(path)
+        if sections == ["base"] and isinstance(
+            copy.get("base"), dict
+        ):  # nested or dotted: a pin is one field
+            pinned = _leaves(copy["base"], "")
+            copy["base"] = {each: pin for each, pin in pinned if not f"{each}.".startswith(f"{name}.")}
         for section in sections:
             child = node.setdefault(section, {})
             if not isinstance(child, dict):

@@ -58,8 +58,8 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
 
     Shifts are CIFAR's usual, in runs that see 8 million. In short ones they cost: 6.5 ± 0.3 points on 4,000
     Fashion-MNIST images x 9 epochs (172 recipes), 9 at the median on 1,442 photographs x 20 epochs (n=55, a
-    net of 20,000 parameters; a larger net gained 1.3 there, n=1). Runs of under 10 epochs go without, larger
-    images get ImageNet's crop, and under 16 px none, by rule. The shares are ours.
+    net of 20,000 parameters; a larger net gained 1.3 there, n=1). Silent in runs of under 10 epochs and under
+    16 px, which go without by rule, and above 64 px, which get ImageNet's crop. The shares are ours.
     """
     if crop_kind(facts).what != "pad":
         return None
@@ -133,8 +133,8 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
 
     AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
     does as well with nothing to tune (arXiv 2103.10158). Half as often for very small nets, and less often in
-    runs that see few images: both underfit. Silent in shorter runs, and under 24 px, where the operations
-    destroy the object. The shares are ours.
+    runs that see few images: both underfit. Silent in runs of under 10 epochs, and under 24 px, where the
+    operations destroy the object. The shares are ours.
     """
     if not _long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
@@ -165,8 +165,9 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
     """A part of the image hidden in 2 of 10 trials of a run of 10 epochs, in half from 100 on.
 
     Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
-    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. Silent in shorter runs,
-    under 24 px, and for nets under 1.5 M parameters, which underfit already. The shares are ours.
+    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. Silent in runs of under
+    10 epochs, under 24 px, and for nets under 1.5 million parameters, which underfit already. The shares are
+    ours.
     """
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
     if not fits or not _long_enough(facts):
@@ -203,7 +204,8 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
 
     CutMix brought ResNet50 1.08 points and mixup 0.97 over 300 epochs, the largest gains of the table
     (003:74-77). Smoothing and strong crops, which regularise like it, harmed smaller nets (003:59, 003:62);
-    mixup's strength can be small. Rarer in runs of under 100 epochs, silent under 10. The shares are ours.
+    mixup's strength can be small. Rarer in runs of under 100 epochs. Silent in runs of under 10 epochs. The
+    shares are ours.
     """
     if not _long_enough(facts):
         return None

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, assert_never, get_args
 
 from spaces import schedules
+from spaces.averages import own_decay, with_values
+from spaces.conditions import check_fixed, has, settled_values
 from spaces.domains import Choice, Domain, SpaceError, Value
 from spaces.facts import Facts
 from spaces.heuristics import fixed_by_rule
 from spaces.overrides import in_study, parse_all
-from spaces.placing import dimension_of, has, make_dimensions, settled_values
+from spaces.placing import dimension_of, make_dimensions
 from spaces.rules import RULES, Rule
 from spaces.space import Dimension, Space
 from spaces.wide import WIDE
@@ -56,13 +58,16 @@ def make_space(
     their dotted paths.
     """
     found = _checked(name, base, facts)
-    varying, fixed = parse_all(overrides, base, pinned)
+    rules = WIDE if found == "wide" else RULES
+    varying, fixed = parse_all(overrides, base, pinned, [rule.name for rule in rules])
     domains = {each: written.domain for each, written in varying.items() if written.domain is not None}
     with in_study(overrides.keys()):
         pins = pinned | fixed.keys()
-        _check_cycles(base.with_values(fixed), domains)
-        rules = WIDE if found == "wide" else RULES
-        own = _own_recipe(facts, base.with_values(fixed), pins, domains, rules)
+        check_fixed(base, fixed)
+        base = with_values(base, fixed)
+        _check_cycles(base, domains)
+        own = _own_recipe(facts, base, pins, domains, rules)
+        own = own.with_values(own_decay(own, pins, facts, varying, rules))
         dimensions = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
         return Space(own, dimensions, _own_values(own, dimensions), pins)
 
@@ -130,13 +135,12 @@ def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
 
     A number outside an overridden range stays: it is a baseline. A word outside the options is another space.
     """
-    return recipe.with_values(
-        {
-            path: domain.options[0]
-            for path, domain in domains.items()
-            if isinstance(domain, Choice) and recipe.get(path) not in domain
-        }
-    )
+    chosen = {
+        path: domain.options[0]
+        for path, domain in domains.items()
+        if isinstance(domain, Choice) and recipe.get(path) not in domain
+    }
+    return with_values(recipe, chosen)
 
 
 def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value]:

@@ -151,7 +151,10 @@ def shown(value: object) -> str:
     """A scalar as it would stand in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
-    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        text = f"{value:g}"
+        return text if text != "1" or value == 1.0 else repr(value)  # a decay of 0.9999999 is not 1
+    return "null" if value is None else str(value)
 
 
 def is_number(value: object) -> TypeGuard[float]:

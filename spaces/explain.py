@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spaces.catalog import document
-from spaces.domains import shown
+from spaces.conditions import has, options_of, settled_values
+from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
 from spaces.fields import PURPOSES, leaves
 from spaces.heuristics import details, frame, rulings
-from spaces.placing import has, settled_values
-from spaces.priors import Normal, told
+from spaces.priors import Normal, Prior, told
 from spaces.rulings import Rulings
 from spaces.space import Dimension, Space, Values
-from trainable.recipe import Recipe
+from trainable.recipe import REFERENCE_BATCH, Recipe
+from trainable.specs.optimizers import batch_factor
+
+RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
 
 
 class Row(NamedTuple):
@@ -29,7 +32,7 @@ class Row(NamedTuple):
 def space_rows(space: Space, facts: Facts) -> list[Row]:
     """What varies, in drawing order, then every fixed value in the recipe's order."""
     varying = [
-        Row(each.name, _ranged(each, space.own), each.reason_for(space.own), each.source)
+        Row(each.name, _ranged(each, space), each.reason_for(space.own), each.source)
         for each in space.dimensions
     ]
     paths = {each.path for each in space.dimensions}
@@ -70,13 +73,45 @@ def _applies(dimension: Dimension, recipe: Recipe) -> bool:
     return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
 
 
-def _ranged(dimension: Dimension, values: Values) -> str:
+def _ranged(dimension: Dimension, space: Space) -> str:
     """What a dimension may be, what is believed of it, and when it exists."""
-    words = told(dimension.domain, dimension.prior(values))
+    words = told(dimension.domain, dimension.prior(space.own))
+    if dimension.path == RATE:
+        words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
     if (when := dimension.when) is None:
         return words
     section = dimension.path.rpartition(".")[0]
     return f"{words}; when {str(when).removeprefix(f'{section}.')}"
+
+
+def _at_own_batch(dimension: Dimension, space: Space) -> str:
+    """What the rates are at the recipe's own batch, as each optimizer that they are of scales them."""
+    if (batch := space.base.loop.batch_size) == REFERENCE_BATCH:
+        return ""
+    kinds: dict[float, list[str]] = {}
+    for kind in _optimizers(dimension, space):
+        scaling = space.recipe({_OPTIMIZER: kind}).optimizer.scaling
+        kinds.setdefault(batch_factor(scaling, batch / REFERENCE_BATCH), []).append(shown(kind))
+    if len(kinds) > 1:
+        each = ", ".join(f"x{factor:.2g} for {' and '.join(names)}" for factor, names in kinds.items())
+        return f" (at {batch}: {each})"
+    (factor,) = kinds
+    return f" ({_times(factor, dimension.domain, dimension.prior(space.own))} at {batch})"
+
+
+def _optimizers(dimension: Dimension, space: Space) -> tuple[Value, ...]:
+    """The kinds of optimizer that a dimension of the rate is of."""
+    if (when := dimension.when) is not None and when.path == _OPTIMIZER:
+        return when.values
+    return options_of(space.dimensions).get(_OPTIMIZER, (space.base.optimizer.kind,))
+
+
+def _times(factor: float, domain: Domain, prior: Prior) -> str:
+    """What is believed of rates, or else where they may lie, times a factor."""
+    if isinstance(prior, Normal):
+        return f"{factor * prior.centre:.2g}"
+    numbers = [factor * each for each in domain.extremes() if is_number(each)]
+    return f"{min(numbers):.2g} to {max(numbers):.2g}"
 
 
 def _row(path: str, value: Any, ruled: Rulings, dimensions: Sequence[Dimension], values: Values) -> Row:

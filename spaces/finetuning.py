@@ -12,6 +12,7 @@ from spaces.rulings import Distribution, interpolated, number_at, share_between,
 from spaces.space import Values
 
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
+FEW_NORMALISED, MANY_NORMALISED = 16, 32
 FROZEN = {0: (0.1, 0.5), 1: (0.3, 0.4), 2: (0.3, 0.07), 5: (0.3, 0.03)}
 """Epochs in which the head alone is trained, and how likely each is for few and for many images."""
 
@@ -21,7 +22,7 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
 
     The documents freeze all but the classifier until the model is at a good point, then train every layer
     (001:100); when that is they do not say. Few images are up to 10,000, many from 100,000: ours, as are the
-    shares. At most half of the run.
+    shares. At most half of the run. Silent for a model without pretrained weights, and in runs of one epoch.
     """
     if not facts.pretrained:
         return None
@@ -40,7 +41,8 @@ def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     """How the rate falls from the head to the stem: in equal ratios in half of the trials.
 
     The first layers hold edges and shapes that transfer, and should change least (001:102). One rate for all
-    is what most published recipes take, so it keeps a quarter, as does a factor for each layer.
+    is what most published recipes take, so it keeps a quarter, as does a factor for each layer. Silent for a
+    model without pretrained weights.
     """
     if not facts.pretrained:
         return None
@@ -52,7 +54,8 @@ def layer_rates(facts: Facts, values: Values) -> Distribution | None:
 def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
     """The stem's rate over the head's: around a tenth, from a hundredth to the whole.
 
-    The documents name no ratio (001:102); fastai's `fine_tune` gives the stem a hundredth.
+    The documents name no ratio (001:102); fastai's `fine_tune` gives the stem a hundredth. Silent for a model
+    without pretrained weights.
     """
     if not facts.pretrained:
         return None
@@ -66,7 +69,10 @@ def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
 
 
 def layer_factors(facts: Facts, values: Values) -> Distribution | None:
-    """Each layer group's rate over that of the one above: around 0.75, where 0.65 to 0.9 is usual."""
+    """Each layer group's rate over that of the one above: around 0.75, where 0.65 to 0.9 is usual.
+
+    Silent for a model without pretrained weights.
+    """
     if not facts.pretrained:
         return None
     reason = "0.65 to 0.9 from layer to layer is usual for transformers"
@@ -76,17 +82,20 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
 
 
 def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
-    """BatchNorm's statistics kept in 7 of 10 trials where fewer than 16 images are normalised at once.
+    """BatchNorm's statistics kept in 7 of 10 trials where up to 16 images are normalised at once.
 
     The documents gained 1.3 % so in segmentation, with its small batches (000:51); 2 of 10 from 32 images on,
-    as large batches measure good statistics themselves. Silent for attention, which has no BatchNorm.
+    as large batches measure good statistics themselves. The numbers are ours. Silent for a model without
+    pretrained weights, and for attention, which has no BatchNorm.
     """
     if not facts.pretrained or facts.attention:
         return None
     images = _images_at_once(facts, values)
-    on = interpolated(images, (16, 0.7), (32, 0.2))
+    on = interpolated(images, (FEW_NORMALISED, 0.7), (MANY_NORMALISED, 0.2))
     domain, prior = weighed({False: 1.0 - on, True: on})
-    reason = f"{images:.0f} images are normalised at once, and few make poor statistics"
+    enough = images >= MANY_NORMALISED
+    quality = "enough for good statistics" if enough else f"under {MANY_NORMALISED} make poor statistics"
+    reason = f"{images:.0f} images are normalised at once: {quality}"
     return Distribution(domain, prior, reason, "000:51; the shares are ours")
 
 

@@ -43,7 +43,8 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
 
     The documents take the largest that fits, and warn that it generalises worse (000:57, 004:43-49): so the
     largest leaves 20 steps an epoch, and is at most four times what was measured to fit into memory at once.
-    The rule's own value stays unless you ask for this range: the rate is tuned apart from the batch.
+    The rule's own value stays unless you ask for this range: the rate is tuned apart from the batch. Silent
+    where no other batch fits.
     """
     own = batch_size(facts).what
     fitting = FEW_PARTS * facts.largest_micro_batch if facts.largest_micro_batch else 4 * own

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
+from spaces.forms import fields_of, types_of
 from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed, check_prior
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
@@ -82,7 +84,7 @@ def parse(written: Any) -> Varying | Fixed:
     if not isinstance(written, Mapping) or not written:
         raise _expected(f"got {written!r}; a single value is written {{fixed: value}}")
     if unknown := [key for key in written if key not in KEYS]:
-        raise _expected(f"got {unknown[0]!r}; fields of a section are written with dots, as optimizer.lr")
+        raise _expected(f"got {unknown[0]!r}; {_hint(unknown[0])}")
     if "rule" in written:
         if written != {"rule": True}:
             raise SpaceError([Fault("", f"expected {{rule: true}} alone, got {dict(written)!r}")])
@@ -130,7 +132,7 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
             )
         return None
     confidence = written.get("confidence", "medium")
-    if confidence not in SPREADS:
+    if not isinstance(confidence, str) or confidence not in SPREADS:
         known = ", ".join(SPREADS)
         raise SpaceError([Fault("", f"expected confidence to be one of {known}, got {confidence!r}")])
     (value,) = Choice((written["prior"],)).options
@@ -138,13 +140,13 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
 
 
 def parse_all(
-    overrides: Mapping[str, Any], base: Recipe, pins: Set[str]
+    overrides: Mapping[str, Any], base: Recipe, pins: Set[str], names: Sequence[str]
 ) -> tuple[dict[str, Varying], dict[str, Value]]:
     """Overrides as what varies, by dimension name or by path, and as fixed values, by path.
 
-    A variant that is fixed, `optimizer.lr[sgd]: {fixed: 0.1}`, varies over that one value. Raises SpaceError
-    with every fault: a field that may not vary, or that the base pins, or that is written twice, or a bad
-    domain.
+    `names` are those of the rules. A variant that is fixed, `optimizer.lr[sgd]: {fixed: 0.1}`, varies over
+    that one value. Raises SpaceError with every fault: a field that there is none of, that may not vary, that
+    the base pins or that is written twice, or a bad domain.
     """
     varying: dict[str, Varying] = {}
     fixed: dict[str, Value] = {}
@@ -152,6 +154,7 @@ def parse_all(
     for name, written in overrides.items():
         try:
             _check_free(path_of(name), base, pins)
+            _check_known(name, written, base, names)
             _check_once(name, overrides.keys())
             match parse(written):
                 case Fixed(value) if name == path_of(name):
@@ -160,7 +163,7 @@ def parse_all(
                     varying[name] = Varying(Choice((value,)))
                 case found:
                     varying[name] = found
-        except SpaceError as error:
+        except (SpaceError, RecipeError) as error:
             faults += placed(error.faults, name)
     if faults:
         raise SpaceError(faults)
@@ -195,6 +198,25 @@ def _moved(fault: Fault, overridden: Set[str]) -> Fault:
     return fault
 
 
+def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) -> None:
+    """Raises SpaceError or RecipeError for a field that no kind has, a section, or a variant of no rule."""
+    path = path_of(name)
+    if not types_of(path):
+        base.get(path)  # says which fields there are
+    if fields := fields_of(path):
+        raise SpaceError([Fault("", _section(path, fields, written))])
+    if name != path and name not in names:
+        variants = ", ".join(each for each in names if path_of(each) == path != each) or "none"
+        raise SpaceError([Fault("", f"no such variant of {path}; known: {variants}")])
+
+
+def _section(path: str, fields: Sequence[str], written: Any) -> str:
+    kind = f"{path}.kind"
+    if kind in fields and isinstance(written, Mapping) and "choice" in written:
+        return f"is a section: write {kind}, or name another of its fields"
+    return f"is a section; name one of its fields: {', '.join(fields)}"
+
+
 def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
     for part, why in FORBIDDEN.items():
         if path == part or path.startswith(f"{part}."):
@@ -221,6 +243,13 @@ def _pair(kind: str, content: Any) -> tuple[Any, Any]:
 def _real(value: Any) -> Any:
     """YAML's `1` for 1.0; what is no number is left to the domain's own check."""
     return float(value) if is_number(value) else value
+
+
+def _hint(key: Any) -> str:
+    close = get_close_matches(str(key), KEYS, n=1)
+    return (
+        f"did you mean {close[0]}?" if close else "fields of a section are written with dots, as optimizer.lr"
+    )
 
 
 def _expected(got: str) -> SpaceError:

@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import assert_never
 
+from spaces.conditions import settled_values
 from spaces.domains import shown
 from spaces.facts import Facts
 from spaces.heuristics import fixed_by_rule, rulings
-from spaces.placing import settled_values
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, told
 from spaces.rules import RULES, Rule
 from spaces.rulings import MILLION, Distribution

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from spaces.conditions import check_had, has, kind_of, options_of, settled_values, value_of
 from spaces.domains import Choice, SpaceError, Value, shown
 from spaces.facts import Facts
-from spaces.fields import leaves
+from spaces.forms import form_like
 from spaces.overrides import PLACE, Belief, Varying, path_of
-from spaces.priors import Prior, believed, within
+from spaces.priors import Prior, Weights, believed, within
 from spaces.rules import Rule
 from spaces.rulings import Distribution
+from spaces.silence import instead, silence
 from spaces.space import Dimension, Values, When
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
@@ -67,12 +69,11 @@ def make_dimensions(
         if rule.path not in pins and (dimension := dimension_of(rule, facts, settled)) is not None
     }
     known = {rule.name: rule for rule in rules}
-    _check_variants(written.keys(), known)
     ranged = {name: each for name, each in written.items() if each.domain is not None}
     met = reachable(_ranged(spoken, ranged, known, own), own)
     _check_met(ranged.keys(), met, known)
     beliefs = {name: each for name, each in written.items() if each.domain is None}
-    moved = _each(beliefs, lambda name, each: _believed(name, each, met, spoken, own))
+    moved = _each(beliefs, lambda name, each: _believed(name, each, met, spoken, rules, own))
     return tuple({**met, **{name: each for part in moved.values() for name, each in part.items()}}.values())
 
 
@@ -108,20 +109,15 @@ def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
     )
 
 
-def settled_values(recipe: Recipe) -> dict[str, Value]:
-    """Every scalar of a recipe, by dotted path."""
-    return {path: value for path, value in leaves(recipe) if isinstance(value, Value)}
-
-
 def reachable(dimensions: Named, own: Recipe) -> Named:
     """The dimensions that some trial can have; a condition that always holds is dropped, with its variant."""
-    options = _options(dimensions.values())
+    options = options_of(dimensions.values())
     kept: Named = {}
     for name, dimension in dimensions.items():
         if (when := dimension.when) is None:
             kept[name] = dimension
             continue
-        possible = options.get(when.path, (_value(own, when.path),))
+        possible = options.get(when.path, (value_of(own, when.path),))
         met = tuple(value for value in possible if value in when.values)
         if len(met) == len(possible):
             kept[name] = replace(dimension, when=None, variant="")
@@ -138,7 +134,7 @@ def _ranged(spoken: Named, ranged: Mapping[str, Varying], known: Mapping[str, Ru
 
     What no rule speaks of comes last, but kinds come first: other dimensions may depend on them.
     """
-    options = _options(spoken.values()) | {
+    options = options_of(spoken.values()) | {
         name: each.domain.options for name, each in ranged.items() if isinstance(each.domain, Choice)
     }
     made = _each(ranged, lambda name, each: _written(name, each, known, spoken, options, own))
@@ -176,29 +172,16 @@ class _Always:
         return self.prior
 
 
-def _check_variants(names: Set[str], known: Mapping[str, Rule]) -> None:
-    """Raises SpaceError for a variant that no rule knows, naming those that there are."""
-    faults = []
-    for name in names - known.keys():
-        if (path := path_of(name)) != name:
-            variants = ", ".join(each for each in known if path_of(each) == path != each) or "none"
-            faults.append(Fault(name, f"no such variant of {path}; known: {variants}"))
-    if faults:
-        raise SpaceError(faults)
-
-
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
     """None for a field that every kind of its section has; else those kinds that have it.
 
-    Raises RecipeError, naming the known fields, where none has it.
+    Raises SpaceError, naming the kinds that have it, where none of them is offered.
     """
-    kind = f"{path.rpartition('.')[0]}.kind"
+    kind = kind_of(path)
+    check_had(path, options, own)
     if kind == path or kind not in options:
-        _check_scalar(path, own.get(path))
         return None
     having = tuple(option for option in options[kind] if has(own, path, {kind: option}))
-    if not having:
-        own.get(path)
     return None if having == options[kind] else When(kind, having)
 
 
@@ -206,21 +189,6 @@ def _rules_condition(path: str, spoken: Named) -> When | None:
     """That of the field's own rule where no kind is meant: a decay of averages, where they are scored."""
     whens = [each.when for each in spoken.values() if each.path == path and each.when is not None]
     return next((when for when in whens if not when.path.endswith(".kind")), None)
-
-
-def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) -> bool:
-    """Whether a recipe with the values set has a field."""
-    try:
-        (recipe.with_values(values) if values else recipe).get(path)
-    except RecipeError:
-        return False
-    return True
-
-
-def _check_scalar(path: str, value: Any) -> None:
-    if isinstance(value, dict):
-        fields = ", ".join(f"{path}.{name}" for name in value)
-        raise SpaceError([Fault(path, f"is a section; name one of its fields: {fields}")])
 
 
 def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
@@ -234,7 +202,9 @@ def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
 # --- what a person believes ---------------------------------------------------------------------------
 
 
-def _believed(name: str, written: Varying, met: Named, spoken: Named, own: Recipe) -> Named:
+def _believed(
+    name: str, written: Varying, met: Named, spoken: Named, rules: Sequence[Rule], own: Recipe
+) -> Named:
     """The dimensions of a name, or of every variant of a path, that a believed value fits, with that belief.
 
     Where nothing is believed, they are the rules' own. Raises SpaceError where it fits none, with the range
@@ -242,7 +212,7 @@ def _believed(name: str, written: Varying, met: Named, spoken: Named, own: Recip
     """
     meant = {each: met[each] for each in met if name in (each, path_of(each))}
     if not meant:
-        raise SpaceError([_rangeless(name, spoken, own)])
+        raise SpaceError([_rangeless(name, written.prior, met, spoken, rules, own)])
     if written.prior is None:
         return meant
     assert isinstance(written.prior, Belief)  # weights stand beside options only
@@ -251,7 +221,8 @@ def _believed(name: str, written: Varying, met: Named, spoken: Named, own: Recip
     if not fitting:
         told = "; ".join(f"{each}: {dimension.domain}" for each, dimension in meant.items())
         ranges = told if len(meant) > 1 else str(*(dimension.domain for dimension in meant.values()))
-        raise SpaceError([Fault(name, f"expected a prior within {ranges}; got {shown(value)}")])
+        advice = _wider(value, meant.values(), own)
+        raise SpaceError([Fault(name, f"expected a prior within {ranges}; got {shown(value)}{advice}")])
     return {
         each: replace(
             dimension,
@@ -264,21 +235,32 @@ def _believed(name: str, written: Varying, met: Named, spoken: Named, own: Recip
     }
 
 
-def _rangeless(name: str, spoken: Named, own: Recipe) -> Fault:
-    """Why a belief alone, without a range, says too little."""
+def _wider(value: Value, meant: Iterable[Dimension], own: Recipe) -> str:
+    """How to write a range that holds a believed value; nothing for one that no recipe takes."""
+    for each in meant:
+        condition = {each.when.path: each.when.values[0]} if each.when else {}
+        try:
+            own.with_values({**condition, each.path: value})
+        except RecipeError:
+            continue
+        form = form_like(each.domain)
+        return f"; a range of your own may hold it: {{{form}, prior: {shown(value)}}}"
+    return ""
+
+
+def _rangeless(
+    name: str,
+    prior: Belief | Weights | None,
+    met: Named,
+    spoken: Named,
+    rules: Sequence[Rule],
+    own: Recipe,
+) -> Fault:
+    """Why a belief, or the wish that a rule speaks, says too little where there is no range."""
     unmet = [each for key, each in spoken.items() if name in (key, each.path)]
     if unmet:
         conditions = " or ".join(str(each.when) for each in unmet)
         return Fault(name, f"exists when {conditions}, which no trial of this space has")
-    _check_scalar(name, own.get(path_of(name)))
-    told = "no rule gives this field a range for these facts"
-    return Fault(name, f"{told}: write one beside the prior, as {{log: [low, high], prior: value}}")
-
-
-def _options(dimensions: Iterable[Dimension]) -> dict[str, tuple[Value, ...]]:
-    return {each.path: each.domain.options for each in dimensions if isinstance(each.domain, Choice)}
-
-
-def _value(recipe: Recipe, path: str) -> Any:
-    """A recipe's value, or None where its kind has no such field."""
-    return recipe.get(path) if has(recipe, path) else None
+    path = path_of(name)
+    check_had(path, options_of(met.values()), own)
+    return Fault(name, f"{silence(path, rules)}; {instead(path, prior)}")

@@ -6,6 +6,7 @@ Sources are cited as in `spaces.heuristics`.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from spaces.augmentations import LONG_ENOUGH
 from spaces.domains import Value
@@ -106,8 +107,8 @@ def dropouts(facts: Facts, values: Values) -> Distribution | None:
     """Dropout before the head around 0.35 for a thousand images, down to 0.05 for a hundred thousand.
 
     The documents say 0.5 in general and not to mind it (001:251); against that, normalised nets do without.
-    More for few images is the rule of all regularisers (003:84), and the numbers are ours. Silent in short
-    runs, which underfit, and for timm's models, some of which refuse it.
+    More for few images is the rule of all regularisers (003:84), and the numbers are ours. Silent in runs of
+    under 10 epochs, which underfit, and for timm's models, some of which refuse it.
     """
     if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
@@ -148,11 +149,17 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
     steps = _steps(facts, values)
     decays: dict[Value, float] = {}
     for share, weight in HALF_LIVES.items():
-        decay = round(0.5 ** (1.0 / max(1.0, share * steps)), 6)
+        decay = _decay(max(1.0, share * steps))
         decays[decay] = decays.get(decay, 0.0) + weight
     domain, prior = weighed(decays)
     reason = f"half-lives of 1, 2, 5 and 10 % of {steps:,} steps"
     return Distribution(domain, prior, reason, "ours; torchvision's references scale it with the run too")
+
+
+def _decay(half_life: float) -> float:
+    """The decay of so many steps: what is forgotten a step has four digits, so that no run's decay is 1."""
+    forgotten = -math.expm1(-math.log(2.0) / half_life)
+    return float(1 - Decimal(f"{forgotten:.4g}"))
 
 
 def _steps(facts: Facts, values: Values) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, Context
 from typing import Generic, TypeVar
 
 from spaces.domains import Choice, Domain, Float, Value, is_number
@@ -88,6 +89,11 @@ def images_seen(facts: Facts) -> int:
 def rounded(number: float) -> float:
     """Two significant digits: the sources give no more."""
     return float(f"{number:.2g}")
+
+
+def rounded_down(number: float) -> float:
+    """Two significant digits, and never more than a number above 0: for what must not be exceeded."""
+    return float(Context(prec=2, rounding=ROUND_DOWN).create_decimal(repr(number)))
 
 
 def size_of(facts: Facts) -> str:

@@ -19,6 +19,7 @@ from spaces.rulings import (
     interpolated,
     number_at,
     rounded,
+    rounded_down,
     weighed,
 )
 from spaces.space import Values
@@ -71,7 +72,13 @@ def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
         epochs, source = interpolated(batch, (256, 1.0), (1024, WARMUP)), _WARMUP
         small = f", 1 at batch {batch:g}" if batch <= 256 else ""
         reason = f"5 epochs for large batches{small}"
-    return Ruling(rounded(min(epochs, facts.epochs / 10)), f"{reason}; at most a tenth of the run", source)
+    longest = min(rounded(epochs), longest_warmup(facts))
+    return Ruling(longest, f"{reason}; at most a tenth of the run", source)
+
+
+def longest_warmup(facts: Facts) -> float:
+    """Epochs of warm-up that no run exceeds: a tenth of its length."""
+    return rounded_down(facts.epochs / 10)
 
 
 def warmups(facts: Facts, values: Values) -> Distribution:
@@ -83,7 +90,7 @@ def warmups(facts: Facts, values: Values) -> Distribution:
     """
     rule = warmup_epochs(facts, number_at(values, "loop.batch_size"))
     longest = ATTENTION_WARMUP if facts.attention else WARMUP
-    most = rounded(min(2.0 * longest, facts.epochs / 10))
+    most = min(2.0 * longest, longest_warmup(facts))
     source = rule.source if facts.attention else f"{rule.source}; the 1 is ours"
     return Distribution(Float(0.0, most), Normal(min(rule.what, most), "medium"), rule.reason, source)
 

@@ -13,8 +13,8 @@ from spaces.facts import Facts
 from spaces.optimizers import KINDS
 from spaces.priors import Uniform
 from spaces.rules import Rule
-from spaces.rulings import Distribution, rounded
-from spaces.schedules import WARMED
+from spaces.rulings import Distribution
+from spaces.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
 
 STATED = "none: what one writes who knows no rule"
@@ -46,7 +46,7 @@ def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) ->
 
 def warmups(facts: Facts, values: Values) -> Distribution:
     """None to a tenth of the run, which is the most that a recipe's warm-up should take."""
-    most = rounded(facts.epochs / 10)
+    most = longest_warmup(facts)
     return Distribution(Float(0.0, most), Uniform(), "none to a tenth of the run, with even draws", STATED)
 
 

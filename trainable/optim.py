@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -59,16 +58,7 @@ def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
     """
-    ratio = batch_size / REFERENCE_BATCH
-    match spec.scaling:
-        case "linear":
-            return spec.lr * ratio
-        case "sqrt":
-            return spec.lr * math.sqrt(ratio)
-        case "none":
-            return spec.lr
-        case _:
-            assert_never(spec.scaling)
+    return spec.lr * optimizers.batch_factor(spec.scaling, batch_size / REFERENCE_BATCH)
 
 
 def make_phases(

@@ -2,100 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.text import Text
 
 from search.cluster import local_hardware, per_trial
+from search.commands.plan import plan_table
+from search.commands.pointed import Pointed, pointed_at
 from search.facts.measured import Measured, given, looked_up
 from search.facts.told import fact_rows, facts_table
 from search.folder import read_facts, read_search, read_summary
-from search.prepare import build_space
-from search.pruning import choose_pruning
+from search.prepare import build_space, check_trials, far_rates
 from search.report import console, rows_table, say
 from search.study import Resources, Study
 from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import full_table
 from spaces.explain import recipe_rows, space_rows
 from spaces.facts import Facts
-from spaces.loops import wanted_epochs
 from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.yamlfile import read_tree
 
 
-def explain_file(file: Path) -> None:
-    """Print the explanation of a study, a recipe, or a search folder. Raises UserError for anything else.
+def explain_file(
+    file: Path | None,
+    *,
+    data: str | None = None,
+    settings: Sequence[str] = (),
+    everything: bool = False,
+    download: bool = False,
+) -> None:
+    """Print the explanation of a study, a recipe, a search, or of the default study of data alone.
+
+    `file`, `data` and `settings` are as `pointed_at` takes them. Of a study and a search, the fields that are
+    fixed are listed only with `everything`. Raises UserError, also for a study that `search` would refuse.
 
     The data and the model are looked at, since the ranges follow from them, unless they are as an earlier
     command saw them; nothing is trained. Where a recipe's data are not at hand, its values are explained
     without what the documents would say to them.
     """
     out = console()
-    for part in _parts(file):
+    for part in _parts(pointed_at(file, data, settings), everything, download):
         out.print(part)
         out.print()
 
 
-def _parts(file: Path) -> Iterator[RenderableType]:
-    if file.is_dir():
-        yield from _of_search(file)
-        return
-    tree = read_tree(file)
-    if not set(tree) & (set(Recipe.model_fields) - set(Study.model_fields)):
-        yield from _of_study(Study.from_tree(tree, where=str(file)))
-    else:
-        yield from _of_recipe(Recipe.from_tree(tree, where=str(file)))
+def _parts(pointed: Pointed, everything: bool, download: bool) -> Iterator[RenderableType]:
+    match pointed:
+        case Recipe() as recipe:
+            yield from _of_recipe(recipe, download)
+        case Study() as study:
+            yield from _of_study(study, everything, download)
+        case Path() as folder:
+            yield from _of_search(folder, everything)
 
 
-def _of_search(folder: Path) -> Iterator[RenderableType]:
+def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     """A search that has begun: its facts as they were kept, whatever has become of the data since."""
     study = read_search(folder)
-    yield from _of_measured(study, Measured(*read_facts(folder), kept=True))
+    measured = Measured(*read_facts(folder), kept=True)
+    facts = given(measured.facts, study)
+    yield from _of_space(study, build_space(study, facts, measured.info), facts, measured, everything)
     if verdicts := with_conclusions(read_summary(folder), study, folder).verdicts:
         yield full_table(verdicts)
 
 
-def _of_study(study: Study) -> Iterator[RenderableType]:
+def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
     trial = per_trial(study.resources, local_hardware())
-    yield from _of_measured(study, looked_up(study.base_recipe(), trial))
-
-
-def _of_measured(study: Study, measured: Measured) -> Iterator[RenderableType]:
+    measured = looked_up(study.base_recipe(), trial, download=download)
     facts = given(measured.facts, study)
     space = build_space(study, facts, measured.info)
+    check_trials(study, space, facts)
+    yield from _of_space(study, space, facts, measured, everything)
+
+
+def _of_space(
+    study: Study, space: Space, facts: Facts, measured: Measured, everything: bool
+) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield _plan(study, space, facts)
-    yield rows_table(f"space {study.space.name}", space_rows(space, facts))
+    yield plan_table(study, space, facts, begun=measured.kept)
+    if warning := far_rates(study, space, facts):
+        yield Text(warning)
+    rows = space_rows(space, facts)
+    varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
+    yield rows_table(f"space {study.space.name}: what varies", varying)
+    if everything:
+        yield rows_table("fixed", fixed)
+    else:
+        yield Text(f"{len(fixed)} fields are fixed: --all lists them with reason and source")
 
 
-def _plan(study: Study, space: Space, facts: Facts) -> Table:
-    """What a search of the study does, in the order in which it is decided."""
-    budget, sampler, objective = study.budget, study.sampler, study.objective
-    epochs = wanted_epochs(facts)
-    hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
-    better = "highest" if objective.direction == "max" else "lowest"
-    table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, told in (
-        ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
-        ("length", f"{epochs.reason} ({epochs.source})"),
-        ("sampler", f"{sampler.kind}, seed {study.seed}"),
-        ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
-        ("pruning", choose_pruning(study, space).told(budget.epochs)),
-    ):
-        table.add_row(name, told)
-    return table
-
-
-def _of_recipe(recipe: Recipe) -> Iterator[RenderableType]:
+def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
     facts = None
     try:
-        measured = looked_up(recipe, per_trial(Resources(), local_hardware()))
+        measured = looked_up(recipe, per_trial(Resources(), local_hardware()), download=download)
     except UserError as error:
         say(f"(without the facts of its data: {error})")
     else:

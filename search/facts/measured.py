@@ -62,7 +62,7 @@ def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
     )
 
 
-def looked_up(base: Recipe, trial: Resources) -> Measured:
+def looked_up(base: Recipe, trial: Resources, *, download: bool = False) -> Measured:
     """The facts of a recipe from the cache, or else measured: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
@@ -70,7 +70,7 @@ def looked_up(base: Recipe, trial: Resources) -> Measured:
     if (kept := recall(place_of(base, _kind(trial)))) is not None:
         facts, info = kept
         return Measured(facts.model_copy(update=_settled(base, trial)), info, cached=True)
-    info = load_data(base, trial).info
+    info = load_data(base, trial, download=download).info
     return Measured(measured_anew(base, info, trial), info)
 
 

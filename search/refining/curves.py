@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal
-from search.refining.shifts import shifts
+from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal, overridden
+from search.refining.shifts import Shifts, shifts
+from spaces.domains import shown
 from trainable.remedies import Change
 
 REGULARISERS = (
@@ -17,6 +18,18 @@ REGULARISERS = (
     "model.stochastic_depth",
 )
 """Fields, or sections, that hold a net back: the next search expects more or less of them."""
+SWITCHES = (
+    "augmentation.mixing.kind",
+    "augmentation.masking.kind",
+    "augmentation.policy.kind",
+    "augmentation.crop.kind",
+    "augmentation.flip_probability",
+    "regularisation.label_smoothing",
+    "model.dropout",
+)
+"""Regularisers that a recipe has or has not, the strongest first: by the gains of 003:70-82, then ours."""
+SWITCHED_AT_ONCE = 2
+"""With more of them new in one search nobody can tell which of them helped; ours."""
 EPOCHS = "budget.epochs"
 RULE = "the best trial's verdict, shared by more than half of the best few finished ones"
 SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"
@@ -65,7 +78,7 @@ def _regularised(
     diagnosis = agreeing[0].diagnosis
     assert diagnosis.verdict in ("overfit", "underfit")
     of_fields = [each for each in diagnosis.changes if each.path.startswith(REGULARISERS)]
-    found = shifts(evidence, of_fields, changed)
+    found = _few_at_once(shifts(evidence, of_fields, changed), of_fields)
     longer = tuple(_epochs(each) for each in diagnosis.changes if each.path == "loop.epochs")
     others = [each for each in diagnosis.changes if each not in of_fields and each.path != "loop.epochs"]
     yield Finding(
@@ -78,6 +91,23 @@ def _regularised(
         tuple(f"left to you: {each}" for each in others),
     )
     yield from found.kept
+
+
+def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
+    """The same, but the strongest few of the regularisers that the best trial went without."""
+    off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
+    places = [overridden(path) for path in SWITCHES]
+    proposed = {each.path for each in found.proposals}
+    switched = [each for each in places if each in off and each in proposed]
+    now, later = switched[:SWITCHED_AT_ONCE], switched[SWITCHED_AT_ONCE:]
+    why = f"{' and '.join(off[each].path for each in now)} are switched on first, to see which of them helps"
+    waiting = [
+        f"{shown(off[each].now)} -> {shown(off[each].to)} waits for the next round: {why}" for each in later
+    ]
+    return Shifts(
+        tuple(each for each in found.proposals if each.path not in later),
+        (*found.kept, *(Kept(off[each].path, told) for each, told in zip(later, waiting, strict=True))),
+    )
 
 
 def _epochs(change: Change) -> Proposal:

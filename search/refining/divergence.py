@@ -93,7 +93,7 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
         "diverged",
         dimension.name,
         f"{told} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
-        f"{LIMITS}, at rates that are higher than by chance ({CHANCE:g})",
+        f"{LIMITS}, at rates so high that luck alone does it in fewer than 1 of {1.0 / CHANCE:.0f} searches",
         SOURCE,
         (Proposal(overridden(dimension.name), (written(narrowed, best),), f"{told} {narrowed.high:.3g}"),),
         tuple(_stability(narrowed, best)),

@@ -10,10 +10,10 @@ from typing import Any
 from search.prepare import build_space, check_trials
 from search.pruning import choose_pruning
 from search.study import Study
+from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
 from spaces.overrides import PLACE, Belief, Varying, parse, path_of
-from spaces.placing import has
 from spaces.priors import told
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
@@ -78,7 +78,7 @@ class Draft:
         return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
 
     def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
-        """What is written of the other variants of a field; a belief at its path is spread over them."""
+        """What is written of the other variants of a field; what stands at its path is spread over them."""
         path = path_of(name)
         if path not in old:
             return {each: old[each] for each in old if path_of(each) == path and each != name}
@@ -87,7 +87,9 @@ class Draft:
 
 
 def _fits(written: Any, dimension: Dimension) -> bool:
-    """Whether a belief that was written for all variants of a field is one of this variant."""
+    """Whether what was written for all variants of a field is of this one: its rule, or a belief in it."""
     found = parse(written)
+    if found == Varying(None):
+        return True
     believed = found.prior if isinstance(found, Varying) else None
     return isinstance(believed, Belief) and believed.value in dimension.domain

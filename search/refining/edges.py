@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from search.refining.evidence import PLAYBOOK, Evidence, Finding, Kept, Proposal, overridden
-from search.refining.ranges import End, Range, wider, written
-from spaces.domains import Choice, Domain, fraction_of, is_number, shown
+from search.refining.ranges import End, Range, reaching, wider, written
+from search.refining.trends import by_luck
+from spaces.domains import Choice, Domain, fraction_of, is_number
 from spaces.space import Dimension
 
 EDGE = 0.1
@@ -30,39 +31,50 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
     value = evidence.best_value(dimension)
     if not is_number(value):
         return Kept(dimension.name, "the best trial does not have it")
-    if value not in dimension.domain:
-        return Kept(dimension.name, f"the best trial has {shown(value)}, outside of {dimension.domain}")
-    at = fraction_of(dimension.domain, value)
-    place = f"the best trial has {value:.3g}, at {at:.0%} of {dimension.domain}"
-    end = _near(dimension.domain, value, at)
+    place = f"the best trial has {value:.3g}, {_place(dimension.domain, value)}"
+    end = _near(dimension.domain, value)
     if end is None:
         return Kept(dimension.name, place)
     above = evidence.trends.chance_above(dimension)
     chance = above if end == "upper" else 1.0 - above
     if chance >= limit:
-        why = f"but that trials are better towards its {end} end may be luck (chance {chance:.2g})"
+        why = f"but that trials are better towards its {end} end may be luck: {by_luck(chance)}"
         return Kept(dimension.name, f"{place}, {why}")
-    better = f"trials are better towards its {end} end (chance {chance:.1g}, other values accounted for)"
+    better = f"trials are better towards its {end} end, other values accounted for: {by_luck(chance)}"
     return Finding(
         "edge",
         dimension.name,
         f"{place}; {better}",
-        f"within {EDGE:.0%} of an end, and a chance below {limit:.2g} (0.1 over all ranges and ends)",
+        f"within {EDGE:.0%} of an end or beyond it, and a trend that luck shows in fewer than 1 of "
+        f"{1.0 / limit:.0f} searches (1 of {1.0 / FALSE_SHARE:.0f} over all ranges and ends)",
         f"{SOURCE}; the limits are ours",
         (Proposal(overridden(dimension.name), _forms(domain, end, value), _why(value, end)),),
     )
 
 
 def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ...]:
-    return tuple(written(each, value) for each in wider(domain, end))
+    """Most first; where the documents' own recipe lies far beyond the end, at least as far as that."""
+    grown = wider(domain, end)
+    if value not in domain:
+        grown = [each for each in (*grown, reaching(domain, value)) if each is not None and value in each]
+    return tuple(written(each, value) for each in grown)
 
 
 def _why(value: float, end: End) -> str:
     return f"the best trial's {value:.3g} lies at the {end} end, and trials are better towards it"
 
 
-def _near(domain: Domain, value: float, at: float) -> End | None:
+def _place(domain: Domain, value: float) -> str:
+    """The documents' own recipe may lie beyond an end."""
+    if value in domain:
+        return f"at {fraction_of(domain, value):.0%} of {domain}"
+    return f"outside of {domain}"
+
+
+def _near(domain: Domain, value: float) -> End | None:
+    """The end that a value lies close to, or beyond."""
     assert not isinstance(domain, Choice)
-    if at <= EDGE or value == domain.low:
-        return "lower"
-    return "upper" if at >= 1.0 - EDGE or value == domain.high else None
+    if value <= domain.low or value >= domain.high:
+        return "lower" if value <= domain.low else "upper"
+    at = fraction_of(domain, value)
+    return "lower" if at <= EDGE else "upper" if at >= 1.0 - EDGE else None

@@ -12,6 +12,7 @@ from search.results import Summary, TrialSummary
 from search.study import Study
 from search.verdicts.diagnosis import results_of
 from spaces.domains import Value
+from spaces.facts import Facts
 from spaces.overrides import PLACE
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
@@ -90,6 +91,7 @@ class Evidence:
     folder: Path
     study: Study
     space: Space
+    facts: Facts
     info: DataInfo
     summary: Summary
 
@@ -107,7 +109,7 @@ class Evidence:
     def top(self) -> tuple[TrialSummary, ...]:
         """The best few of the finished trials, the best one first.
 
-        Without the document's own recipe unless it is the best: it is never stopped, so it may have finished
+        Without the documents' own recipe unless it is the best: it is never stopped, so it may have finished
         among better ones that were.
         """
         metric, best = self.summary.objective, self.summary.best

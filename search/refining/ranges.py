@@ -22,6 +22,18 @@ def wider(domain: Range, end: End) -> list[Range]:
     return [each for each in dict.fromkeys(grown) if each is not None]
 
 
+def reaching(domain: Range, value: float) -> Range | None:
+    """The range grown as far as a value beyond one of its ends; None where no such range can be."""
+    near = three_digits(value)  # as a belief in it is written
+    low, high = min(value, near, domain.low), max(value, near, domain.high)
+    try:
+        if isinstance(domain, Integer):
+            return Integer(math.floor(low), math.ceil(high), domain.log)
+        return Float(low, high, domain.log)
+    except SpaceError:  # a logarithm needs more than 0
+        return None
+
+
 def below(domain: Float, top: float) -> Float:
     """The part of a range up to a value that lies in it, and above its lower end."""
     return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
 from search.results import Summary
 from search.study import Study
+from search.verdicts.conclusions import verdicts_of
+from search.verdicts.words import effect
 from spaces.domains import SpaceError
 from spaces.overrides import PLACE
 from trainable.errors import FaultyInput, UserError
@@ -52,8 +54,13 @@ class Refined:
     findings: tuple[Finding, ...]
     kept: tuple[Kept, ...]
     edits: tuple[Edit, ...]
-    study: Study | None
-    """The next one; None where nothing is to be changed."""
+    following: Study
+    """The old study with the changes, a free name and other draws."""
+
+    @property
+    def study(self) -> Study | None:
+        """The next study; None where nothing is to be changed."""
+        return self.following if self.edits else None
 
     def json(self) -> dict[str, Any]:
         """Plain data, as `refine --json` prints it."""
@@ -80,7 +87,7 @@ def refined(folder: Path) -> Refined:
     if summary.best is None:
         raise UserError(f"{folder}: no trial has finished, so there is nothing to go by yet")
     facts, info = read_facts(folder)
-    evidence = Evidence(folder, study, build_space(study, facts, info), info, summary)
+    evidence = Evidence(folder, study, build_space(study, facts, info), facts, info, summary)
     try:
         said = list(audit(evidence))
     except SpaceError as error:
@@ -128,10 +135,25 @@ def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> R
             edits[edit.path] = _joined(edits.get(edit.path), edit)
         if taken or each.advice or not each.proposals:
             findings.append(each)
-    study = _next(evidence, draft.study) if edits else None
-    return Refined(
-        evidence.summary, len(evidence.judged), tuple(findings), tuple(kept), tuple(edits.values()), study
-    )
+    changed = tuple(edits.values())
+    left = _with_contradicted(evidence, kept, {each.field for each in changed})
+    following = _next(evidence, draft.study)
+    return Refined(evidence.summary, len(evidence.judged), tuple(findings), left, changed, following)
+
+
+def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
+    """What is left, with a word on each rule that the trials contradict and nothing was changed for."""
+    verdicts = verdicts_of(evidence.summary, evidence.space, evidence.facts)
+    told = {
+        each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
+        for each in verdicts.of("contradicted")
+        if each.rule not in changed
+    }
+    merged = [
+        Kept(each.about, f"{each.why}; {told.pop(each.about)}") if each.about in told else each
+        for each in kept
+    ]
+    return (*merged, *(Kept(rule, f"{why}; no finding says what to change") for rule, why in told.items()))
 
 
 def _taken(proposals: Sequence[Proposal], draft: Draft) -> tuple[list[Edit], list[Kept], Draft]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
-
 from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import Finding
 from search.refining.refine import Refined, refined, write_next
 from search.report import command, console, say
+from search.tables import Rows, counted
 from trainable.errors import UserError
+
+NOTHING_WRITTEN = 1
+"""The exit code where a study was asked for and there is none."""
 
 
 def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
     """Print the audit and, where it asks for changes, write the next study to `out`.
 
-    Raises UserError, before anything is written, where the folder holds no search that is over, or `out`
-    exists.
+    Ends the program with exit code 1 where `out` is asked for and nothing is to be changed: what a script
+    does next would find no study. Raises UserError, before anything is written, where the folder holds no
+    search that is over, or `out` exists.
     """
     if out is not None and out.exists():
         raise UserError(f"{out}: exists; give the next study another name, or remove it first")
@@ -29,17 +31,21 @@ def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
     if as_json:
         where = str(out) if out is not None and found.study is not None else None
         print(json.dumps({**found.json(), "out": where}, indent=2, allow_nan=False))
-        return
-    _tell(found, folder, out)
+    else:
+        _tell(found, folder, out)
+    if out is not None and found.study is None:
+        raise SystemExit(NOTHING_WRITTEN)
 
 
 def _tell(found: Refined, folder: Path, out: Path | None) -> None:
     name = found.summary.search
+    if found.study is None:
+        say("nothing to change: no study was written")
     if found.judged < LEAST_TRIALS:
         told = f"{found.judged} trials ended with a score or diverged, {LEAST_TRIALS} are needed"
-        say(f"{name}: too early to say: {told}; nothing is written")
+        say(f"{name}: too early to say: {told}")
         return
-    say(f"{name}: {found.judged} trials, {_count(len(found.findings), 'finding')}")
+    say(f"{name}: {found.judged} trials, {counted(len(found.findings), 'finding')}")
     for finding in found.findings:
         _tell_finding(finding)
     if found.edits:
@@ -56,37 +62,28 @@ def _tell_finding(finding: Finding) -> None:
         say(f"  {line}")
 
 
-def changes_table(found: Refined) -> Table:
+def changes_table(found: Refined) -> Rows:
     """One row a changed place of the study."""
-    table = _table("\nchanged", "field", "before", "after", "why")
-    for each in found.edits:
-        table.add_row(*map(Text, (each.field, each.before, each.after, each.why)))
-    return table
+    rows = tuple((each.field, each.before, each.after, each.why) for each in found.edits)
+    return Rows("\nchanged", ("field", "before", "after", "why"), rows, whole={"field"})
 
 
-def kept_table(found: Refined) -> Table:
+def kept_table(found: Refined) -> Rows:
     """One row for what was looked at and is left as it was."""
-    table = _table("\nleft alone", "field", "why")
-    for each in found.kept:
-        table.add_row(Text(each.about), Text(each.why))
-    return table
+    rows = tuple((each.about, each.why) for each in found.kept)
+    return Rows("\nleft alone", ("field", "why"), rows, whole={"field"})
 
 
 def _closing(found: Refined, folder: Path, out: Path | None) -> str:
     if found.study is None:
-        more = f"`{command()} search {folder}/study.yaml --name NEW --trials N --set seed=N` draws more of it"
-        return f"\nnothing to change, so no study is written; {more}"
+        return f"\nmore trials of the same space:\n  {_more(found, folder)}"
     if out is None:
         return "\nnothing is written; -o FILE writes the next study"
     return f"\nnext study, {found.study.name}: {out}\n  {command()} explain {out}\n  {command()} search {out}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name == "field")
-    return table
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _more(found: Refined, folder: Path) -> str:
+    """The command that draws as many trials again; with the old seed it would begin with the old draws."""
+    again = found.following
+    asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
+    return f"{command()} search {folder}/study.yaml {asked}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
 from search.refining.evidence import Evidence, Kept, Proposal, overridden
+from search.refining.objections import objection
 from search.refining.ranges import belief, even, wider, written
+from search.refining.trends import by_luck
 from search.study import Study
 from spaces.domains import Choice, Value, is_number, shown
 from spaces.overrides import FORMS
@@ -29,7 +32,7 @@ def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> 
     """Each change of the best trial's recipe as an expectation of the next search, never as a fixed value.
 
     Left are fields that the study pins, places that are `changed` already, what this search expected as much
-    of, and changes that its trials speak against.
+    of, values that neither its space nor the field's rule offers, and changes that its trials speak against.
     """
     answers = [_shift(evidence, change, changed) for change in changes]
     return Shifts(
@@ -40,6 +43,7 @@ def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> 
 
 def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> Proposal | Kept:
     dimension = _dimension(evidence, change.path)
+    change = _as_spelt(dimension, change)
     name = dimension.name if dimension is not None else change.path
     told = f"{shown(change.now)} -> {shown(change.to)} ({change.why}) was considered"
     if change.path in evidence.space.pins or (dimension is not None and _is_one_value(dimension)):
@@ -48,8 +52,10 @@ def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> Proposal | 
         return Kept(name, f"{told}, but it is changed for another reason")
     if dimension is not None and _is_expected(evidence, dimension, change):
         return Kept(name, f"{told}, but as much was expected in this search")
+    if (why := _left_out(evidence, dimension, change)) is not None:
+        return Kept(name, f"{told}, but {why}")
     if dimension is not None and (chance := _chance_against(evidence, dimension, change)) < AGAINST:
-        return Kept(name, f"{told}, but trials are better the other way (chance {chance:.1g})")
+        return Kept(name, f"{told}, but trials are better the other way: {by_luck(chance)}")
     return Proposal(
         overridden(name), _forms(evidence.study, dimension, change), f"{change.why} ({change.source})"
     )
@@ -62,6 +68,21 @@ def _dimension(evidence: Evidence, path: str) -> Dimension | None:
     return next(
         (each for each in evidence.space.dimensions if each.path == path and each.name in names), None
     )
+
+
+def _as_spelt(dimension: Dimension | None, change: Change) -> Change:
+    """A field that may be off at 0 and at null is switched off as its options spell it."""
+    if dimension is None or not isinstance(dimension.domain, Choice) or change.to in dimension.domain:
+        return change
+    return replace(change, to=None) if change.to == 0.0 and None in dimension.domain else change
+
+
+def _left_out(evidence: Evidence, dimension: Dimension | None, change: Change) -> str | None:
+    """What the field's rule has against a value that the searched space does not offer either."""
+    best = evidence.summary.best
+    if best is None or (dimension is not None and change.to in dimension.domain):
+        return None
+    return objection(evidence, change, evidence.space.recipe(best.values))
 
 
 def _is_one_value(dimension: Dimension) -> bool:

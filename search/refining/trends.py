@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
 LEAST_WITH = 8
 """A trend over fewer trials that have the dimension is luck; ours."""
+RAREST = 1_000
+"""Smaller chances are told as less than one in so many: nobody tells them apart."""
+
+
+def by_luck(chance: float) -> str:
+    """A chance in words: in how many searches luck alone would show as much."""
+    told = "luck alone shows as much in"
+    if chance * RAREST < 1.0:
+        return f"{told} less than 1 of {RAREST:,} searches"
+    if chance < 0.1:
+        return f"{told} 1 of {1.0 / chance:.0f} searches"
+    return f"{told} {100.0 * chance:.0f} of 100 searches"
 
 
 class Trends:

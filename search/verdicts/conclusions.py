@@ -13,10 +13,10 @@ from search.verdicts.diagnosis import with_diagnosis
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdicts
 from search.verdicts.words import markdown, mlflow_table
+from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
 from spaces.heuristics import rulings
-from spaces.placing import has
 from spaces.space import Space
 
 

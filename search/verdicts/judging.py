@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from search.results import Summary, TrialSummary
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
-from spaces.priors import Prior, Uniform, density, drawn, told
+from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
 from spaces.rulings import Ruling
 from spaces.space import Dimension, Space, Values
 from trainable.metrics import OBJECTIVES
@@ -33,8 +33,14 @@ LEAST_ON_A_SIDE = 5
 """So many trials must follow a rule, and so many depart from it, before anything is said of it."""
 QUANTILES = 200
 """Draws of a prior that stand for all of its draws."""
-BORDER = 0.5 - 1e-9
-"""Agreement from which on a trial follows; that of equally likely options comes out a little below a half."""
+TINY = 1e-9
+"""What rounding may do to an agreement or a density."""
+BORDER = 0.5 - TINY
+"""Agreement from which on a number follows."""
+CLEARLY_LESS = 0.75
+"""An option departs from a rule where its weight is below this share of the likeliest's; ours. The least
+confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have more."""
+UNTESTABLE = "believes nothing that could be tested"
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,11 @@ class Belief:
 
     dimension: Dimension
     example: Prior
-    """What is believed beside the document's own values."""
+    """What is believed beside the documents' own values."""
     agreements: Sequence[float]
     positions: Sequence[float]
+    departures: Sequence[bool]
+    """Whether each trial's value is clearly less likely than what the rule believes; false where nan."""
 
     @property
     def is_rule(self) -> bool:
@@ -56,13 +64,25 @@ class Belief:
 
     @property
     def follow(self) -> list[float]:
-        """The agreement of the trials whose value is as likely as the rule's own draws are on average."""
-        return [each for each in self.agreements if each >= BORDER]
+        """The agreement of the trials whose value the rule believes in; see `departs`."""
+        return self._agreeing(departing=False)
 
     @property
     def depart(self) -> list[float]:
-        """The agreement of the trials whose value is less likely."""
-        return [each for each in self.agreements if each < BORDER]
+        """The agreement of the trials whose value is clearly less likely."""
+        return self._agreeing(departing=True)
+
+    def _agreeing(self, *, departing: bool) -> list[float]:
+        pairs = zip(self.agreements, self.departures, strict=True)
+        return [each for each, departs in pairs if departs is departing and not math.isnan(each)]
+
+    @property
+    def tied(self) -> tuple[Value, ...]:
+        """The options between which the rule decides nothing; none where one is clearly the likeliest."""
+        if not isinstance(self.example, Weights) or not isinstance(domain := self.dimension.domain, Choice):
+            return ()
+        near = tuple(each for each in domain.options if not departs(domain, self.example, each))
+        return near if len(near) > 1 else ()
 
     @property
     def lacking(self) -> str | None:
@@ -71,7 +91,15 @@ class Belief:
         few, do = (follow, "follow it") if follow < depart else (depart, "depart from it")
         if few >= LEAST_ON_A_SIDE:
             return None
-        return f"{few} of {follow + depart} trials {do}, at least {LEAST_ON_A_SIDE} needed"
+        count = f"{few} of {follow + depart} trials {do}, at least {LEAST_ON_A_SIDE} needed"
+        return self._untestable(count) if self.tied else count
+
+    def _untestable(self, count: str) -> str:
+        """Between options of nearly one weight there is nothing to depart from."""
+        if self.dimension.domain.extremes() == self.tied:
+            return UNTESTABLE
+        *head, last = map(shown, self.tied)
+        return f"{UNTESTABLE} of {', '.join(head)} and {last}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
         """The record of a verdict without an effect."""
@@ -90,6 +118,24 @@ def agreement(domain: Domain, prior: Prior, value: Value) -> float:
     return own / (own + _usual(domain, prior))
 
 
+def departs(domain: Domain, prior: Prior, value: Value) -> bool:
+    """Whether a value is clearly less likely than what a rule believes.
+
+    A number, where it is less likely than the rule's own draws are on average. An option, where its weight is
+    below `CLEARLY_LESS` of the likeliest's: who believes two options alike departs with neither.
+    """
+    match prior:
+        case Uniform():
+            return False
+        case Weights(weights=weights):
+            likeliest = max(weights) / sum(weights) * len(weights)
+            return density(domain, prior, value) < CLEARLY_LESS * likeliest - TINY
+        case Normal():
+            return agreement(domain, prior, value) < BORDER
+        case _:
+            assert_never(prior)
+
+
 @lru_cache(maxsize=4096)  # trials share most priors
 def _usual(domain: Domain, prior: Prior) -> float:
     """The mean density of a prior's draws."""
@@ -100,7 +146,7 @@ def _usual(domain: Domain, prior: Prior) -> float:
 def judge(space: Space, summary: Summary, fixed: Mapping[str, Ruling[Any]] | None = None) -> Verdicts:
     """The verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
-    The document's own recipe follows every rule at once and so tells none from another: others are compared
+    The documents' own recipe follows every rule at once and so tells none from another: others are compared
     with it, and no more. So it is with trials that are no point of the space.
     """
     metric = summary.objective
@@ -168,7 +214,7 @@ def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
 
 
 def _fixed(path: str, ruling: Ruling[Any]) -> Verdict:
-    return Verdict(path, "untested", shown(ruling.what), ruling.source, why="fixed, never varied")
+    return Verdict(path, "untested", shown(ruling.what), ruling.source, why="fixed, never varied", fixed=True)
 
 
 def _is_drawn(space: Space, trial: TrialSummary) -> bool:
@@ -201,4 +247,5 @@ def _belief(dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | 
             for prior, value in pairs
         ],
         [math.nan if prior is None else fraction_of(domain, value) for prior, value in pairs],
+        [prior is not None and departs(domain, prior, value) for prior, value in pairs],
     )

@@ -34,6 +34,8 @@ class Verdict:
     interval: tuple[float, float] | None = None
     why: str | None = None
     """Of an untested rule, why it is."""
+    fixed: bool = False
+    """Whether the rule gave a value that never varied: it believes nothing that a trial could speak on."""
 
     def json(self) -> dict[str, Any]:
         low, high = self.interval or (None, None)
@@ -48,12 +50,13 @@ class Verdict:
             "why": self.why,
             "says": self.says,
             "source": self.source,
+            "fixed": self.fixed,
         }
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a search says of every rule of its space, in the space's order."""
+    """What a search says of every rule of its space, in the space's order; then what rules `fixed`."""
 
     rules: tuple[Verdict, ...] = ()
     trials: int = 0
@@ -62,8 +65,18 @@ class Verdicts:
     """The confidence of the intervals; None where there is none."""
 
     def of(self, word: Word) -> list[Verdict]:
-        """Those with this verdict, in order."""
-        return [each for each in self.rules if each.word == word]
+        """The beliefs with this verdict, in order."""
+        return [each for each in self.beliefs if each.word == word]
+
+    @property
+    def beliefs(self) -> list[Verdict]:
+        """Those that trials could speak on, in order."""
+        return [each for each in self.rules if not each.fixed]
+
+    @property
+    def fixed(self) -> list[Verdict]:
+        """Those that only gave a value, in order."""
+        return [each for each in self.rules if each.fixed]
 
     @property
     def clear(self) -> list[Verdict]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
+from search.tables import Row, Rows
 from search.verdicts.records import FALSE_SHARE, WORDS, Verdict, Verdicts
 
 COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
 
 
 def counts(verdicts: Verdicts) -> str:
-    """How many rules got which verdict, in one line."""
+    """How many beliefs got which verdict, in one line."""
     return ", ".join(f"{len(verdicts.of(word))} {word}" for word in WORDS)
 
 
@@ -27,22 +28,28 @@ def promise(verdicts: Verdicts) -> str:
     return f"{places}; intervals at {_percent(verdicts.level)}: {share}"
 
 
-def brief_table(verdicts: Verdicts) -> Table:
+def fixed(verdicts: Verdicts) -> str:
+    """The rules that gave a value and no belief, in one line; empty where there is none."""
+    if not (rules := verdicts.fixed):
+        return ""
+    values = ", ".join(f"{each.rule} {each.says}" for each in rules)
+    told = "more rule fixed a value" if len(rules) == 1 else "more rules fixed a value"
+    return f"{len(rules)} {told}, which no trial varied: {values}"
+
+
+def brief_table(verdicts: Verdicts) -> Rows:
     """One row a rule that the trials spoke on: the verdict, its size, and what the rule says."""
-    table = _table("rule", "verdict", "places of 100", "follow, depart", "the rule says")
-    for each in verdicts.clear:
-        table.add_row(*_cells(each), Text(each.says))
-    return table
+    rows = tuple((*_cells(each), each.says) for each in verdicts.clear)
+    return _rows("", ("rule", "verdict", "places of 100", "follow, depart", "the rule says"), rows)
 
 
-def full_table(verdicts: Verdicts) -> Table:
-    """One row a rule, with why it is untested where it is."""
-    table = _table("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
-    table.title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
-    table.caption = promise(verdicts)
-    for each in verdicts.rules:
-        table.add_row(*_cells(each), Text(each.why or ""), Text(each.says))
-    return table
+def full_table(verdicts: Verdicts) -> Rows:
+    """One row a belief, with why it is untested where it is; the values that rules fixed in a line below."""
+    title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
+    columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
+    rows = tuple((*_cells(each), each.why or "", each.says) for each in verdicts.beliefs)
+    caption = "\n".join(filter(None, (promise(verdicts), fixed(verdicts))))
+    return replace(_rows(title, columns, rows), caption=caption)
 
 
 def markdown(verdicts: Verdicts) -> str:
@@ -51,7 +58,7 @@ def markdown(verdicts: Verdicts) -> str:
     if verdicts.clear:
         lines += ["", "| rule | verdict | places of 100 | the rule says |", "|-|-|-|-|"]
         lines += [
-            f"| {_plain(each.rule)} | {each.word} | {_effect(each)} | {_plain(each.says)} |"
+            f"| {_plain(each.rule)} | {each.word} | {effect(each)} | {_plain(each.says)} |"
             for each in verdicts.clear
         ]
         lines += ["", promise(verdicts)]
@@ -65,20 +72,17 @@ def mlflow_table(verdicts: Verdicts) -> str:
     return json.dumps({"columns": columns, "data": [[row[name] for name in columns] for row in rows]})
 
 
-def _table(*columns: str) -> Table:
-    table = Table(title_justify="left", caption_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in ("rule", "verdict", "places of 100"))
-    return table
+def _rows(title: str, columns: tuple[str, ...], rows: tuple[Row, ...]) -> Rows:
+    return Rows(title, columns, rows, head=3, whole=frozenset({"rule", "verdict", "places of 100"}))
 
 
-def _cells(verdict: Verdict) -> tuple[Text, Text, str, str]:
+def _cells(verdict: Verdict) -> tuple[str, Text, str, str]:
     sides = f"{verdict.follow}, {verdict.depart}" if verdict.follow or verdict.depart else ""
     word = Text(verdict.word, style=COLOURS[verdict.word])
-    return Text(verdict.rule), word, _effect(verdict), sides
+    return verdict.rule, word, effect(verdict), sides
 
 
-def _effect(verdict: Verdict) -> str:
+def effect(verdict: Verdict) -> str:
     """The effect with its interval, as in +31 (18 to 44)."""
     if verdict.effect is None or verdict.interval is None:
         return ""

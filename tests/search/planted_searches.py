@@ -56,6 +56,8 @@ class Images:
     train: int = 7_000
     validation: int = 1_500
     test: int = 1_500
+    side: int = 8
+    """Pixels."""
 
     @property
     def info(self) -> DataInfo:
@@ -64,7 +66,7 @@ class Images:
             format="digits",
             classes=tuple(map(str, range(CLASSES))),
             channels=1,
-            image_size=8,
+            image_size=self.side,
             train_images=self.train,
             validation_images=self.validation,
             test_images=self.test,
@@ -97,7 +99,7 @@ def planted(
     folder = storage / "planted"
     folder.mkdir(parents=True)
     study.write(folder)
-    facts = digits_facts(train_images=images.train, epochs=study.budget.epochs)
+    facts = digits_facts(train_images=images.train, epochs=study.budget.epochs, image_size=images.side)
     record = {"facts": facts.tree(), "data": images.info.tree()}
     (folder / FACTS_FILE).write_text(json.dumps(record))
     with Journal(folder) as journal:

@@ -150,7 +150,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(
 
 def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("data: {path: digits}\n")
-    code, out, _ = tunebook("explain", "study.yaml")
+    code, out, _ = tunebook("explain", "study.yaml", "--all")
     assert code == 0
     for words in ("optimizer.lr", "weight_decay", "1706.02677", "003:26-40", "loop.batch_size"):
         assert words in out

@@ -21,8 +21,8 @@ from search.journal import (
 from search.ledger import Decision, Ledger
 from search.sampler import Kind, make_sampler
 from search.scheduler import Asha
-from spaces.domains import Value
-from spaces.space import Space
+from spaces.domains import Integer, Value
+from spaces.space import Dimension, Space
 from trainable.errors import UserError
 from trainable.metrics import EpochResult, worst
 
@@ -72,14 +72,15 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         kind: Kind = "random",
         rungs: tuple[int, ...] = (1, 2),
         metric: str = "val_accuracy",
+        space: Space = small_space,
     ) -> Ledger:
         for journal in journals:
             journal.close()
         journals.append(Journal(folder))
         return Ledger(
             journals[-1],
-            small_space,
-            make_sampler(small_space, kind, 7, "max"),
+            space,
+            make_sampler(space, kind, 7, "max"),
             Asha(rungs, 3, "max"),
             trials=TRIALS,
             epochs=EPOCHS,
@@ -337,7 +338,8 @@ def test_a_journal_of_other_rungs_is_refused(open_ledger: Open) -> None:
     ledger = open_ledger()
     ledger.propose()
     ledger.epoch(0, result(1, 0.5))
-    with pytest.raises(UserError, match="trial 0, epoch 1: the journal says rung 1, the study None"):
+    told = "trial 0, epoch 1: the journal says rung 1, the study None.* version .* start a new search"
+    with pytest.raises(UserError, match=told):
         open_ledger(rungs=(2,))
 
 
@@ -399,3 +401,71 @@ def test_a_trial_that_its_checkpoint_ends_is_not_proposed_again(open_ledger: Ope
     proposal = again.propose()
     assert proposal is not None
     assert proposal.trial == 1
+
+
+# --- trials that cannot be ------------------------------------------------------------------------------
+
+
+class Unchecked(Space):
+    """A space as it would be if the checks when it is built had missed something."""
+
+    def __post_init__(self) -> None:
+        """No check."""
+
+
+def with_holes(space: Space) -> Space:
+    """One of whose draws most are no recipes: a ResNet's depth is one of a few."""
+    depth = Dimension("model.depth", Integer(8, 20), "for the test", "none")
+    return Unchecked(space.base, (*space.dimensions, depth), {**space.own, "model.depth": 8})
+
+
+@pytest.mark.parametrize("kind", ["random", "prior-tpe"])
+def test_a_trial_whose_values_make_no_recipe_fails_and_the_search_goes_on(
+    open_ledger: Open, tmp_path: Path, small_space: Space, kind: Kind
+) -> None:
+    space = with_holes(small_space)
+    drive(open_ledger(kind=kind, space=space))
+    trials = [event for event in read(tmp_path / EVENTS_FILE) if isinstance(event, TrialEvent)]
+    depths = {event.trial: event.values["model.depth"] for event in trials}
+    assert len(trials) == TRIALS
+    failed = {number for number, state in ends(tmp_path).items() if state == "failed"}
+    assert failed == {number for number, depth in depths.items() if depth not in (8, 14, 20)} != set()
+    assert set(ends(tmp_path)) == set(depths)
+    reasons = [
+        event.reason
+        for event in read(tmp_path / EVENTS_FILE)
+        if isinstance(event, EndEvent) and event.trial in failed
+    ]
+    assert all(reason and "make no recipe: model.depth: expected 8, 14, 20" in reason for reason in reasons)
+    assert open_ledger(kind=kind, space=space).propose() is None
+
+
+def test_a_resumed_search_fails_what_its_driver_died_of(
+    open_ledger: Open, tmp_path: Path, small_space: Space
+) -> None:
+    space = with_holes(small_space)
+    with Journal(tmp_path) as journal:
+        for number, depth in enumerate((8, 9, 14)):
+            journal.append(
+                TrialEvent(trial=number, values={**space.own, "model.depth": depth}, own=not number)
+            )
+    again = open_ledger(space=space)
+    first, second = again.propose(), again.propose()
+    assert first is not None
+    assert second is not None
+    assert (first.trial, second.trial) == (0, 2)
+    assert ends(tmp_path) == {1: "failed"}
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe"])
+def test_trials_of_another_space_are_refused_with_the_way_out(
+    open_ledger: Open, tmp_path: Path, small_space: Space, kind: Kind
+) -> None:
+    """As another version of the product, or an edited study, makes one."""
+    ledger = open_ledger(kind=kind)
+    ledger.propose()
+    before = (tmp_path / EVENTS_FILE).read_bytes()
+    told = r"trial 0 is no point .*: model.depth: expected a value, got none.* changed .*; start a new search"
+    with pytest.raises(UserError, match=told):
+        open_ledger(kind=kind, space=with_holes(small_space))
+    assert (tmp_path / EVENTS_FILE).read_bytes() == before

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from search.cluster import Hardware, Node
-from search.prepare import check_trials, prepare, prepare_again, write_facts
+from search.prepare import check_trials, far_rates, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from spaces.catalog import make_space
 from spaces.facts import Facts
@@ -103,3 +103,35 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     other = prepared.facts.model_copy(update={"lr_band": (0.123, 0.456)})
     write_facts(replace(prepared, facts=other))
     assert prepare_again(study, tmp_path, MACHINE).facts == other
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"optimizer.lr": {"log": [1.0, 3.0]}}, "optimizer.lr: 1 to 3, log"),
+        ({"optimizer.lr": {"choice": [0.01, 0.05]}}, "optimizer.lr: one of 0.01, 0.05"),
+        ({"optimizer.lr[sgd]": {"log": [1.0, 3.0]}}, "optimizer.lr[sgd]: 1 to 3, log"),
+        ({"optimizer.lr[adamw]": {"log": [0.001, 0.01]}}, None),  # the sweep was made with SGD
+        ({"optimizer.lr": {"log": [0.3, 3.0]}}, None),
+        ({"optimizer.lr": {"prior": 3.0}}, None),
+        ({}, None),
+    ],
+)
+def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
+    values: dict[str, Any], told: str | None
+) -> None:
+    free = {"optimizer.kind": {"rule": True}} if any("[" in name for name in values) else {}
+    study = study_of(space__overrides={**values, **free})
+    facts = digits_facts(epochs=study.budget.epochs, lr_band=(0.2, 0.4))
+    warning = far_rates(study, space_of(study, facts), facts)
+    assert (warning is None) if told is None else (warning is not None and told in warning)
+    unswept = facts.model_copy(update={"lr_band": None})
+    assert far_rates(study, space_of(study, unswept), unswept) is None
+
+
+def test_a_search_tells_of_such_a_range_before_it_begins(tmp_path: Path) -> None:
+    written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
+    said: list[str] = []
+    prepare(study_of(**written), tmp_path, MACHINE, say=said.append)
+    (line,) = said
+    assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search.pruning import choose_pruning, fitting_rungs, has_uneven_schedules, suggested
+from search.pruning import bits_of, choose_pruning, fitting_rungs, has_uneven_schedules, suggested
 from search.study import Study, StudyError
 from spaces.catalog import make_space
 from spaces.space import Space
@@ -21,8 +21,8 @@ def study_of(**values: Any) -> Study:
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
 
-def space_of(study: Study) -> Space:
-    facts = digits_facts(epochs=study.budget.epochs)
+def space_of(study: Study, **known: Any) -> Space:
+    facts = digits_facts(epochs=study.budget.epochs, **known)
     pinned = frozenset(study.pinned)
     return make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
 
@@ -94,6 +94,36 @@ def test_no_rung_but_the_first_lies_in_the_second_half_of_a_run(
     assert fitting_rungs(grace, factor, epochs) == fitting
 
 
+@pytest.mark.parametrize(
+    ("epochs", "warmup", "frozen", "grace", "told"),
+    [
+        (10, 0.0, 5, 6, "longest freeze"),
+        (10, 5.5, 5, 7, "longest warm-up"),
+        (10, 5.0, 5, 6, "longest warm-up"),  # both ask for it
+        (10, 1.0, 0, 2, "longest warm-up"),
+        (80, 0.0, 5, 10, "an eighth of the run"),
+    ],
+)
+def test_the_first_rung_lies_behind_the_longest_freeze_too(
+    epochs: int, warmup: float, frozen: int, grace: int, told: str
+) -> None:
+    found = suggested(16, epochs, warmup, ALIKE, uneven=False, frozen=frozen)
+    assert found.grace == grace
+    assert told in found.why_then
+
+
+@pytest.mark.parametrize(
+    ("bits", "told"),
+    [
+        (0.0, "even draws are told apart by early scores"),
+        (0.2, "the priors are too weak (0.2 bits) to make trials alike"),
+        (ALIKE, "priors make trials alike (3.0 bits)"),
+    ],
+)
+def test_even_draws_and_weak_priors_are_told_apart(bits: float, told: str) -> None:
+    assert suggested(16, 20, 2.0, bits, uneven=False).why_so_many.startswith(told)
+
+
 def test_more_trials_never_make_pruning_gentler() -> None:
     factors = [suggested(trials, 20, 2.0, ALIKE, uneven=False).factor for trials in range(1, 100)]
     assert factors == sorted(factors)
@@ -145,6 +175,31 @@ def test_the_space_decides_between_the_documents_priors_and_even_draws() -> None
     assert choose_pruning(even, space_of(even)).factor == 3
     rate_alone = study_of(space__name="quick", budget__trials=8)
     assert choose_pruning(rate_alone, space_of(rate_alone)).factor == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "rungs"),
+    [
+        ({"space__name": "finetune"}, [6]),  # freeze_epochs is drawn from 0 to 5
+        ({"base__model.freeze_epochs": 4}, [5]),
+        ({"space__name": "finetune", "base__model.freeze_epochs": 0}, [2, 4]),
+    ],
+)
+def test_no_trial_is_compared_while_its_head_alone_is_trained(
+    values: dict[str, Any], rungs: list[int]
+) -> None:
+    study = study_of(**{"budget__epochs": 10, "base__model.weights": "learnt.safetensors", **values})
+    assert list(choose_pruning(study, space_of(study, pretrained=True)).rungs) == rungs
+
+
+def test_priors_that_the_sampler_does_not_ask_make_no_trials_alike() -> None:
+    pinned = {"base__schedule.kind": "cosine"}
+    asked, unasked = (study_of(sampler__kind=kind, **pinned) for kind in ("prior-tpe", "tpe"))
+    assert bits_of(asked, space_of(asked)) > 1.0
+    assert bits_of(unasked, space_of(unasked)) == 0.0
+    pruning = choose_pruning(unasked, space_of(unasked))
+    assert pruning.factor == 3
+    assert "even draws are told apart" in pruning.why
 
 
 SGDR: dict[str, Any] = {"base__schedule.kind": "sgdr"}

@@ -104,6 +104,8 @@ def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path:
 def test_show_prints_the_verdict_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown(search_folder(tmp_path, {0: (0.8, values()), 1: (0.9, values())}))
     printed = capsys.readouterr().out
+    assert "best val_accuracy 0.9000 (trial 1), the documents' own recipe 0.8000" in printed
+    assert "rates are at batch 256" in printed
     assert "trial 1 is overfit: 100.0% of the training images are known" in printed
     assert "optimizer.weight_decay: 0.0002 -> 0.0006" in printed
 

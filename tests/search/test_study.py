@@ -114,8 +114,25 @@ def test_nested_and_dotted_pins_mean_the_same() -> None:
     assert nested.base_recipe() == dotted.base_recipe()
 
 
+def test_averages_may_be_pinned_without_a_decay_which_the_space_settles() -> None:
+    study = Study.from_tree({**DIGITS, "base": {"evaluation.weights": "ema"}})
+    assert study.base_recipe().evaluation.weights == "ema"
+    assert set(study.pinned) == {"evaluation.weights"}
+    none = {"evaluation.weights": "ema", "regularisation.ema_decay": None}
+    (message,) = faults({**DIGITS, "base": none}).values()
+    assert "regularisation.ema_decay must be a number" in message
+
+
 def test_the_budget_sets_the_length_of_a_run() -> None:
     assert Study.from_tree({**DIGITS, "budget": {"epochs": 7}}).base_recipe().loop.epochs == 7
+
+
+@pytest.mark.parametrize("pinned", [{"model": {"kind": "resnet_small", "width": 8}}, {"model.width": 8}])
+def test_a_pinned_value_is_set_again_however_it_is_written(pinned: dict[str, Any]) -> None:
+    study = Study.from_tree({**DIGITS, "base": pinned})
+    assert study.with_values({"base.model.width": 4}).base_recipe().get("model.width") == 4
+    whole = study.with_values({"base.model": {"kind": "resnet_small", "depth": 14}})
+    assert whole.pinned == {"model.kind": "resnet_small", "model.depth": 14}
 
 
 def test_values_are_set_by_path_and_overrides_keep_their_dotted_keys() -> None:

@@ -82,7 +82,16 @@ def test_a_domain_tells_its_extremes_and_itself(
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(True, "true"), (None, "null"), (0.25, "0.25"), (3, "3"), ("sgd", "sgd")]
+    ("value", "words"),
+    [
+        (True, "true"),
+        (None, "null"),
+        (0.25, "0.25"),
+        (3, "3"),
+        ("sgd", "sgd"),
+        (1.0, "1"),
+        (0.99999995, "0.99999995"),
+    ],
 )
 def test_values_are_shown_as_in_yaml(value: Any, words: str) -> None:
     assert shown(value) == words

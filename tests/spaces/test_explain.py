@@ -85,7 +85,9 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
     rows = space_rows(space, facts)
     rate = row(rows, "optimizer.lr[sgd]")
     assert re.fullmatch(
-        r"around 0\.1 \(high confidence\) within [\d.]+ to [\d.]+, log; when kind is sgd", rate.what
+        r"around 0\.1 \(medium confidence\) within [\d.]+ to [\d.]+, log; at batch 256 \(0\.05 at 128\); "
+        r"when kind is sgd",
+        rate.what,
     )
     assert rate.source.startswith("003:13")
     assert re.fullmatch(r"sgd \d+%, adamw \d+%, lamb \d+%", row(rows, "optimizer.kind").what)
@@ -108,6 +110,48 @@ def test_what_a_person_believes_is_told_with_the_rule_that_it_replaces() -> None
     assert told.source.startswith("space.overrides; the range: 003:13")
 
 
+@pytest.mark.parametrize(
+    ("overrides", "name", "told"),
+    [
+        ({}, "optimizer.lr[sgd]", "; at batch 256 (0.25 at 32); when kind is sgd"),
+        ({}, "optimizer.lr[adamw]", "; at batch 256 (0.018 at 32); when kind is adamw"),
+        (
+            {"optimizer.lr": {"log": [0.01, 1.0]}},
+            "optimizer.lr",
+            "0.01 to 1, log; at batch 256 (at 32: x0.12 for sgd, x0.35 for adamw and lamb)",
+        ),
+        (
+            {"optimizer.lr": {"log": [0.01, 1.0]}, "optimizer.kind": {"fixed": "sgd"}},
+            "optimizer.lr",
+            "0.01 to 1, log; at batch 256 (0.0013 to 0.12 at 32)",
+        ),
+        (
+            {"optimizer.lr": {"prior": 1.0}, "optimizer.kind": {"fixed": "adadelta"}},
+            "optimizer.lr",
+            "; at batch 256 (1 at 32)",
+        ),
+        (
+            {"optimizer.lr": {"prior": 2.0}, "optimizer.scaling": {"fixed": "none"}},
+            "optimizer.lr[sgd]",
+            "; at batch 256 (2 at 32); when kind is sgd",
+        ),
+    ],
+)
+def test_rates_are_told_at_batch_256_and_at_the_recipes_own(
+    overrides: dict[str, Any], name: str, told: str
+) -> None:
+    facts = digits_facts()
+    space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
+    assert space.base.loop.batch_size == 32
+    assert row(space_rows(space, facts), name).what.endswith(told)
+
+
+def test_rates_at_batch_256_are_told_once() -> None:
+    facts = imagenet_facts()
+    space = make_space("document", base_recipe(facts, loop__batch_size=256), frozenset(), facts, {})
+    assert "; at batch 256; when kind is sgd" in row(space_rows(space, facts), "optimizer.lr[sgd]").what
+
+
 def test_every_field_of_the_base_is_in_a_spaces_rows() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, {})
@@ -121,7 +165,7 @@ def test_a_value_is_explained_by_its_rule_its_prior_or_its_field() -> None:
     drawn = space.recipe({**space.own, "optimizer.lr": 0.3}).with_values({"loop.batch_size": 64})
     rows = recipe_rows(drawn, facts)
     assert row(rows, "optimizer.momentum").reason.startswith("SGD with momentum")
-    assert row(rows, "optimizer.lr").reason.startswith("around 0.1 (high confidence) within ")
+    assert row(rows, "optimizer.lr").reason.startswith("around 0.1 (medium confidence) within ")
     assert row(rows, "optimizer.lr").reason.endswith(": 0.1 at batch 256")
     assert row(rows, "loop.batch_size").reason.startswith("other than the rule's 256: ")
     assert row(rows, "loop.seed").reason == PURPOSES["loop.seed"].reason
@@ -160,7 +204,7 @@ def test_reasons_are_comments_that_leave_the_recipe_as_it_is(tmp_path: Path) -> 
     write_recipe(tmp_path / "best.yaml", recipe, reasons(recipe, facts))
     assert read_recipe(tmp_path / "best.yaml") == recipe
     text = (tmp_path / "best.yaml").read_text()
-    assert "around 0.1 (high confidence)" in text
+    assert "around 0.1 (medium confidence)" in text
     assert all(reasons(recipe, facts)[path] in text for path, _ in leaves(recipe))
 
 

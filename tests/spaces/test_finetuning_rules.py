@@ -75,6 +75,20 @@ def test_batch_norm_is_frozen_where_few_images_are_normalised_at_once(
     assert shares(found)[True] == pytest.approx(share)
 
 
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (16, "16 images are normalised at once: under 32 make poor statistics"),
+        (24, "24 images are normalised at once: under 32 make poor statistics"),
+        (32, "32 images are normalised at once: enough for good statistics"),
+        (64, "64 images are normalised at once: enough for good statistics"),
+    ],
+)
+def test_the_reason_for_freezing_batch_norm_is_true_of_the_batch(batch: int, reason: str) -> None:
+    found = asked("model.freeze_norm", imagenet_facts(**fine_tuned()), loop__batch_size=batch)
+    assert found.reason == reason
+
+
 def test_memory_and_ranks_count_towards_the_images_normalised_at_once() -> None:
     small = imagenet_facts(**fine_tuned(largest_micro_batch=8))
     spread = imagenet_facts(**fine_tuned(gpus=8.0))

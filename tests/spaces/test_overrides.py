@@ -6,8 +6,11 @@ import pytest
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
 from spaces.overrides import Belief, Fixed, Varying, in_study, parse, parse_all, path_of
 from spaces.priors import Normal, Prior, Uniform, Weights
+from spaces.rules import RULES
 from trainable.errors import Fault
 from trainable.recipe import Recipe
+
+NAMES = [rule.name for rule in RULES]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,13 @@ def test_whole_numbers_become_real_ones_in_a_real_range() -> None:
         ({"fixed": 0.1, "prior": 0.1}, "got fixed and prior together"),
         ({"confidence": "high"}, "confidence needs the prior that it is of"),
         ({"prior": 0.1, "confidence": "sure"}, "confidence to be one of low, medium, high, got 'sure'"),
+        ({"prior": 0.1, "confidence": ["high"]}, "to be one of low, medium, high, got ['high']"),
+        (
+            {"lg": [0.1, 1.0]},
+            "expected {uniform|log|int|int_log: [low, high]}, {choice: [option",
+        ),
+        ({"lg": [0.1, 1.0]}, "got 'lg'; did you mean log?"),
+        ({"chioce": ["a"]}, "got 'chioce'; did you mean choice?"),
         ({"prior": [0.1]}, "expected numbers, words, true, false or null as options, got [0.1]"),
         ({"log": [0.01, 1.0], "prior": 2.0}, "expected a prior within 0.01 to 1, log, got 2"),
         ({"choice": ["a", "b"], "prior": "c"}, "expected a prior within one of a, b, got c"),
@@ -109,14 +119,14 @@ def test_what_is_no_domain_is_refused(written: Any, message: str) -> None:
 
 def test_what_varies_and_what_is_fixed_are_told_apart() -> None:
     overrides = {"optimizer.lr": {"log": [0.01, 1.0]}, "optimizer.momentum": {"fixed": 0.8}}
-    varying, fixed = parse_all(overrides, Recipe(), frozenset())
+    varying, fixed = parse_all(overrides, Recipe(), frozenset(), NAMES)
     assert varying == {"optimizer.lr": Varying(Float(0.01, 1.0, log=True))}
     assert fixed == {"optimizer.momentum": 0.8}
 
 
 def test_a_variant_may_be_named_and_fixed_by_itself() -> None:
     overrides = {"optimizer.lr[sgd]": {"fixed": 0.1}, "optimizer.lr[adamw]": {"prior": 0.001}}
-    varying, fixed = parse_all(overrides, Recipe(), frozenset())
+    varying, fixed = parse_all(overrides, Recipe(), frozenset(), NAMES)
     assert varying["optimizer.lr[sgd]"] == Varying(Choice((0.1,)))
     assert varying["optimizer.lr[adamw]"] == Varying(None, Belief(0.001))
     assert not fixed
@@ -126,7 +136,7 @@ def test_a_variant_may_be_named_and_fixed_by_itself() -> None:
 def test_a_variant_and_its_whole_path_are_not_both_written() -> None:
     overrides = {"optimizer.lr[sgd]": {"prior": 0.1}, "optimizer.lr": {"log": [0.01, 1.0]}}
     with pytest.raises(SpaceError, match=r"overrides\.optimizer\.lr\[sgd\]: optimizer\.lr is written too"):
-        parse_all(overrides, Recipe(), frozenset())
+        parse_all(overrides, Recipe(), frozenset(), NAMES)
 
 
 @pytest.mark.parametrize(
@@ -153,11 +163,41 @@ def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
         "loop.batch_size": {"pow": [4, 6]},
     }
     with pytest.raises(SpaceError) as caught:
-        parse_all(overrides, Recipe(), frozenset({"optimizer.lr"}))
+        parse_all(overrides, Recipe(), frozenset({"optimizer.lr"}), NAMES)
     faults = {fault.path: fault.message for fault in caught.value.faults}
     assert faults["space.overrides.optimizer.weight_decay"] == "expected low < high, got low 0.1, high 0.01"
     assert "is pinned to 0.1 in base and overridden here" in faults["space.overrides.optimizer.lr"]
     assert "got 'pow'" in faults["space.overrides.loop.batch_size"]
+
+
+def test_names_that_there_are_none_of_are_told_beside_all_other_faults() -> None:
+    overrides = {
+        "optimizer.lr": {"lg": [0.1, 1.0]},
+        "optimizer.momentumm": {"prior": 0.9},
+        "augmentation.mixng.alpha": {"log": [0.1, 1.0]},
+        "optimizer.weight_decay[lion]": {"prior": 0.1},
+        "augmentation.crop": {"choice": ["none", "pad"]},
+        "loop.batch_size": {"choice": [64, 128]},
+    }
+    with pytest.raises(SpaceError) as caught:
+        parse_all(overrides, Recipe(), frozenset({"loop.batch_size"}), NAMES)
+    faults = [(fault.path.removeprefix("space.overrides."), fault.message) for fault in caught.value.faults]
+    assert [path for path, _ in faults] == list(overrides)
+    told = dict(faults)
+    assert told["optimizer.momentumm"].startswith("no field 'momentumm' in optimizer; known: kind, lr")
+    assert told["augmentation.mixng.alpha"].startswith("no field 'mixng' in augmentation; known: crop")
+    assert told["optimizer.weight_decay[lion]"].startswith("no such variant of optimizer.weight_decay")
+
+
+def test_options_of_a_section_are_written_at_its_kind() -> None:
+    with pytest.raises(SpaceError, match=r"augmentation\.crop: is a section: write augmentation\.crop\.kind"):
+        parse_all({"augmentation.crop": {"choice": ["none", "pad"]}}, Recipe(), frozenset(), NAMES)
+
+
+def test_a_field_of_any_kind_may_be_written() -> None:
+    overrides = {"schedule.gamma": {"log": [0.1, 0.9]}, "model.layer_rates.lowest": {"prior": 0.1}}
+    varying, _ = parse_all(overrides, Recipe(), frozenset(), NAMES)
+    assert set(varying) == set(overrides)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +215,9 @@ def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
 @pytest.mark.parametrize("written", [{"int": [1, 2]}, {"fixed": 1}, {"prior": 1}])
 def test_what_makes_trials_incomparable_can_never_vary(path: str, why: str, written: dict[str, Any]) -> None:
     with pytest.raises(SpaceError, match=rf"space\.overrides\.{path}: can never vary: .*{why}"):
-        parse_all({path: written}, Recipe(), frozenset())
+        parse_all({path: written}, Recipe(), frozenset(), NAMES)
 
 
 def test_other_fields_of_the_loop_may_vary() -> None:
-    varying, _ = parse_all({"loop.batch_size": {"int_log": [16, 64]}}, Recipe(), frozenset())
+    varying, _ = parse_all({"loop.batch_size": {"int_log": [16, 64]}}, Recipe(), frozenset(), NAMES)
     assert varying == {"loop.batch_size": Varying(Integer(16, 64, log=True))}

@@ -84,7 +84,8 @@ def test_a_belief_that_fits_no_variant_is_refused_with_the_range_of_each() -> No
     place, message = fault({"optimizer.lr": {"prior": 1e-9}})
     assert place == "space.overrides.optimizer.lr"
     ranges = "; ".join(f"{name}: {by_name(written({}))[name].domain}" for name in (SGD, ADAMW, LAMB))
-    assert message == f"expected a prior within {ranges}; got 1e-09"
+    advice = "a range of your own may hold it: {log: [low, high], prior: 1e-09}"
+    assert message == f"expected a prior within {ranges}; got 1e-09; {advice}"
 
 
 @pytest.mark.parametrize(("name", "pins"), [(SGD, {}), ("optimizer.lr", {"optimizer__kind": "sgd"})])
@@ -92,7 +93,8 @@ def test_a_belief_that_does_not_fit_is_refused_with_the_range(name: str, pins: d
     domain = by_name(written({}))[SGD].domain
     assert fault({name: {"prior": 100.0}}, **pins) == (
         f"space.overrides.{name}",
-        f"expected a prior within {domain}; got 100",
+        f"expected a prior within {domain}; got 100; "
+        "a range of your own may hold it: {log: [low, high], prior: 100}",
     )
 
 
@@ -194,14 +196,63 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
         (
             {"optimizer.eps": {"prior": 1e-8}},
             "optimizer.eps",
-            "no rule gives this field a range for these facts: write one beside the prior, as {log: [low,",
+            "no rule gives this field a range; write a range beside the prior: {log: [low, high], "
+            "prior: 1e-08}",
         ),
         ({"optimizer.epsilon": {"prior": 1e-8}}, "optimizer.epsilon", "no field 'epsilon' in optimizer"),
         ({"optimizer": {"prior": 1}}, "optimizer", "is a section; name one of its fields: optimizer.kind"),
         (
             {"optimizer.kind": {"prior": "lion"}},
             "optimizer.kind",
-            "expected a prior within one of sgd, adamw",
+            "expected a prior within one of sgd, adamw, lamb; got lion",
+        ),
+        (
+            {"schedule.gamma": {"log": [0.1, 0.9]}},
+            "schedule.gamma",
+            "exists when schedule.kind is step or exp or cyclic, which no trial of this space has",
+        ),
+        (
+            {"schedule.power": {"prior": 1.0}},
+            "schedule.power",
+            "exists when schedule.kind is poly, which no trial of this space has",
+        ),
+        (
+            {"schedule.gamma": {"fixed": 0.9}},
+            "schedule.gamma",
+            "exists when schedule.kind is step or exp or cyclic: fix schedule.kind too, or write "
+            "{choice: [0.9]}",
+        ),
+        (
+            {"schedule.gamma": {"fixed": 0.9}, "schedule.kind": {"fixed": "poly"}},
+            "schedule.gamma",
+            "exists when schedule.kind is step or exp or cyclic, but schedule.kind is fixed to poly",
+        ),
+        (
+            {"model.depth": {"rule": True}},
+            "model.depth",
+            "no rule gives this field a range; write a range: {choice: [8, 14, 20, 32, 44, 56]}",
+        ),
+        (
+            {"model.depth": {"prior": 14}},
+            "model.depth",
+            "no rule gives this field a range; write a range beside the prior: "
+            "{choice: [8, 14, 20, 32, 44, 56], prior: 14}",
+        ),
+        (
+            {"loop.workers": {"rule": True}},
+            "loop.workers",
+            "no rule gives this field a range; write a range: {int: [low, high]} or {int_log: [low, ",
+        ),
+        (
+            {"evaluation.scales": {"rule": True}},
+            "evaluation.scales",
+            "no rule gives this field a range; it is a list, and cannot vary: write it under base",
+        ),
+        (
+            {"model.freeze_norm": {"rule": True}},
+            "model.freeze_norm",
+            "the rule of this field is silent for a model without pretrained weights, and for attention, "
+            "which has no BatchNorm; write a range: {choice: [false, true]}",
         ),
     ],
 )
@@ -211,6 +262,15 @@ def test_what_cannot_be_placed_is_refused_where_it_is_written(
     found, told = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in place else {}))
     assert found == f"space.overrides.{place}"
     assert told.startswith(message)
+
+
+def test_a_rule_that_is_silent_says_why_and_which_options_there_are() -> None:
+    place, message = fault({"augmentation.policy.kind": {"rule": True}}, facts=digits_facts())
+    assert place == "space.overrides.augmentation.policy.kind"
+    assert message == (
+        "the rule of this field is silent in runs of under 10 epochs, and under 24 px, where the operations "
+        "destroy the object; write a range: {choice: [none, randaugment, trivialaugment, autoaugment]}"
+    )
 
 
 @pytest.mark.parametrize("form", [{"prior": 1e-9}, {"log": [1e-9, 1e-8]}])

@@ -95,6 +95,18 @@ def test_half_lives_of_averages_are_shares_of_the_run() -> None:
     assert half_lives == pytest.approx([20, 40, 100, 200], rel=1e-3)
 
 
+@pytest.mark.parametrize("epochs", [1, 20, 1_000, 100_000])
+def test_no_decay_of_averages_is_1_and_half_lives_stay_shares_of_any_run(epochs: int) -> None:
+    facts = imagenet_facts(train_images=1_000_000, epochs=epochs)
+    found = asked("regularisation.ema_decay", facts, loop__batch_size=100)
+    decays = [float(decay) for decay in shares(found) if decay is not None]
+    half_lives = [math.log(0.5) / math.log(decay) for decay in decays]
+    assert max(decays) < 1.0
+    assert half_lives == pytest.approx(
+        [share * 10_000 * epochs for share in (0.01, 0.02, 0.05, 0.1)], rel=1e-3
+    )
+
+
 def test_a_run_of_a_few_steps_is_not_averaged() -> None:
     assert silent("evaluation.weights", digits_facts(epochs=1))
     decays = shares(asked("regularisation.ema_decay", digits_facts(epochs=1), loop__batch_size=1257))

@@ -5,6 +5,7 @@ import pytest
 from spaces import loops, schedules
 from spaces.domains import Choice, Float
 from spaces.priors import drawn
+from spaces.wide import warmups
 from tests.spaces.rule_facts import asked, centre, shares, silent
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 
@@ -73,6 +74,7 @@ def test_the_documents_would_train_200_epochs() -> None:
         (8192, 120, 5.0, 10.0),
         (1024, 6, 0.6, 0.6),
         (32, 1, 0.1, 0.1),
+        (1024, 36, 3.6, 3.6),
     ],
 )
 def test_warm_up_is_for_large_batches_and_at_most_a_tenth_of_the_run(
@@ -82,6 +84,16 @@ def test_warm_up_is_for_large_batches_and_at_most_a_tenth_of_the_run(
     found = asked("schedule.warmup_epochs", facts, loop__batch_size=batch)
     assert schedules.warmup_epochs(facts, batch).what == own
     assert (found.domain, centre(found)) == (Float(0.0, most), own)
+
+
+@pytest.mark.parametrize("epochs", [1, 9, 29, 105, 117, 135, 155, 199, 1_999])
+def test_no_warm_up_exceeds_a_tenth_of_the_run(epochs: int) -> None:
+    facts = imagenet_facts(epochs=epochs, attention=True)
+    wide = warmups(facts, {}).domain
+    for most in (asked("schedule.warmup_epochs", facts).domain, wide):
+        assert isinstance(most, Float)
+        assert 0.9 * epochs / 10 < most.high <= epochs / 10 or most.high == 40.0
+    assert schedules.warmup_epochs(facts, 1024).what <= epochs / 10
 
 
 def test_attention_warms_up_for_20_epochs_whatever_the_batch() -> None:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spaces.catalog import NAMES, make_space
+from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
 from spaces.optimizers import KINDS, OptimizerKind
-from spaces.placing import settled_values
 from spaces.rules import RULES
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe

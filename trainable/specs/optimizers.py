@@ -6,7 +6,8 @@ adaptive optimizers (arXiv 2205.10287).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import math
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,19 @@ Positive = Annotated[float, Field(gt=0.0)]
 Decay = Annotated[float, Field(ge=0.0)]
 Scaling = Literal["linear", "sqrt", "none"]
 SPARED = "off: Bag of Tricks (1812.01187), section 3.1"
+
+
+def batch_factor(scaling: Scaling, ratio: float) -> float:
+    """What a rate at batch 256 is multiplied by at a batch that is `ratio` times as large."""
+    match scaling:
+        case "linear":
+            return ratio
+        case "sqrt":
+            return math.sqrt(ratio)
+        case "none":
+            return 1.0
+        case _:
+            assert_never(scaling)
 
 
 class SGD(Spec):

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from search.cluster import Hardware, Node
 from search.facts.measured import Measured
@@ -38,6 +40,15 @@ def a_study(text: str = "") -> Path:
     return path
 
 
+def images(folder: Path) -> None:
+    """Sixteen small photographs in two class folders."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 12, 3), dtype=np.uint8)
+    for name, photographs in zip(("cat", "dog"), pixels, strict=True):
+        (folder / name).mkdir(parents=True)
+        for number, photograph in enumerate(photographs):
+            Image.fromarray(photograph).save(folder / name / f"{number}.png")
+
+
 def row(out: str, name: str) -> str:
     """The line of a table that begins with a name, its blanks made one."""
     (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
@@ -51,7 +62,7 @@ def test_facts_the_plan_and_the_space_come_in_this_order(tunebook: Tunebook) -> 
     code, out, _ = tunebook("explain", a_study())
     assert code == 0
     titles = [line.strip() for line in out.splitlines()]
-    assert titles.index("facts") < titles.index("plan") < titles.index("space document")
+    assert titles.index("facts") < titles.index("plan") < titles.index("space document: what varies")
     names = [line.split()[0] for line in titles[2 : titles.index("plan") - 1]]
     assert names == list(Facts.model_fields)
 
@@ -71,11 +82,80 @@ def test_the_plan_says_budget_sampler_and_pruning_with_its_reason(tunebook: Tune
     )
     assert row(out, "budget") == "budget 16 trials of 20 epochs at most, 3 hours at most"
     assert row(out, "length").startswith("length a cosine wants some 200 epochs")
-    assert row(out, "sampler") == "sampler qmc, seed 7"
+    assert row(out, "first trial") == "first trial the documents' own recipe"
+    assert row(out, "sampler") == "sampler qmc, seed 7: from the priors, spread by a Sobol sequence"
     assert "val_accuracy, the highest" in row(out, "objective")
     words = " ".join(out.split())
     assert "pruning compared after 3 and 6 epochs, where one in two goes on" in words
     assert "the first lies an epoch behind the longest warm-up; priors make trials alike" in words
+
+
+def test_what_varies_comes_first_and_what_is_fixed_on_demand(tunebook: Tunebook) -> None:
+    code, brief, _ = tunebook("explain", a_study())
+    _, whole, _ = tunebook("explain", a_study(), "--all")
+    assert code == 0
+    count = brief.strip().splitlines()[-1].strip()
+    assert count.endswith(" fields are fixed: --all lists them with reason and source")
+    varying, fixed = whole.split("space document: what varies")[1].split("\nfixed ")
+    assert "optimizer.lr" in varying
+    assert "loop.epochs" not in brief + varying
+    rows = [line for line in fixed.splitlines()[2:] if line and not line.startswith(" ")]
+    assert len(rows) == int(count.split()[0])
+    assert row(fixed, "model.width").startswith("model.width 4 pinned; ")
+    assert "--all lists" not in whole
+
+
+def test_data_and_settings_are_taken_as_check_takes_them(tunebook: Tunebook, tmp_path: Path) -> None:
+    images(tmp_path / "pets")
+    for arguments in (["--data", "digits"], ["digits"], ["pets"], [a_study()], [a_study(), "--data", "pets"]):
+        code, out, err = tunebook(
+            "explain", *arguments, "--set", "space.name=quick", "--set", "model.depth=8"
+        )
+        assert code == 0, err
+        assert "space quick: what varies" in out
+        assert row(out, "train_images").split()[1] == ("12" if "pets" in arguments else "1,259")
+
+
+def test_a_recipe_takes_settings_too(tunebook: Tunebook) -> None:
+    write_recipe(Path("recipe.yaml"), Recipe().with_values({"model.width": 4, "data.path": "/nowhere"}))
+    _, out, _ = tunebook("explain", "recipe.yaml", "--data", "digits", "--set", "optimizer.momentum=0.8")
+    assert row(out, "train_images").split()[1] == "1,259"
+    assert row(out, "optimizer.momentum").startswith("optimizer.momentum 0.8 ")
+
+
+def test_the_help_names_all_that_may_be_explained(tunebook: Tunebook) -> None:
+    for command in ("explain", "check", "lr-find", "batch-find"):
+        code, out, _ = tunebook(command, "--help")
+        words = " ".join(out.replace("│", " ").split())
+        assert code == 0
+        assert "RECIPE|STUDY|DIR|DATA" in words
+        assert "A recipe or study in YAML, a search folder, or images." in words
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "space: {overrides: {loop.batch_size: {choice: [64, 100000]}}}\n",
+            "space.overrides.loop.batch_size: 100000 is more than the 1259 training images",
+        ),
+        ("objective: {metric: val_top5_accuracy}\n", "more than ten classes"),
+    ],
+)
+def test_a_study_that_search_refuses_is_refused_with_the_same_words(
+    tunebook: Tunebook, text: str, told: str
+) -> None:
+    for command in ("explain", "search"):
+        code, out, err = tunebook(command, a_study(text))
+        assert (code, out) == (2, "")
+        assert told in err
+
+
+def test_a_range_of_rates_that_misses_the_sweep_s_is_told(tunebook: Tunebook) -> None:
+    narrow = "facts: {lr_band: [0.2, 0.4]}\nspace: {overrides: {optimizer.lr: {log: [1.0, 3.0]}}}\n"
+    _, out, _ = tunebook("explain", a_study(narrow))
+    assert "warning: space.overrides.optimizer.lr: 1 to 3, log lies outside" in out
+    assert row(out, "first trial").endswith("with optimizer.lr 0.2 in place of 0.1: as a sweep recommends")
 
 
 def test_a_second_time_nothing_is_measured_and_it_says_so(tunebook: Tunebook) -> None:
@@ -121,7 +201,11 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tuneboo
     assert row(out, "lr_band").endswith(
         "0.5 to 0.7 at 256 rates that a sweep recommends lr-find, as the search began"
     )
+    assert row(out, "first trial").endswith("optimizer.lr 0.5 in place of 0.1: as a sweep recommends")
     assert "(cached)" not in out
+    code, _, err = tunebook("explain", folder, "--set", "space.name=quick")
+    assert code == 2
+    assert "a search's recipes are settled" in err
 
 
 def test_a_recipe_is_explained_with_the_facts_of_its_data(tunebook: Tunebook) -> None:

@@ -30,6 +30,7 @@ BASE = {"optimizer.kind": "sgd"}
 RANGES: dict[str, Any] = {RATE: {"log": [0.01, 1.0]}, DECAY: {"log": [1e-5, 1e-3]}}
 SMALL: dict[str, Any] = {"space__name": "quick", "base": BASE, "space__overrides": RANGES}
 MANY = Images(train=70_000, validation=15_000, test=15_000)
+LARGER = Images(train=70_000, validation=15_000, test=15_000, side=32)
 
 
 def towards(end: float, name: str = RATE) -> Landscape:
@@ -110,17 +111,38 @@ def test_without_a_file_nothing_is_written(tunebook: Call, tmp_path: Path) -> No
 
 def test_a_healthy_search_changes_nothing_and_says_what_was_looked_at(tunebook: Call, tmp_path: Path) -> None:
     folder = planted(tmp_path / "searches", towards(0.5), **SMALL)
-    code, out, _ = tunebook("refine", folder, "-o", "study2.yaml")
+    code, out, _ = tunebook("refine", folder)
     assert code == 0
-    for words in ("0 findings", "nothing to change", "% of 0.01 to 1, log", "healthy"):
+    assert out.splitlines()[0] == "nothing to change: no study was written"
+    for words in ("0 findings", "% of 0.01 to 1, log", "healthy"):
         assert words in out
+
+
+def test_a_script_that_asks_for_a_study_is_told_by_the_exit_code_that_there_is_none(
+    tunebook: Call, tmp_path: Path
+) -> None:
+    folder = planted(tmp_path / "searches", towards(0.5), **SMALL)
+    code, out, _ = tunebook("refine", folder, "-o", "study2.yaml")
+    assert code == 1
+    assert out.splitlines()[0] == "nothing to change: no study was written"
     assert not (tmp_path / "study2.yaml").exists()
+    code, out, _ = tunebook("refine", folder, "-o", "study2.yaml", "--json")
+    assert (code, json.loads(out)["out"], json.loads(out)["study"]) == (1, None, None)
+
+
+def test_the_hint_after_nothing_to_change_can_be_typed_as_it_is(tunebook: Call, tmp_path: Path) -> None:
+    folder = planted(tmp_path / "searches", towards(0.5), **SMALL)
+    seed = read_study(folder / "study.yaml").seed
+    _, out, _ = tunebook("refine", folder)
+    assert out.endswith(
+        f"tunebook search {folder}/study.yaml --name planted-2 --trials 24 --set seed={seed + 1}\n"
+    )
 
 
 def test_a_few_trials_are_too_early(tunebook: Call, tmp_path: Path) -> None:
     folder = planted(tmp_path / "searches", towards(1.3), trials=7, **SMALL)
     code, out, _ = tunebook("refine", folder, "-o", "study2.yaml")
-    assert code == 0
+    assert code == 1
     assert "too early" in out
     assert "7 trials ended" in out
     assert not (tmp_path / "study2.yaml").exists()
@@ -221,6 +243,82 @@ def test_a_variant_s_own_range_is_replaced_and_its_neighbours_stay(tmp_path: Pat
     }
 
 
+def test_the_rules_of_the_other_variants_stay_where_one_variant_gets_a_range(tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {"optimizer.kind": {"choice": ["sgd", "adamw", "lamb"]}, DECAY: {"rule": True}}
+    name = f"{DECAY}[sgd]"
+    folder = planted(tmp_path, towards(0.5), trials=4, space__name="quick", space__overrides=kinds)
+    facts, info = read_facts(folder)
+    draft = Draft(read_study(folder / "study.yaml"), facts, info)
+    changed = draft.changed(f"space.overrides.{name}", {"log": [1e-6, 1e-2]})
+    overrides = changed.study.space.overrides
+    assert overrides == {
+        "optimizer.kind": kinds["optimizer.kind"],
+        name: {"log": [1e-6, 1e-2]},
+        f"{DECAY}[adamw]": {"rule": True},
+        f"{DECAY}[lamb]": {"rule": True},
+    }
+    assert {each.name for each in changed.space.dimensions} == {each.name for each in draft.space.dimensions}
+
+
+def beyond(rate: float) -> Landscape:
+    """Trials are the better the nearer they come to the upper end, and the first one is best of all."""
+
+    def landscape(at: At, luck: random.Random) -> Run:
+        run = towards(1.3)(at, luck)
+        best = at[RATE] >= 1.0 - 1e-9
+        return Run(run.accuracy + 0.02 * best, run.train + 0.02 * best)
+
+    return landscape
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [(0.29, [0.001, 1.0]), (3.0, [0.001, 3.0]), (0.123456, [0.001, 1.0])]
+)
+def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
+    tmp_path: Path, own: float, expected: list[float]
+) -> None:
+    study = {**SMALL, "space__overrides": {RATE: {"log": [0.001, 0.1]}}}
+    folder = planted(tmp_path, beyond(own), **study)
+    moved(folder, own)
+    found = refined(folder)
+    assert found.summary.best is not None
+    assert (found.summary.best.id, found.summary.best.values[RATE]) == (0, own)
+    assert [(each.kind, each.about) for each in found.findings] == [("edge", RATE)]
+    assert "outside of 0.001 to 0.1" in found.findings[0].seen
+    assert found.study is not None
+    assert found.study.space.overrides[RATE]["log"] == expected
+    assert found.study.space.overrides[RATE]["prior"] == float(f"{own:.3g}")
+
+
+def moved(folder: Path, own: float) -> None:
+    """The journal with another rate in the documents' own recipe."""
+    file = folder / "events.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    (first,) = [each for each in events if each.get("own")]
+    first["values"][RATE] = own
+    file.write_text("".join(json.dumps(each) + "\n" for each in events))
+
+
+def test_a_best_value_beyond_an_end_without_a_trend_towards_it_is_left(tmp_path: Path) -> None:
+    study = {**SMALL, "space__overrides": {RATE: {"log": [0.001, 0.1]}}}
+
+    def landscape(at: At, luck: random.Random) -> Run:
+        best = at[RATE] >= 1.0 - 1e-9
+        return Run(0.8 + 0.05 * best + luck.gauss(0.0, 0.002), 0.85)
+
+    found = refined(planted(tmp_path, landscape, **study))
+    assert found.edits == ()
+    assert "may be luck: luck alone shows as much in" in left(found)[RATE]
+
+
+def test_a_rule_that_the_trials_contradict_is_named_where_nothing_is_changed_for_it(tmp_path: Path) -> None:
+    wrong = {"log": [0.01, 1.0], "prior": 0.01, "confidence": "medium"}
+    study = {**SMALL, "space__overrides": {**RANGES, RATE: wrong}}
+    found = refined(planted(tmp_path, towards(0.6), trials=40, sampler__kind="qmc", **study))
+    assert f"space.overrides.{RATE}" not in after(found)
+    assert "the trials contradict what is believed of it (around 0.01" in left(found)[RATE]
+
+
 def test_a_loss_is_better_towards_the_end_where_it_is_lower(tmp_path: Path) -> None:
     found = refined(planted(tmp_path, towards(1.3), objective__metric="val_loss", **SMALL))
     assert [(each.kind, each.about) for each in found.findings] == [("edge", RATE)]
@@ -315,15 +413,56 @@ def test_a_range_is_written_with_what_is_believed_within_it(
 # --- curves and noise ---------------------------------------------------------------------------------
 
 
-def test_an_overfit_net_is_expected_to_want_more_regularisation(tmp_path: Path) -> None:
-    found = refined(planted(tmp_path, ending(0.995, 0.85), images=MANY, **SMALL))
+def test_an_overfit_net_is_expected_to_want_more_regularisation_of_two_new_kinds_at_once(
+    tmp_path: Path,
+) -> None:
+    found = refined(planted(tmp_path, ending(0.995, 0.85), images=LARGER, **SMALL))
     assert [each.kind for each in found.findings] == ["overfit"]
     places = after(found)
     assert "around" in places[f"space.overrides.{DECAY}"]
-    for name in ("augmentation.policy.kind", "augmentation.mixing.kind", "regularisation.label_smoothing"):
-        assert f"space.overrides.{name}" in places
-    assert places["space.overrides.augmentation.policy.kind"] == "one of none, randaugment"
-    assert "budget.epochs" not in places
+    new = {"augmentation.policy.kind", "regularisation.label_smoothing"}
+    assert places.keys() == {f"space.overrides.{name}" for name in (DECAY, *new)}
+    assert "randaugment 57%" in places["space.overrides.augmentation.policy.kind"]
+    waits = (
+        "null -> 0.2 waits for the next round: augmentation.policy.kind and regularisation.label_smoothing"
+    )
+    assert left(found)["model.dropout"].startswith(waits)
+
+
+def test_what_the_rules_leave_out_for_tiny_images_and_nets_is_not_proposed(tmp_path: Path) -> None:
+    found = refined(planted(tmp_path, ending(0.995, 0.85), images=MANY, **SMALL))
+    changed = {each.field for each in found.edits}
+    assert changed == {DECAY, "regularisation.label_smoothing", "model.dropout"}
+    for name, why in {
+        "policy": "under 24 px, where the operations destroy the object",
+        "masking": "under 24 px",
+        "crop": "under 16",
+        "mixing": "one of none, mixup; images mixed in 7 of 10 trials at ResNet50 size",
+    }.items():
+        told = left(found)[f"augmentation.{name}.kind"]
+        assert "but the rule leaves it out: " in told
+        assert why in told
+
+
+def test_what_a_person_offers_may_be_proposed_whatever_the_rules_say(tmp_path: Path) -> None:
+    policy = "augmentation.policy.kind"
+    study = {**SMALL, "space__overrides": {**RANGES, policy: {"choice": ["none", "randaugment"]}}}
+    best_without = ending(0.995, 0.85, policy)
+    found = refined(planted(tmp_path, best_without, images=MANY, **study))
+    assert "trials are better the other way: luck alone" in left(found)[policy]
+
+
+def test_dropout_is_switched_off_as_its_options_spell_it(tmp_path: Path) -> None:
+    dropout = "model.dropout"
+    study = {**SMALL, "space__overrides": {**RANGES, dropout: {"choice": [None, 0.2]}}}
+
+    def landscape(at: At, luck: random.Random) -> Run:
+        run = ending(0.62, 0.62)(at, luck)
+        return run if at[dropout] > 0.5 else Run(run.accuracy - 0.01, run.train - 0.01)
+
+    found = refined(planted(tmp_path, landscape, images=MANY, trials=12, **study))
+    assert [each.kind for each in found.findings] == ["underfit"]
+    assert left(found)[dropout].startswith("0.2 -> null (all of the net, all of the time) was considered")
 
 
 def test_an_underfit_net_trains_longer_and_is_held_back_less(tmp_path: Path) -> None:

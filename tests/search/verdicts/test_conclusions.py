@@ -97,9 +97,11 @@ def test_explain_of_a_search_has_every_rule_with_its_verdict(folder: Path, tuneb
     verdicts = with_conclusions(read_summary(folder), read_search(folder), folder).verdicts
     assert verdicts is not None
     assert len(verdicts.rules) > 15
-    for each in verdicts.rules:
+    for each in verdicts.beliefs:
         assert f"\n{each.rule} " in part
-    assert "fixed, never varied" in part
+    assert f"{len(verdicts.fixed)} more rules fixed a value, which no trial varied: " in part
+    for each in verdicts.fixed:
+        assert f"{each.rule} {each.says}" in " ".join(part.split())
 
 
 def test_a_study_or_a_search_without_ended_trials_has_no_verdicts(tmp_path: Path, tunebook: Tunebook) -> None:
@@ -118,6 +120,7 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
     found = with_conclusions(summary, study, written(tmp_path / "wide", summary, study)).verdicts
     assert found is not None
     assert {each.why for each in found.rules} <= {"fixed, never varied"}
+    assert found.beliefs == []
 
 
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:

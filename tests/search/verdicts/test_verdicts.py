@@ -10,7 +10,15 @@ import pytest
 
 from planted_rules import PLANTED, nothing, planted, search, space_of_rules
 from search.results import EpochSummary, Summary, TrialSummary
-from search.verdicts.judging import BORDER, LEAST_ON_A_SIDE, TESTED_AT, agreement, judge
+from search.verdicts.judging import (
+    BORDER,
+    CLEARLY_LESS,
+    LEAST_ON_A_SIDE,
+    TESTED_AT,
+    agreement,
+    departs,
+    judge,
+)
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
@@ -131,6 +139,7 @@ def test_a_number_follows_its_rule_within_five_sixths_of_a_standard_deviation(
     for side in (-1, 1):
         value = 0.5 + side * deviations * prior.spread
         assert (agreement(Float(0.0, 1.0), prior, value) >= BORDER) is follows
+        assert departs(Float(0.0, 1.0), prior, value) is not follows
 
 
 @pytest.mark.parametrize(
@@ -138,16 +147,55 @@ def test_a_number_follows_its_rule_within_five_sixths_of_a_standard_deviation(
     [
         ((0.55, 0.4, 0.05), "a"),
         ((0.5, 0.27, 0.13, 0.1), "a"),
-        ((0.3, 0.25, 0.3, 0.15), "ac"),
+        ((0.3, 0.25, 0.3, 0.15), "abc"),
+        ((0.5, 0.45, 0.05), "ab"),
+        ((1.0, CLEARLY_LESS, 0.74), "ab"),
+        ((0.2, 0.4, 0.3, 0.1), "bc"),
+        ((2.0, 1.0), "a"),
+        ((0.5, 0.5), "ab"),
         ((1.0, 1.0, 1.0), "abc"),
     ],
 )
-def test_an_option_follows_its_rule_where_it_is_as_likely_as_the_draws_on_average(
+def test_an_option_departs_from_its_rule_where_it_is_clearly_less_likely_than_the_likeliest(
     weights: tuple[float, ...], following: str
 ) -> None:
     options = Choice(tuple("abcd"[: len(weights)]))
-    likely = [each for each in options.options if agreement(options, Weights(weights), each) >= BORDER]
+    likely = [each for each in options.options if not departs(options, Weights(weights), each)]
     assert "".join(map(str, likely)) == following
+
+
+def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
+    drawn = [(values(0.1, 0.1 * (number % 2)), 0.5 + 0.01 * number) for number in range(20)]
+    verdicts = judge(two_rules(smoothings=Weights((0.55, 0.45))), summary_of(drawn))
+    smoothing = the("regularisation.label_smoothing", verdicts)
+    assert (smoothing.word, smoothing.follow, smoothing.depart) == ("untested", 20, 0)
+    assert smoothing.why == "believes nothing that could be tested"
+
+
+def options_of_three(unlikely: int) -> Verdict:
+    """What comes of a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
+    domain, prior = Choice(("none", "mixup", "cutmix")), Weights((0.5, 0.45, 0.05))
+    mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", prior=lambda values: prior)
+    space = Space(
+        base=Recipe().with_values({"loop.epochs": 4}), dimensions=(mixing,), own={mixing.path: "none"}
+    )
+    kinds = ["cutmix"] * unlikely + ["none", "mixup"] * 12
+    drawn: list[tuple[dict[str, Value], float]] = [
+        ({mixing.path: kind}, 0.5 + 0.001 * (number * 7 % 24) - 0.2 * (kind == "cutmix"))
+        for number, kind in enumerate(kinds[:24])
+    ]
+    return the(mixing.path, judge(space, summary_of(drawn)))
+
+
+def test_of_near_ties_the_rule_says_nothing_and_of_the_rest_too_few_depart() -> None:
+    found = options_of_three(2)
+    tied = "believes nothing that could be tested of none and mixup"
+    assert found.why == f"{tied}; 2 of 24 trials depart from it, at least 5 needed"
+
+
+def test_what_is_believed_clearly_less_likely_than_a_tie_is_tested_against_it() -> None:
+    found = options_of_three(8)
+    assert (found.follow, found.depart, found.word) == (16, 8, "supported")
 
 
 def test_a_supported_rule_has_its_gain_in_places_within_its_interval() -> None:
@@ -221,8 +269,13 @@ def test_a_value_that_a_rule_fixed_is_untested_and_says_so() -> None:
     fixed = {"schedule.kind": RULE, "optimizer.lr": Ruling(0.1, "varied here", "001:2")}
     verdicts = judge(two_rules(), summary_of([]), fixed)
     assert the("schedule.kind", verdicts) == Verdict(
-        "schedule.kind", "untested", "cosine", "000:1", why="fixed, never varied"
+        "schedule.kind", "untested", "cosine", "000:1", why="fixed, never varied", fixed=True
     )
+    assert verdicts.of("untested") == [
+        the("optimizer.lr", verdicts),
+        the("regularisation.label_smoothing", verdicts),
+    ]
+    assert [each.rule for each in verdicts.fixed] == ["schedule.kind"]
     assert [each.rule for each in verdicts.rules].count("optimizer.lr") == 1
 
 

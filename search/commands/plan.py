@@ -1,0 +1,92 @@
+"""What a search of a study does, as a table: each line in the order in which it is decided."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from search.pruning import bits_of, choose_pruning
+from search.study import Study
+from spaces.domains import Value, shown
+from spaces.facts import Facts
+from spaces.heuristics import rulings
+from spaces.loops import wanted_epochs
+from spaces.rulings import Rulings
+from spaces.space import Space
+
+OWN = "the documents' own recipe"
+DRAWN = {
+    "prior-tpe": "from the priors, by TPE more and more, one in five evenly",
+    "tpe": "priors are not used",
+    "random": "from the priors",
+    "qmc": "from the priors, spread by a Sobol sequence",
+}
+DRAWN_WITHOUT_PRIORS = {
+    "prior-tpe": "by TPE, since there are no priors",
+    "random": "evenly, since there are no priors",
+    "qmc": "spread by a Sobol sequence, since there are no priors",
+}
+
+
+def plan_table(study: Study, space: Space, facts: Facts, *, begun: bool = False) -> Table:
+    """The plan; `begun` says that the facts hold what the study's probes found."""
+    budget, objective = study.budget, study.objective
+    epochs = wanted_epochs(facts)
+    hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
+    better = "highest" if objective.direction == "max" else "lowest"
+    table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, told in (
+        ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
+        ("length", f"{epochs.reason} ({epochs.source})"),
+        ("first trial", first_trial(study, space, facts, begun=begun)),
+        ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
+        ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
+        ("pruning", choose_pruning(study, space).told(budget.epochs)),
+    ):
+        table.add_row(name, told)
+    return table
+
+
+def first_trial(study: Study, space: Space, facts: Facts, *, begun: bool = False) -> str:
+    """Which recipe the first trial has: the documents' own, and where it is another one than they name."""
+    unswept = facts.model_copy(update={"lr_band": None})
+    documents = _documents(unswept, space)
+    swept = rulings(facts, space.base, space.pins | _kinds(space))
+    changes = [
+        f"{path} {shown(value)} in place of {shown(documents[path].what)}: {_why(path, value, swept)}"
+        for path, value in space.own.items()
+        if path in documents and value != documents[path].what
+    ]
+    if changes:
+        return f"{OWN}, with {'; '.join(changes)}"
+    sweeps = "lr-find" in study.space.probes and not begun and "optimizer.lr" in space.own
+    return f"{OWN}, its rate within what lr-find will recommend" if sweeps else OWN
+
+
+def _documents(facts: Facts, space: Space) -> Rulings:
+    """What the documents name: the kinds first, then the details of the kinds that the first trial has."""
+    kinds = {
+        path: ruling for path, ruling in rulings(facts, space.base, space.pins).items() if _is_kind(path)
+    }
+    return rulings(facts, space.base, space.pins | _kinds(space)) | kinds
+
+
+def _why(path: str, value: Value, swept: Rulings) -> str:
+    """Only a sweep and a study's options take the first trial away from what the documents name."""
+    by_sweep = path in swept and swept[path].what == value
+    return "as a sweep recommends" if by_sweep else "the first of the study's options"
+
+
+def _kinds(space: Space) -> frozenset[str]:
+    return frozenset(filter(_is_kind, space.own))
+
+
+def _is_kind(path: str) -> bool:
+    return path.endswith(".kind")
+
+
+def _drawn(study: Study, space: Space) -> str:
+    """How a sampler of this kind draws from this space."""
+    kind = study.sampler.kind
+    return DRAWN[kind] if kind == "tpe" or bits_of(study, space) else DRAWN_WITHOUT_PRIORS[kind]

@@ -1,0 +1,76 @@
+"""Tables for a person: columns where the screen is wide enough, else a block of lines for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+STACKED_BELOW = 100
+"""Columns of the screen: with fewer, sentences side by side are a few letters wide."""
+INDENT = 4
+
+Row = Sequence[str | Text]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of each of several things: the first `head` columns say what, the others more of it.
+
+    Cells are plain text: brackets, as those of `optimizer.lr[sgd]`, are no style. Columns without content are
+    left out. Those that are `whole` are never broken over lines.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    head: int = 1
+    whole: Set[str] = frozenset()
+    caption: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= STACKED_BELOW:
+            yield self._table()
+            return
+        if self.title:
+            yield Text(self.title, style="italic")
+        for row in self.rows:
+            yield from self._block(row, console, options.max_width)
+        if self.caption:
+            yield Text(self.caption, style="dim italic")
+
+    def _table(self) -> Table:
+        """With the columns that any row has content in."""
+        table = Table(title=self.title or None, caption=self.caption or None)
+        table.title_justify = table.caption_justify = "left"
+        table.header_style, table.box, table.pad_edge = "bold", None, False
+        kept = [at for at in range(len(self.columns)) if any(str(row[at]) for row in self.rows) or at == 0]
+        for at in kept:
+            table.add_column(self.columns[at], overflow="fold", no_wrap=self.columns[at] in self.whole)
+        for row in self.rows:
+            table.add_row(*(_text(row[at]) for at in kept))
+        return table
+
+    def _block(self, row: Row, console: Console, width: int) -> Iterator[Padding | Text]:
+        name, *more = (_text(each) for each in row[: self.head])
+        name.stylize("bold")
+        line = Text("  ").join([name, *(each for each in more if each)])
+        first, *rest = line.wrap(console, max(width - INDENT, 1))
+        yield first
+        yield from (Padding(each, (0, 0, 0, INDENT)) for each in rest)
+        for column, cell in zip(self.columns[self.head :], row[self.head :], strict=True):
+            if str(cell):
+                yield Padding(Text(f"{column}: ").append_text(_text(cell)), (0, 0, 0, INDENT))
+
+
+def counted(number: int, noun: str) -> str:
+    """As in 1 trial, 2 trials."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _text(cell: str | Text) -> Text:
+    return cell.copy() if isinstance(cell, Text) else Text(cell)

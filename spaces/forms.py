@@ -1,0 +1,89 @@
+"""What a Recipe's fields may hold, by their types: which kinds have a field, and how it is made to vary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+from spaces.domains import Choice, Domain, Float, Integer, Value, shown
+from trainable.recipe import Recipe
+
+
+def types_of(path: str) -> tuple[Any, ...]:
+    """The types, and the words and numbers, that some kind allows in a field; empty for what is no field."""
+    section, _, name = path.rpartition(".")
+    fields = [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
+    return tuple(dict.fromkeys(part for field in fields for part in _parts(field.annotation)))
+
+
+def fields_of(path: str) -> tuple[str, ...]:
+    """The paths of a section's fields, over every kind of it; empty for what is no section."""
+    names = [name for spec in _specs_at(path) for name in spec.model_fields]
+    return tuple(f"{path}.{name}" for name in dict.fromkeys(names))
+
+
+def kinds_having(path: str) -> tuple[str, ...]:
+    """The kinds of a section that have a field which others lack; empty where none lacks it."""
+    section, _, name = path.rpartition(".")
+    specs = _specs_at(section)
+    having = [spec for spec in specs if name in spec.model_fields]
+    return () if len(having) == len(specs) else tuple(spec.model_fields["kind"].default for spec in having)
+
+
+def allowed(path: str, value: Value) -> bool:
+    """Whether a value is among the words or numbers of a field that has such a list."""
+    words = [each for each in types_of(path) if isinstance(each, Value)]
+    return not words or value in words
+
+
+def forms(path: str) -> tuple[str, ...]:
+    """What an override of a field may say of its range, the usual one first; empty for a list."""
+    types = types_of(path)
+    if words := [each for each in types if isinstance(each, Value)]:
+        return (f"choice: [{', '.join(map(shown, words))}]",)
+    if ... in types:
+        return ()
+    if bool in types:
+        return ("choice: [false, true]",)
+    if float in types:
+        return ("log: [low, high]", "uniform: [low, high]", "choice: [number, ...]")
+    if int in types:
+        return ("int: [low, high]", "int_log: [low, high]", "choice: [number, ...]")
+    return ("choice: [word, ...]",)
+
+
+def form_like(domain: Domain) -> str:
+    """How a domain of the same sort is written."""
+    match domain:
+        case Float(log=log):
+            return f"{'log' if log else 'uniform'}: [low, high]"
+        case Integer(log=log):
+            return f"{'int_log' if log else 'int'}: [low, high]"
+        case Choice():
+            return "choice: [option, ...]"
+
+
+def _specs_at(section: str) -> list[type[BaseModel]]:
+    """What a section may be: one spec, or one for each kind; empty for what is no section."""
+    found: list[type[BaseModel]] = [Recipe]
+    for name in section.split(".") if section else []:
+        fields = [spec.model_fields[name] for spec in found if name in spec.model_fields]
+        parts = dict.fromkeys(part for field in fields for part in _parts(field.annotation))
+        found = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+    return found
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """The types and literal values of an annotation, however deep in unions and Annotated they stand."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        yield from arguments
+    elif get_origin(annotation) is Annotated:
+        yield from _parts(arguments[0])
+    elif arguments:
+        for each in arguments:
+            yield from _parts(each)
+    else:
+        yield annotation

@@ -1,0 +1,33 @@
+"""Why a field has no range, and what a person may write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from inspect import getdoc
+
+from spaces.domains import shown
+from spaces.forms import allowed, forms
+from spaces.overrides import Belief
+from spaces.priors import Weights
+from spaces.rules import Rule
+
+
+def silence(path: str, rules: Sequence[Rule]) -> str:
+    """Why no rule speaks of a field: in the words of the rule that is silent for these facts, if it says."""
+    texts = [" ".join(str(getdoc(rule.of)).split()) for rule in rules if rule.path == path]
+    if not texts:
+        return "no rule gives this field a range"
+    said = [found[1] for text in texts if (found := re.search(r"\bSilent (.+?)\.(?: |$)", text))]
+    return f"the rule of this field is silent {said[0] if said else 'for these facts'}"
+
+
+def instead(path: str, prior: Belief | Weights | None) -> str:
+    """Which ranges may be written for a field of its type."""
+    written = [f"{{{form}}}" for form in forms(path)]
+    if not written:
+        return "it is a list, and cannot vary: write it under base"
+    if isinstance(prior, Belief):
+        value = shown(prior.value) if allowed(path, prior.value) else "option"
+        return f"write a range beside the prior: {{{forms(path)[0]}, prior: {value}}}"
+    return f"write a range: {' or '.join(written)}"
