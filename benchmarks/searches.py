@@ -86,7 +86,7 @@ def _page(found: dict[str, list[dict[str, Any]]], where: dict[str, Any]) -> str:
     )
     return (
         "# Whole searches on two CPU cores\n\n"
-        "`val_accuracy` of the document's own recipe (trial 0) and of the best one; the exported recipe "
+        "`val_accuracy` of the documents' own recipe (trial 0) and of the best one; the exported recipe "
         "trained again, with its test accuracy, and whether its validation loss came out the same to the "
         "last bit.\n\n"
         "| search | seed | trials | own recipe | best | test, exported | same numbers | epochs saved | "

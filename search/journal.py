@@ -56,7 +56,7 @@ class SearchEvent(Stamped):
 class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path; on disk before the trial starts.
 
-    `own` marks the document's own recipe, which the scheduler records but never stops.
+    `own` marks the documents' own recipe, which the scheduler records but never stops.
     """
 
     event: Literal["trial"] = "trial"

@@ -53,7 +53,7 @@ class Proposal:
     attempt: int
     """The attempt that starts next, counting from 1 over the trial's whole life."""
     own: bool
-    """The document's own recipe: the baseline, exempt from pruning."""
+    """The documents' own recipe: the baseline, exempt from pruning."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Ledger:
         """The next trial to train, or None when the budget is handed out.
 
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had;
-        then new ones: number 0 is the document's own recipe, the others are the sampler's. One whose values
+        then new ones: number 0 is the documents' own recipe, the others are the sampler's. One whose values
         make no recipe has failed, and the next is proposed: not all that a space can draw is tried before.
         """
         while (number := self._next()) is not None:

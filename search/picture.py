@@ -27,7 +27,7 @@ DOTS_PER_INCH = 144
 
 
 def draw(summary: Summary, out: Path) -> None:
-    """Write a PNG of the trials' curves; the best trial stands out, the document's own recipe is dashed."""
+    """Write a PNG of the trials' curves; the best trial stands out, the documents' own recipe is dashed."""
     from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
     from matplotlib.ticker import MaxNLocator
 

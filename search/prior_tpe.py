@@ -31,7 +31,7 @@ from optuna.trial import FrozenTrial, TrialState
 from scipy.stats import norm, spearmanr
 
 from spaces.domains import Choice, Domain, Float, Integer, value_at
-from spaces.priors import Prior, Uniform, density, drawn, mode
+from spaces.priors import Prior, density, drawn, mode
 
 PriorOf = Callable[[str, Mapping[str, Any]], Prior]
 """What is believed of a parameter, given those of the trial that were drawn before it."""
@@ -48,11 +48,11 @@ Way = Literal["mode", "prior", "tpe", "even"]
 class PriorTpeSampler(BaseSampler):
     """Draws from the prior, from `tpe` and evenly; a function of the seed, the trial's number and the study.
 
-    Trial `mode_at` is the prior's mode, as PriorBand's first. Where nothing is believed, all trials are
-    `tpe`'s. Parameters with steps are drawn evenly when it is not `tpe`'s turn.
+    Trial `mode_at`, if there is to be one, is the prior's mode, as PriorBand's first. Parameters with steps
+    are drawn evenly when it is not `tpe`'s turn. Meant for studies of which something is believed.
     """
 
-    def __init__(self, prior: PriorOf, tpe: BaseSampler, *, seed: int, mode_at: int = 0) -> None:
+    def __init__(self, prior: PriorOf, tpe: BaseSampler, *, seed: int, mode_at: int | None = 0) -> None:
         self._prior = prior
         self._tpe = tpe
         self._seed = seed
@@ -112,33 +112,26 @@ class PriorTpeSampler(BaseSampler):
     def prior_share(self, study: Study) -> float:
         """The chance in [0, 1] that a trial which is not drawn evenly is drawn from the prior."""
         told = ranked(study.get_trials(deepcopy=False), study.direction)
-        beliefs = [self._belief(trial) for trial in told]
-        if told and all(belief is None for belief in beliefs):
-            return 0.0
         decay = min(1.0, UNDIMINISHED / max(len(told), 1))
-        return FIRST_SHARE * decay * trust([0.0 if each is None else each for each in beliefs])
+        return FIRST_SHARE * decay * trust([self._belief(trial) for trial in told])
 
     def _way(self, study: Study, number: int, chance: float) -> Way:
-        share = self.prior_share(study)
-        if share == 0.0:
-            return "tpe"
         if number == self._mode_at:
             return "mode"
         if number % EVEN_EVERY == EVEN_EVERY - 1:
             return "even"
-        return "prior" if chance < share else "tpe"
+        return "prior" if chance < self.prior_share(study) else "tpe"
 
-    def _belief(self, trial: FrozenTrial) -> float | None:
-        """How likely the prior finds a trial, as a logarithm against even draws; None where it is silent."""
-        total, silent = 0.0, True
+    def _belief(self, trial: FrozenTrial) -> float:
+        """How likely the prior finds a trial, as a logarithm against even draws."""
+        total = 0.0
         before: dict[str, Any] = {}
         for name, value in trial.params.items():
             prior, domain = self._prior(name, before), domain_of(trial.distributions[name])
-            if domain is not None and not isinstance(prior, Uniform):
-                silent = False
+            if domain is not None:
                 total += math.log(max(density(domain, prior, value), math.ulp(0.0)))
             before[name] = value
-        return None if silent else total
+        return total
 
 
 def trust(beliefs: Sequence[float]) -> float:

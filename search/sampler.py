@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from search.journal import Outcome
-from spaces.domains import Choice, Domain, Float, Integer, Value
-from spaces.priors import Prior
+from spaces.concentration import concentration
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value
+from spaces.priors import Prior, mode
 from spaces.space import Dimension, Space
 from trainable.metrics import Mode
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import, scipy's part 0.2 s: too long 
 
 STARTUP_TRIALS = 10
 """Trials drawn at random before TPE models anything: Optuna's own default."""
+
+NO_BITS = 1e-9
+"""Of the space's `concentration`: sums of logarithms are not 0 to the last bit."""
+SAME = 1e-6
+"""Of a range: values nearer than this are one."""
 
 Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
 
@@ -97,7 +103,7 @@ class SobolSampler(PointSampler):
     """A scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
 
     Optuna's QMCSampler keeps its place in the study and leaves conditional dimensions to random draws; here
-    the place is the trial's number, and every dimension has a coordinate. Trial 0 is the document's own
+    the place is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
     recipe, so trial 1 takes the sequence's first point.
     """
 
@@ -128,7 +134,7 @@ class TpeSampler(Sampler):
     * diverged: PRUNED without values, which ranks last. Told as FAIL, TPE would not learn from it: measured
       on a space of which half diverges, 91 % of later draws fell into that half, against 44 %.
     * failed: FAIL, which TPE ignores: a crash says nothing about the values.
-    * A trial with a value outside its domain (the document's own recipe may have one) is no point of this
+    * A trial with a value outside its domain (the documents' own recipe may have one) is no point of this
       space, and a TPE kernel there may be undefined (log 0): it is told as FAIL without parameters.
     """
 
@@ -217,17 +223,35 @@ class TpeSampler(Sampler):
 class PriorTpe(TpeSampler):
     """TPE that begins with the space's priors: `search.prior_tpe`, told what TPE is told.
 
-    Trial 0 is the document's own recipe, so trial 1 is the priors' mode.
+    Trial 0 is the documents' own recipe, so trial 1 is the priors' mode, unless that is the same recipe. In a
+    space of which nothing is believed it is TPE.
     """
+
+    def __init__(self, space: Space, seed: int, mode: Mode) -> None:
+        super().__init__(space, seed, mode)
+        self._believes = concentration(space) > NO_BITS
+        self._mode_at = None if _own_is_the_mode(space) else 1
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         from search.prior_tpe import PriorTpeSampler
 
-        return PriorTpeSampler(self._prior, super()._sampler(seed), seed=seed, mode_at=1)
+        tpe = super()._sampler(seed)
+        if not self._believes:
+            return tpe
+        return PriorTpeSampler(self._prior, tpe, seed=seed, mode_at=self._mode_at)
 
     def _prior(self, name: str, named: Mapping[str, Value]) -> Prior:
         dimension = self._dimensions[name]
         return dimension.prior({self._dimensions[each].path: value for each, value in named.items()})
+
+
+def _own_is_the_mode(space: Space) -> bool:
+    likeliest = space.encode(space.define(lambda dimension, prior: mode(dimension.domain, prior)))
+    try:
+        own = space.encode(space.own)
+    except SpaceError:  # a documents' value may lie outside of what is searched
+        return False
+    return own.keys() == likeliest.keys() and all(abs(own[name] - likeliest[name]) < SAME for name in own)
 
 
 def distribution(domain: Domain) -> BaseDistribution:

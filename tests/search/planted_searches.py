@@ -134,7 +134,7 @@ def _drive(
 
 
 def _at(space: Space, values: Values) -> dict[str, float]:
-    """Where in its domain each value lies; the document's own may lie outside, and then counts as the end."""
+    """Where in its domain each value lies; the documents' own may lie outside, and then counts as the end."""
     named = space.named(values)
     return {
         each.name: _place(each.domain, named[each.name]) for each in space.dimensions if each.name in named

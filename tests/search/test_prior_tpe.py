@@ -17,7 +17,7 @@ from search.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler, domain_of
 from search.sampler import make_sampler
 from spaces.domains import Choice, Float, Integer, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.space import Space
+from spaces.space import Dimension, Space
 
 RATE = FloatDistribution(1e-4, 10.0, log=True)
 KIND = CategoricalDistribution(["sgd", "adamw"])
@@ -27,8 +27,14 @@ def around_one(name: str, before: Mapping[str, Any]) -> Prior:
     return Normal(1.0, "high") if name == "lr" else Uniform()
 
 
-def nothing(name: str, before: Mapping[str, Any]) -> Prior:
-    return Uniform()
+def believing(space: Space, **believed: Prior) -> Space:
+    """The space with these priors by dimension, and none elsewhere."""
+
+    def told(each: Dimension) -> Dimension:
+        prior = believed.get(each.name, Uniform())
+        return replace(each, prior=lambda values: prior)
+
+    return replace(space, dimensions=tuple(map(told, space.dimensions)))
 
 
 def sampler(prior: Any = around_one, seed: int = 0) -> PriorTpeSampler:
@@ -62,8 +68,39 @@ def test_the_prior_weighs_less_the_more_trials_there_are() -> None:
     assert shares[3] == pytest.approx(FIRST_SHARE / 50)
 
 
-def test_where_nothing_is_believed_all_trials_are_tpes() -> None:
-    assert sampler(nothing).prior_share(study(12, best=1.0)) == 0.0
+def test_where_nothing_is_believed_every_trial_is_tpes_whatever_has_been_told(small_space: Space) -> None:
+    space = believing(small_space)
+    for told in (False, True):
+        ours, tpe = (make_sampler(space, kind, 3, "max") for kind in ("prior-tpe", "tpe"))
+        for each in (ours, tpe):
+            each.add(0, space.own)
+            if told:
+                each.tell(0, "finished", {1: 0.5})
+        assert [ours.ask(number) for number in (1, 2)] == [tpe.ask(number) for number in (1, 2)]
+
+
+def test_what_is_believed_of_one_variant_alone_is_drawn_from_before_a_trial_had_it(
+    small_space: Space,
+) -> None:
+    space = believing(small_space, **{"regularisation.label_smoothing": Normal(0.02, "high")})
+    asked = make_sampler(space, "prior-tpe", 3, "max")
+    asked.add(0, space.own)
+    assert asked.ask(1)["regularisation.label_smoothing"] == pytest.approx(0.02)
+
+
+def test_where_the_documents_recipe_is_the_mode_it_is_not_tried_twice(small_space: Space) -> None:
+    believed: dict[str, Prior] = {
+        "optimizer.kind": Weights((2.0, 1.0)),
+        "optimizer.lr[sgd]": Normal(0.1, "medium"),
+        "optimizer.momentum[sgd]": Normal(0.9, "medium"),
+        "regularisation.label_smoothing": Normal(0.1, "medium"),
+        "loop.batch_size": Normal(128, "medium"),
+    }
+    space = believing(small_space, **believed)
+    asked = make_sampler(space, "prior-tpe", 3, "max")
+    asked.add(0, space.own)
+    first = space.encode(asked.ask(1))
+    assert any(abs(first[name] - place) > 1e-3 for name, place in space.encode(space.own).items())
 
 
 @pytest.mark.parametrize("best", [1.0, 1e-3])
@@ -158,15 +195,11 @@ def test_distributions_become_domains(distribution: Any, domain: Any) -> None:
 
 
 def test_the_first_drawn_trial_of_a_search_is_the_priors_mode(small_space: Space) -> None:
-    dimensions = [
-        replace(each, prior=lambda values: Weights((1.0, 5.0)))
-        if each.path == "optimizer.kind"
-        else replace(each, prior=lambda values: Normal(0.02, "high"))
-        if each.path == "regularisation.label_smoothing"
-        else each
-        for each in small_space.dimensions
-    ]
-    space = replace(small_space, dimensions=tuple(dimensions))
+    believed: dict[str, Prior] = {
+        "optimizer.kind": Weights((1.0, 5.0)),
+        "regularisation.label_smoothing": Normal(0.02, "high"),
+    }
+    space = believing(small_space, **believed)
     asked = make_sampler(space, "prior-tpe", 3, "max")
     asked.add(0, space.own)
     values: Mapping[str, Value] = asked.ask(1)
