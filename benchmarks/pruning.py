@@ -23,13 +23,14 @@ import lcbench
 from pruning_page import page
 from pruning_replay import Curves, Order, replayed
 from report import environment, write
-from search.pruning import SAME_SHAPE, fitting_rungs, suggested
+from search.pruning import SAME_SHAPE, suggested
 from search.scheduler import rungs
 from search_task import Task
 from spaces.domains import is_number
 from spaces.priors import Confidence, Normal, Prior, Uniform, drawn
 
 TABLE = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
+PHOTOGRAPHS = TABLE.parent / "photographs_1442.jsonl"
 SCHEDULES = ("cosine", "poly", "onecycle", "constant")
 
 
@@ -80,6 +81,11 @@ def main() -> None:
             name: [chosen_for(DRAWS[name], each, count, options.orders) for count in TRIALS]
             for name, each in curves.items()
         },
+        "again": [
+            *again("rules, one shape", [curves["rules, one shape"]], 2, options.orders),
+            *again("photographs", [photographs()], 3, options.orders),
+            *again("LCBench, medium", surrogate["medium"], 7, options.orders // 10),
+        ],
         "lcbench": {
             prior: lcbench_grid(found, (2, 4, 7, 10, 13), (2, 3), options.orders // 10)
             for prior, found in surrogate.items()
@@ -170,11 +176,28 @@ def grid(curves: Curves, graces: Sequence[int], factors: Sequence[int], count: i
     ]
 
 
+def photographs() -> Curves:
+    """Draws of the space `document` on photographs (document_draws.py): accuracies by epoch."""
+    return np.array([json.loads(line)["curve"] for line in PHOTOGRAPHS.read_text().splitlines()])
+
+
+def again(name: str, tables: Sequence[Curves], first: int, count: int) -> list[dict[str, Any]]:
+    """Alike trials compared once, or at a second rung too: means over the tables."""
+    cells = []
+    for trials in (16, 32):
+        for steps, factor in (((first,), 3), ((first, 3 * first), 3), ((first, 2 * first), 2)):
+            found = [replayed(each, orders_of(len(each), trials, count), steps, factor) for each in tables]
+            spent, _, worth = np.mean(np.array(found), axis=0).tolist()
+            of = {"recipes": name, "trials": trials, "rungs": steps, "factor": factor}
+            cells.append({**of, "spent": spent, "worth": worth})
+    return cells
+
+
 def chosen_for(draws: Draws, curves: Curves, trials: int, count: int) -> dict[str, Any]:
     """What the product chooses for such draws, and what comes of it, with intervals over resampled tables."""
     epochs, uneven = curves.shape[1], not SAME_SHAPE.issuperset(draws.schedules)
-    grace, factor = suggested(trials, epochs, draws.warmup, draws.bits, uneven=uneven)[:2]
-    steps = fitting_rungs(grace, factor, epochs)
+    suggestion = suggested(epochs, draws.warmup, draws.bits, uneven=uneven)
+    factor, steps = suggestion.factor, suggestion.rungs(suggestion.factor, epochs)
     found = replayed(curves, orders_of(len(curves), trials, count), steps, factor)
     random = np.random.default_rng(1)
     tables = [curves[random.integers(len(curves), size=len(curves))] for _ in range(RESAMPLED_TABLES)]

@@ -50,6 +50,13 @@ and of high confidence around the best of 25 even ones. In a cell: the share of 
 the worst task's worth. {lcbench_orders} orders.
 
 {lcbench}
+## Compared once, or again?
+
+Trials that are alike: the table's recipes around the rules, 40 draws of the space `document` on 1,442
+photographs over 20 epochs (document_draws.py), and LCBench's draws from priors of medium confidence.
+
+{again}
+
 ## What the product chooses
 
 For the table's recipes, with their longest warm-ups; 95 % intervals over {tables} tables resampled from them.
@@ -78,6 +85,9 @@ def page(record: dict[str, Any]) -> str:
         grids="\n".join(_grid(record, half, trials) for half in record["grid"] for trials in TRIALS),
         lcbench="\n".join(
             _lcbench(record, prior, trials) for prior in record["lcbench"] for trials in TRIALS
+        ),
+        again=_table(
+            ["recipes", "trials", "rungs", "one in", "share of epochs", "worth"], _again_rows(record)
         ),
         chosen=_table(
             ["recipes", "trials", "rungs", "one in", "share of epochs", "points lost", "worth"],
@@ -143,6 +153,12 @@ def _by_grace(title: str, told: dict[tuple[int, int], str]) -> str:
     rows = ([str(grace), *(told[grace, factor] for factor in factors)] for grace in graces)
     head = ["first rung", *(f"1 in {factor} goes on" for factor in factors)]
     return f"{title}\n\n{_table(head, rows)}\n"
+
+
+def _again_rows(record: dict[str, Any]) -> Iterator[list[str]]:
+    for cell in record["again"]:
+        of = [cell["recipes"], str(cell["trials"]), ", ".join(map(str, cell["rungs"])), str(cell["factor"])]
+        yield [*of, f"{cell['spent']:.2f}", f"{100 * cell['worth']:.0f}"]
 
 
 def _chosen_rows(record: dict[str, Any]) -> Iterator[list[str]]:

@@ -24,8 +24,6 @@ from trainable.specs.schedules import SGDR, Cyclic
 
 ALIKE_BITS = 0.5
 """From here on draws are taken to be alike: one prior of high confidence is enough."""
-MANY_TRIALS = 32
-"""From here on one in three goes on even of trials that are alike: enough good ones are among them."""
 OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
 """No trial is stopped in the first eighth of a run; nor in the first third where trials that are alike have
 schedules of different shapes, since 1cycle stands too low until then and a constant rate too high."""
@@ -69,17 +67,24 @@ class Pruning:
 
 
 class Suggestion(NamedTuple):
-    """The first rung and what part goes on, with the reason of each."""
+    """The first rung, what part goes on, and whether there are more rungs; the reasons of both."""
 
     grace: int
     factor: int
+    once: bool
     why_then: str
-    why_so_many: str
+    why_so_hard: str
+
+    def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
+        """The first rung and, unless trials are compared once, those after it in the first half of a run.
+
+        A later one would save less than its trial has cost already, for a score that the search then lacks.
+        """
+        found = rungs(self.grace, factor, epochs)
+        return tuple(each for each in found if each == self.grace or (not self.once and 2 * each <= epochs))
 
 
-def suggested(
-    trials: int, epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0
-) -> Suggestion:
+def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0) -> Suggestion:
     """The pruning that fits a budget and a space.
 
     Args:
@@ -96,17 +101,7 @@ def suggested(
         WHY_TOLD[part]: math.ceil(epochs / part),
     }
     why = max(reasons, key=lambda each: reasons[each])
-    few = alike and trials < MANY_TRIALS
-    return Suggestion(reasons[why], 2 if few else 3, why, _why_so_many(trials, bits))
-
-
-def fitting_rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
-    """The first rung, and those after it that lie in the first half of a run.
-
-    A later one would save less than its trial has cost already, for a score that the search then lacks.
-    """
-    found = rungs(grace, factor, epochs)
-    return tuple(epoch for epoch in found if epoch == grace or 2 * epoch <= epochs)
+    return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _why_so_hard(bits))
 
 
 def choose_pruning(study: Study, space: Space) -> Pruning:
@@ -117,7 +112,6 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
     """
     choice, budget = study.scheduler, study.budget
     suggestion = suggested(
-        budget.trials,
         budget.epochs,
         longest_warmup(space),
         bits_of(study, space),
@@ -130,7 +124,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
             return Pruning((), factor, "the study says so")
         case "asha":
             grace, epochs = choice.grace_epochs, budget.epochs
-            usual = rungs(grace, factor, epochs) if grace else fitting_rungs(suggestion.grace, factor, epochs)
+            usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
             found = _rungs(study, space, usual)
             return Pruning(found, factor, _why(study, suggestion, space) if found else NO_RUNG)
         case _:
@@ -200,17 +194,14 @@ def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
         then = f"scores compare at the ends of the {space.base.schedule.kind} schedule's cycles alone"
     else:
         then = suggestion.why_then
-    many = suggestion.why_so_many if choice.reduction_factor is None else "the study says how many go on"
-    return f"{then}; {many}"
+    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study says how many go on"
+    return f"{then}; {hard}"
 
 
-def _why_so_many(trials: int, bits: float) -> str:
-    if bits < ALIKE_BITS:
-        return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
-    told = f"priors make trials alike ({bits:.1f} bits)"
-    if trials < MANY_TRIALS:
-        return f"{told}, and early scores of these say less"
-    return f"{told}, but {trials} are many to choose from"
+def _why_so_hard(bits: float) -> str:
+    if bits >= ALIKE_BITS:
+        return f"priors make trials alike ({bits:.1f} bits), and early scores of these say less"
+    return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -86,7 +86,7 @@ def test_the_plan_says_budget_sampler_and_pruning_with_its_reason(tunebook: Tune
     assert row(out, "sampler") == "sampler qmc, seed 7: from the priors, spread by a Sobol sequence"
     assert "val_accuracy, the highest" in row(out, "objective")
     words = " ".join(out.split())
-    assert "pruning compared after 3 and 6 epochs, where one in two goes on" in words
+    assert "pruning compared after 3 epochs, where one in three goes on" in words
     assert "the first lies an epoch behind the longest warm-up; priors make trials alike" in words
 
 
