@@ -47,7 +47,7 @@ class Arm:
     priors: Worth | None = None
     pruned: bool = True
     first: int = 0
-    """The first trial's number: Sobol's sequence leaves trial 0 to the document's recipe."""
+    """The first trial's number: Sobol's sequence leaves trial 0 to the documents' recipe."""
 
 
 def ours(kind: Kind) -> Make:

@@ -55,7 +55,7 @@ def _curve(axes: Axes, trial: TrialSummary, summary: Summary, told: set[str]) ->
     if not points:
         return
     best = summary.best is not None and trial.id == summary.best.id
-    label = f"best: trial {trial.id}" if best else "the document's recipe" if trial.own else trial.state
+    label = f"best: trial {trial.id}" if best else "the documents' recipe" if trial.own else trial.state
     axes.plot(
         *zip(*points, strict=True),
         color="black" if best else COLOURS[trial.state],
