@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
-import lcbench
-from pruning_page import page
-from pruning_replay import Curves, Order, replayed
+from offline import lcbench
+from offline.pruning_page import page
+from offline.pruning_replay import Curves, Order, replayed
+from offline.search_task import Task
 from report import environment, write
 from search.pruning import SAME_SHAPE, suggested
 from search.scheduler import rungs
-from search_task import Task
 from spaces.domains import is_number
 from spaces.priors import Confidence, Normal, Prior, Uniform, drawn
 

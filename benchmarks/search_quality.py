@@ -27,12 +27,12 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from arms import ARMS, Settings, chosen_arms, digest, run
-from quality_page import draw, page, summary
-from regret import Array, regret
+from offline.arms import ARMS, Settings, chosen_arms, digest, run
+from offline.quality_page import draw, page, summary
+from offline.regret import Array, regret
+from offline.tasks import task, task_names
 from report import RESULTS, environment, write
 from spaces.priors import Confidence
-from tasks import task, task_names
 
 RUNS = Path(tempfile.gettempdir()) / "tunebook-search-quality.jsonl"
 STEP = 0.005

@@ -20,16 +20,16 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import get_args
 
-from beliefs import Worth, believing
-from planted_rules import METRIC, PLANTED, Gain, nothing, planted, search, space_of_rules
+from offline.beliefs import Worth, believing
+from offline.planted_rules import METRIC, PLANTED, Gain, nothing, planted, search, space_of_rules
+from offline.search_task import Task, Trained
+from offline.tasks import task
+from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
 from search.results import EpochSummary, Summary, TrialSummary
 from search.sampler import Kind, RandomSampler
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdict, Word
-from search_task import Task, Trained
-from tasks import task
-from verdicts_page import Null, Planting, Power, Real, page
 
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)

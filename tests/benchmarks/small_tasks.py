@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from curve_tables import Table
-from search_task import BareSpace, Task, Trained, Values, dimension
+from offline.curve_tables import Table
+from offline.search_task import BareSpace, Task, Trained, Values, dimension
 from spaces.domains import Choice, Float, Value
 from spaces.space import When
 from trainable.recipe import Recipe

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from beliefs import DRAWS, believing, displaced
+from offline.beliefs import DRAWS, believing, displaced
 from small_tasks import bowl, sgd, straight, task_of
 from spaces.domains import Choice, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Uniform, Weights

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from curve_tables import Table, fashion_mnist, taskset
-from search_task import WORST
+from offline.curve_tables import Table, fashion_mnist, taskset
+from offline.search_task import WORST
 from small_tasks import EPOCHS, SPACE, adamw, sgd, straight, task_of
 
 

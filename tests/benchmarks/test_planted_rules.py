@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
+from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
+from offline.verdicts_page import page
 from search.sampler import Kind
 from search.verdicts.standings import marks
 from verdicts import judged, null, planting
-from verdicts_page import page
 
 SPACE = space_of_rules()
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regret import NEVER, difference, first_reach, mean_curve, over_tasks, reach, record, regret, speed_up
+from offline.regret import (
+    NEVER,
+    difference,
+    first_reach,
+    mean_curve,
+    over_tasks,
+    reach,
+    record,
+    regret,
+    speed_up,
+)
 
 SHARES = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5])
 SEEDS = 20

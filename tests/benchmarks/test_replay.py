@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from optuna.trial import TrialState
 
-from replay import Replay, Replayed
+from offline.replay import Replay, Replayed
+from offline.search_task import Task
 from search.sampler import RandomSampler, TpeSampler, make_sampler
 from search.scheduler import Asha
-from search_task import Task
 from small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
 
 UNPRUNED = Asha((), 3, "max")

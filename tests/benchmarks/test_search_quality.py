@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arms import ARMS, BASELINE, Settings, chosen_arms, digest
-from quality_page import draw, page, summary
+from offline.arms import ARMS, BASELINE, Settings, chosen_arms, digest
+from offline.quality_page import draw, page, summary
+from offline.tasks import task, task_names
 from search_quality import Job, finished, regrets
-from tasks import task, task_names
 
 SHARES = np.arange(0.05, 1.525, 0.05)
 SMALL = Settings(trainings=3)

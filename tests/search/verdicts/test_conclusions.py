@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from planted_rules import EPOCHS, search
+from offline.planted_rules import EPOCHS, search
 from search.folder import FACTS_FILE, read_search, read_summary
 from search.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
 from search.prepare import build_space

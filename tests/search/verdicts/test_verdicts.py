@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from planted_rules import PLANTED, nothing, planted, search, space_of_rules
+from offline.planted_rules import PLANTED, nothing, planted, search, space_of_rules
 from search.results import EpochSummary, Summary, TrialSummary
 from search.verdicts.judging import (
     BORDER,

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from offline.search_task import Train
 from search.journal import Outcome
 from search.sampler import Sampler
 from search.scheduler import Asha
-from search_task import Train
 from spaces.space import Values
 
 

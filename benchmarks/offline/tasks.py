@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-import curve_tables
-import lcbench
-from search_task import Task
+from offline import curve_tables, lcbench
+from offline.search_task import Task
 
 
 def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:

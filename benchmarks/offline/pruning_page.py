@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pruning_replay import WORKERS
+from offline.pruning_replay import WORKERS
 from report import described
 
 AFTER = (1, 2, 3, 5)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from search_task import BareSpace, Points, Task, Train, Trained, Values, data, dimension
+from offline.search_task import BareSpace, Points, Task, Train, Trained, Values, data, dimension
 from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, When
 from trainable.recipe import Recipe
 
-FASHION_MNIST = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
+FASHION_MNIST = Path(__file__).parents[1] / "tables" / "fashion_mnist_4000.jsonl"
 
 
 @dataclass(frozen=True)

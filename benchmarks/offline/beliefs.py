@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from search_task import BareSpace, Task, Trained, Values, seed_of
+from offline.search_task import BareSpace, Task, Trained, Values, seed_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, place_of, value_at
 from spaces.priors import Confidence, Prior, believed, mode
 from spaces.space import Dimension

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from arms import ARMS, BASELINE, REDUCTION_FACTOR, Settings
-from beliefs import DRAWS
-from regret import Array, Interval, first_reach, mean_curve, over_tasks, reach, record, speed_up
+from offline.arms import ARMS, BASELINE, REDUCTION_FACTOR, Settings
+from offline.beliefs import DRAWS
+from offline.regret import Array, Interval, first_reach, mean_curve, over_tasks, reach, record, speed_up
 from report import described
 
 Regrets = Mapping[str, Mapping[str, Array]]

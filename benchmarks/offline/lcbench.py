@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offline.search_task import BareSpace, Points, Task, Trained, Values, data, dimension, seed_of
 from search.sampler import RandomSampler
-from search_task import BareSpace, Points, Task, Trained, Values, data, dimension, seed_of
 from spaces.domains import Float, Integer
 from spaces.space import Dimension
 from trainable.recipe import Recipe

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planted_rules import DIVERGING, EPOCHS, FACTOR, GRACE
+from offline.planted_rules import DIVERGING, EPOCHS, FACTOR, GRACE
 from report import described
 from search.scheduler import rungs
 from search.verdicts.records import FALSE_SHARE

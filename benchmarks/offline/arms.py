@@ -12,29 +12,34 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beliefs import Worth, believing
-from replay import Replay, Replayed
+from offline.beliefs import Worth, believing
+from offline.replay import Replay, Replayed
+from offline.search_task import seed_of
+from offline.tasks import task
 from search.sampler import Kind, Sampler, TpeSampler, make_sampler
 from search.scheduler import Asha, rungs
-from search_task import seed_of
 from spaces.priors import Confidence
 from spaces.space import Space
-from tasks import task
 
 if TYPE_CHECKING:
     import optuna
 
 REDUCTION_FACTOR = 3
 """As Ray's and Optuna's users set it, for all arms alike: the samplers are compared here, not the pruning."""
-ROOT = Path(__file__).parents[1]
-SOURCES = ("benchmarks/replay.py", "benchmarks/search_task.py", "search/sampler.py", "search/scheduler.py")
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "benchmarks/offline/replay.py",
+    "benchmarks/offline/search_task.py",
+    "search/sampler.py",
+    "search/scheduler.py",
+)
 """What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""
 SOURCES_OF_TASKS = {
-    "lcbench": ("benchmarks/lcbench.py",),
-    "taskset": ("benchmarks/curve_tables.py",),
-    "fashion": ("benchmarks/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
+    "lcbench": ("benchmarks/offline/lcbench.py",),
+    "taskset": ("benchmarks/offline/curve_tables.py",),
+    "fashion": ("benchmarks/offline/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
 }
-SOURCES_OF_PRIORS = ("benchmarks/beliefs.py", "search/prior_tpe.py", "spaces/priors.py")
+SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "search/prior_tpe.py", "spaces/priors.py")
 
 Make = Callable[[Space, int], Sampler]
 
