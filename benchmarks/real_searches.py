@@ -124,8 +124,8 @@ def page(found: Sequence[dict[str, Any]]) -> str:
         "had a finished trial as good as that arm's best; `never` where it had none. `in error`: the same "
         "for that best less its standard error, which the number of validation images sets: the best of many "
         "trials is lucky, too.\n\n"
-        "Some of the rules' own numbers (rates and averages in short runs, near shifts) were measured on these "
-        "very images with this net, so that this is no independent check of them.\n\n"
+        "Some of the rules' own numbers (rates and averages in short runs, near shifts) were measured on "
+        "these very images with this net, so that this is no independent check of them.\n\n"
         "| data | arm | seed | epochs | best | test, exported | finished, stopped, diverged, failed "
         "| ratio | in error |\n|-|-|-|-|-|-|-|-|-|\n"
     )
