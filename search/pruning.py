@@ -8,14 +8,13 @@ have as good a best one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from search.scheduler import Asha, expected_share, first_at_or_after, rungs
 from search.study import Study, StudyError
 from spaces.concentration import concentration
-from spaces.domains import Choice, is_number
+from spaces.domains import Choice, is_number, listed
 from spaces.space import Space
 from trainable.errors import Fault
 from trainable.metrics import Mode
@@ -60,8 +59,9 @@ class Pruning:
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
+        when = f"compared after {listed(map(str, self.rungs))} epochs"
         return (
-            f"compared after {_listed(self.rungs)} epochs, where one in {_number(self.factor)} goes on, "
+            f"{when}, where one in {_number(self.factor)} goes on, "
             f"which saves about {saved:.0%} of the epochs: {self.why}"
         )
 
@@ -202,11 +202,6 @@ def _why_so_hard(bits: float) -> str:
     if bits >= ALIKE_BITS:
         return f"priors make trials alike ({bits:.1f} bits), and early scores of these say less"
     return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    *head, last = map(str, numbers)
-    return f"{', '.join(head)} and {last}" if head else last
 
 
 def _number(count: int) -> str:

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from spaces.averages import with_values
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
+from spaces.fields import leaves_of
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.metrics import OBJECTIVES, Mode
 from trainable.recipe import Recipe
@@ -185,11 +186,11 @@ class Study(Spec):
     @property
     def pinned(self) -> dict[str, Any]:
         """The values that `base` fixes, by dotted path; nested and dotted keys mean the same."""
-        return dict(_leaves(self.base, ""))
+        return dict(leaves_of(self.base))
 
     def base_recipe(self) -> Recipe:
         """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
-        paths = [path for path, _ in _leaves(self.base, "")]
+        paths = [path for path, _ in leaves_of(self.base)]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
         for path in self.pinned:
@@ -259,11 +260,8 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
     for path, value in values.items():
         node = copy
         *sections, name = _split(path)
-        if sections == ["base"] and isinstance(
-            copy.get("base"), dict
-        ):  # nested or dotted: a pin is one field
-            pinned = _leaves(copy["base"], "")
-            copy["base"] = {each: pin for each, pin in pinned if not f"{each}.".startswith(f"{name}.")}
+        if sections == ["base"] and isinstance(copy.get("base"), dict):
+            copy["base"] = _unpinned(copy["base"], name)
         for section in sections:
             child = node.setdefault(section, {})
             if not isinstance(child, dict):
@@ -281,12 +279,9 @@ def _split(path: str) -> list[str]:
     return path.split(".")
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _unpinned(base: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The pins without a field, or a section's; nested and dotted keys mean the same."""
+    return {path: value for path, value in leaves_of(base) if not f"{path}.".startswith(f"{place}.")}
 
 
 def _replaced(tree: Mapping[str, Any], path: str, value: Any, prefix: str = "") -> dict[str, Any]:

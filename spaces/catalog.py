@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from spaces import schedules
 from spaces.averages import own_decay, with_values
-from spaces.conditions import check_fixed, has, settled_values
+from spaces.conditions import check_fixed, has, holds, settled_values
 from spaces.domains import Choice, Domain, SpaceError, Value
 from spaces.facts import Facts
 from spaces.heuristics import fixed_by_rule
@@ -119,15 +119,9 @@ def _own_recipe(
     base = _within(base.with_values(fixed_by_rule(facts, base, pins)), kinds)
     recipe = base.with_values(fixed_by_rule(facts, base, pins | kinds.keys()))
     variants = {
-        rule.path: domains[rule.name] for rule in rules if rule.name in domains and _met(rule, recipe)
+        rule.path: domains[rule.name] for rule in rules if rule.name in domains and holds(rule.when, recipe)
     }
     return _within(recipe, variants | {path: each for path, each in domains.items() if has(recipe, path)})
-
-
-def _met(rule: Rule, recipe: Recipe) -> bool:
-    if (when := rule.when) is None:
-        return True
-    return has(recipe, when.path) and recipe.get(when.path) in when.values
 
 
 def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
@@ -144,11 +138,7 @@ def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
 
 
 def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value]:
-    return {
-        each.path: own.get(each.path)
-        for each in dimensions
-        if each.when is None or own.get(each.when.path) in each.when.values
-    }
+    return {each.path: own.get(each.path) for each in dimensions if holds(each.when, own)}
 
 
 def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:

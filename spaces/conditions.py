@@ -27,6 +27,11 @@ def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) ->
     return True
 
 
+def holds(when: When | None, recipe: Recipe) -> bool:
+    """Whether a recipe meets a condition; none at all is met."""
+    return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
+
+
 def value_of(recipe: Recipe, path: str) -> Any:
     """A recipe's value, or None where its kind has no such field."""
     return recipe.get(path) if has(recipe, path) else None

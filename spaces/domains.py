@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard, assert_never
 
@@ -155,6 +155,12 @@ def shown(value: object) -> str:
         text = f"{value:g}"
         return text if text != "1" or value == 1.0 else repr(value)  # a decay of 0.9999999 is not 1
     return "null" if value is None else str(value)
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words in a row: a, b and c."""
+    *head, last = words
+    return f"{', '.join(head)} and {last}" if head else last
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spaces.catalog import document
-from spaces.conditions import has, options_of, settled_values
+from spaces.conditions import holds, options_of, settled_values
 from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
 from spaces.fields import PURPOSES, leaves
@@ -54,7 +54,7 @@ def recipe_rows(recipe: Recipe, facts: Facts | None = None, space: Space | None 
         return [_row(path, value, {}, [], {}) for path, value in leaves(recipe)]
     ruled = frame(facts) | details(facts, recipe)
     offered = document(facts, recipe) if space is None else space.dimensions
-    dimensions = [each for each in offered if _applies(each, recipe)]
+    dimensions = [each for each in offered if holds(each.when, recipe)]
     pins = frozenset[str]() if space is None else space.pins
     values = settled_values(recipe)
     return [
@@ -66,11 +66,6 @@ def recipe_rows(recipe: Recipe, facts: Facts | None = None, space: Space | None 
 def reasons(recipe: Recipe, facts: Facts, space: Space | None = None) -> dict[str, str]:
     """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
     return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, facts, space)}
-
-
-def _applies(dimension: Dimension, recipe: Recipe) -> bool:
-    when = dimension.when
-    return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
 
 
 def _ranged(dimension: Dimension, space: Space) -> str:

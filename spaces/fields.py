@@ -196,12 +196,13 @@ def leaves(recipe: Recipe) -> Iterator[tuple[str, Any]]:
     """Every dotted path with its value, provenance left out; lists are one value."""
     tree = recipe.tree()
     tree.pop("provenance", None)
-    yield from _leaves(tree, "")
+    yield from leaves_of(tree)
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted path of a tree, behind the prefix, with its value."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from leaves_of(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

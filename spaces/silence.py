@@ -15,11 +15,17 @@ from spaces.rules import Rule
 
 def silence(path: str, rules: Sequence[Rule]) -> str:
     """Why no rule speaks of a field: in the words of the rule that is silent for these facts, if it says."""
-    texts = [" ".join(str(getdoc(rule.of)).split()) for rule in rules if rule.path == path]
-    if not texts:
+    mine = [rule for rule in rules if rule.path == path]
+    if not mine:
         return "no rule gives this field a range"
-    said = [found[1] for text in texts if (found := re.search(r"\bSilent (.+?)\.(?: |$)", text))]
-    return f"the rule of this field is silent {said[0] if said else 'for these facts'}"
+    said = next(filter(None, map(when_silent, mine)), "for these facts")
+    return f"the rule of this field is silent {said}"
+
+
+def when_silent(rule: Rule) -> str | None:
+    """For which facts a rule says that it is silent; None where it does not say."""
+    found = re.search(r"\bSilent (.+?)\.(?: |$)", " ".join(str(getdoc(rule.of)).split()))
+    return found[1] if found else None
 
 
 def instead(path: str, prior: Belief | Weights | None) -> str:

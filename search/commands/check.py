@@ -12,6 +12,7 @@ from rich.text import Text
 
 from search.commands.targets import Target, target
 from search.report import console, say
+from search.tables import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
 from trainable.devices import threads
@@ -73,7 +74,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 def closing(findings: Sequence[Finding], seconds: float) -> str:
     """The outcome in one line."""
     errors, warnings = counts(findings)
-    return f"{_count(errors, 'error')}, {_count(warnings, 'warning')}, in {seconds:.0f} s"
+    return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s"
 
 
 def _title(file: str, looked_at: Target) -> str:
@@ -103,7 +104,3 @@ def _tree(file: str, findings: Sequence[Finding], seconds: float) -> dict[str, o
         "seconds": round(seconds, 1),
         "findings": [finding.tree() for finding in findings],
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

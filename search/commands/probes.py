@@ -13,6 +13,7 @@ from rich.table import Table
 from search.commands.lr_picture import READINGS, page, picture
 from search.commands.targets import Target
 from search.report import console, say
+from search.tables import counted
 from trainable.devices import threads
 from trainable.errors import UserError
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
@@ -171,13 +172,10 @@ def _cells(tried: Tried, found: BatchFound) -> Sequence[str]:
     return str(tried.images), memory, speed, ", ".join(filter(None, remarks))
 
 
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
-
-
 def _told(found: BatchFound, run: Run, count: int) -> Iterator[str]:
     if run.device.type == "cpu":
-        yield f"memory is reckoned from small steps, on the safe side; speed is that of {_threads(count)}"
+        speed = f"speed is that of {counted(count, 'thread')}"
+        yield f"memory is reckoned from small steps, on the safe side; {speed}"
     if not found.found:
         yield "not even the smallest micro-batch fits: smaller images, a smaller model, or more memory"
         return

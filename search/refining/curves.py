@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal, overridden
 from search.refining.shifts import Shifts, shifts
-from spaces.domains import shown
+from spaces.domains import listed, shown
 from trainable.remedies import Change
 
 REGULARISERS = (
@@ -121,5 +121,5 @@ def _seen(agreeing: Sequence[Judged], looked_at: int) -> str:
 
 
 def _trials(judged: Sequence[Judged]) -> str:
-    *head, last = (str(each.trial.id) for each in judged)
-    return f"trials {', '.join(head)} and {last}" if head else f"trial {last}"
+    told = listed(str(each.trial.id) for each in judged)
+    return f"trial {told}" if len(judged) == 1 else f"trials {told}"

@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple
 from search.refining.trends import Trends
 from search.results import Summary, TrialSummary
 from search.study import Study
-from search.verdicts.diagnosis import results_of
+from search.verdicts.diagnosis import diagnosis_of
 from spaces.domains import Value
 from spaces.facts import Facts
 from spaces.overrides import PLACE
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
-from trainable.diagnosis import Diagnosis, diagnose
+from trainable.diagnosis import Diagnosis
 from trainable.metrics import OBJECTIVES
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
@@ -121,21 +121,8 @@ class Evidence:
     @cached_property
     def curves(self) -> tuple[Judged, ...]:
         """What the curves of the `top` trials say, of those whose journal has all that a verdict needs."""
-        info = self.info
-        return tuple(
-            Judged(
-                trial,
-                diagnose(
-                    history,
-                    self.space.recipe(trial.values),
-                    classes=len(info.classes),
-                    train_images=info.train_images,
-                    validation_images=info.validation_images,
-                ),
-            )
-            for trial in self.top
-            if (history := results_of(trial))
-        )
+        found = ((trial, diagnosis_of(trial, self.space, self.info)) for trial in self.top)
+        return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
         """The best trial's; None where it does not have the dimension."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from search.refining.evidence import PLAYBOOK, TOP, Evidence, Finding, Judged, Kept, Proposal
 from search.refining.shifts import Shifts, shifts
 from search.verdicts.standings import marks
-from spaces.domains import Choice
+from spaces.domains import Choice, listed
 from trainable.curves import Thresholds
 from trainable.metrics import OBJECTIVES
 from trainable.remedies import Change, changes
@@ -35,8 +35,7 @@ class _Best(NamedTuple):
     """Between their validation accuracies, in points."""
 
     def __str__(self) -> str:
-        *head, last = map(str, self.trials)
-        return f"trials {', '.join(head)} and {last}"
+        return f"trials {listed(map(str, self.trials))}"
 
 
 def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:

@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from search.verdicts.standings import marks, places
-from spaces.domains import Choice, SpaceError, Value, fraction_of
+from search.verdicts.standings import marks, places, positions
+from spaces.domains import Choice, Value, fraction_of
 from spaces.space import Dimension, Space
 from trainable.metrics import OBJECTIVES
 
 if TYPE_CHECKING:
-    from search.results import Summary, TrialSummary
+    from search.results import Summary
     from search.verdicts.effects import Column, Estimate
 
 LEAST_WITH = 8
@@ -45,7 +45,7 @@ class Trends:
         self.places: Mapping[int, float] = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
         """By trial, how many of 100 others it beats."""
         drawn = [each for each in summary.trials if each.id in self.places and not each.own]
-        self._at = {each.id: at for each in drawn if (at := _positions(space, each)) is not None}
+        self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 
     def chance_above(self, dimension: Dimension) -> float:
         """How likely trials would be so much better towards the upper end if the dimension did nothing.
@@ -91,11 +91,3 @@ class Trends:
 
         at = np.array(self._of(dimension), float)
         return column(np.array(asked, float), at, options=isinstance(dimension.domain, Choice))
-
-
-def _positions(space: Space, trial: TrialSummary) -> dict[str, float] | None:
-    """Where in its domain each value of a trial lies, by dimension name; None for no point of the space."""
-    try:
-        return space.encode(trial.values)
-    except SpaceError:
-        return None

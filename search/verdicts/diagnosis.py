@@ -7,24 +7,26 @@ from dataclasses import fields
 from search.results import Summary, TrialSummary
 from spaces.space import Space
 from trainable.data import DataInfo
-from trainable.diagnosis import diagnose
+from trainable.diagnosis import Diagnosis, diagnose
 from trainable.metrics import EpochResult
 
 
 def with_diagnosis(summary: Summary, space: Space, info: DataInfo) -> Summary:
     """The summary with the diagnosis of its best trial; as it is where there is none to diagnose."""
-    best = summary.best
-    history = results_of(best) if best is not None else ()
-    if best is None or not history:
-        return summary
-    return summary.diagnosed(
-        diagnose(
-            history,
-            space.recipe(best.values),
-            classes=len(info.classes),
-            train_images=info.train_images,
-            validation_images=info.validation_images,
-        )
+    found = diagnosis_of(summary.best, space, info) if summary.best is not None else None
+    return summary if found is None else summary.diagnosed(found)
+
+
+def diagnosis_of(trial: TrialSummary, space: Space, info: DataInfo) -> Diagnosis | None:
+    """What a trial's curves say; None where the journal lacks a number that is needed."""
+    if not (history := results_of(trial)):
+        return None
+    return diagnose(
+        history,
+        space.recipe(trial.values),
+        classes=len(info.classes),
+        train_images=info.train_images,
+        validation_images=info.validation_images,
     )
 
 

@@ -14,10 +14,10 @@ from functools import lru_cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, assert_never
 
-from search.results import Summary, TrialSummary
+from search.results import Summary
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
-from search.verdicts.standings import marks, places
-from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
+from search.verdicts.standings import marks, places, positions
+from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
 from spaces.rulings import Ruling
 from spaces.space import Dimension, Space, Values
@@ -98,8 +98,7 @@ class Belief:
         """Between options of nearly one weight there is nothing to depart from."""
         if self.dimension.domain.extremes() == self.tied:
             return UNTESTABLE
-        *head, last = map(shown, self.tied)
-        return f"{UNTESTABLE} of {', '.join(head)} and {last}; {count}"
+        return f"{UNTESTABLE} of {listed(map(shown, self.tied))}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
         """The record of a verdict without an effect."""
@@ -151,7 +150,8 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, Ruling[Any]] | Non
     """
     metric = summary.objective
     standing = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
-    points = [each for each in summary.trials if each.id in standing and _is_drawn(space, each)]
+    others = [each for each in summary.trials if each.id in standing and not each.own]
+    points = [each for each in others if positions(space, each) is not None]
     beliefs = _beliefs(space, [each.values for each in points])
     found, level = _judged(beliefs, [standing[each.id] for each in points], [each.id for each in points])
     paths = {each.path for each in space.dimensions}
@@ -215,16 +215,6 @@ def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
 
 def _fixed(path: str, ruling: Ruling[Any]) -> Verdict:
     return Verdict(path, "untested", shown(ruling.what), ruling.source, why="fixed, never varied", fixed=True)
-
-
-def _is_drawn(space: Space, trial: TrialSummary) -> bool:
-    if trial.own:
-        return False
-    try:
-        space.encode(trial.values)
-    except SpaceError:
-        return False
-    return True
 
 
 def _beliefs(space: Space, trials: Sequence[Values]) -> list[Belief]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from spaces.domains import SpaceError
+from spaces.space import Space
 from trainable.metrics import Mode
 
 if TYPE_CHECKING:
@@ -45,6 +47,14 @@ def places(
         wins = np.where(meeting == number + 1, np.sign(np.subtract.outer(there, there)), wins)
     share = 50.0 + 50.0 * wins.sum(axis=1) / (len(compared) - 1)
     return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
+
+
+def positions(space: Space, trial: TrialSummary) -> dict[str, float] | None:
+    """Where in its domain each value of a trial lies, by dimension name; None for no point of the space."""
+    try:
+        return space.encode(trial.values)
+    except SpaceError:
+        return None
 
 
 def _lasted(trial: TrialSummary, mark: int) -> bool:

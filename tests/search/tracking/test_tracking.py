@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,11 @@ from spaces.domains import Value
 from tests.search.small_tracking import (
     METRICS,
     a_search,
-    client_of,
     contents,
     epochs,
     recipe_text,
     runs_of,
     search_event,
-    storage_with_database,
     study_in,
     text_of,
     tracker_of,
@@ -39,24 +36,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.tracking.consumer.POLL_SECONDS", 0.05)
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return storage_with_database(tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def client(storage: Path) -> MlflowClient:
-    return client_of(storage)
-
-
-@pytest.fixture
-def folder(storage: Path) -> Path:
-    """A new search's folder."""
-    path = storage / f"search-{uuid.uuid4().hex[:8]}"
-    path.mkdir()
-    return path
 
 
 def test_a_search_is_a_parent_run_with_a_child_for_each_trial(client: MlflowClient, folder: Path) -> None:

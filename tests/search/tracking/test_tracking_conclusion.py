@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +18,11 @@ from search.verdicts.records import Verdict, Verdicts
 from search.verdicts.words import mlflow_table
 from tests.search.small_tracking import (
     a_search,
-    client_of,
     contents,
     epochs,
     recipe_text,
     runs_of,
     search_event,
-    storage_with_database,
     study_in,
     text_of,
     trial,
@@ -39,24 +36,6 @@ VERDICTS = Verdicts(
     (Verdict("optimizer.lr", "supported", "around 0.5", "0", 9, 8, 31.0, (18.0, 44.0)),), 17, 0.9
 )
 CONCLUSION = Conclusion("**Best**: trial 0", mlflow_table(VERDICTS))
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return storage_with_database(tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def client(storage: Path) -> MlflowClient:
-    return client_of(storage)
-
-
-@pytest.fixture
-def folder(storage: Path) -> Path:
-    """A new search's folder."""
-    path = storage / f"search-{uuid.uuid4().hex[:8]}"
-    path.mkdir()
-    return path
 
 
 def sync(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Backlog:

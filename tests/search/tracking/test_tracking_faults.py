@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,10 @@ from search.tracking.cursor import CURSOR_FILE, read_cursor
 from search.tracking.tracker import run_ids
 from tests.search.small_tracking import (
     a_search,
-    client_of,
     contents,
     epochs,
     runs_of,
     search_event,
-    storage_with_database,
     study_in,
     text_of,
     tracker_of,
@@ -39,24 +36,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.tracking.consumer.POLL_SECONDS", 0.05)
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return storage_with_database(tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def client(storage: Path) -> MlflowClient:
-    return client_of(storage)
-
-
-@pytest.fixture
-def folder(storage: Path) -> Path:
-    """A new search's folder."""
-    path = storage / f"search-{uuid.uuid4().hex[:8]}"
-    path.mkdir()
-    return path
 
 
 def test_a_kill_between_making_a_run_and_noting_it_makes_no_second_one(
