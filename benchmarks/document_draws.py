@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from report import refuse_busy_machine
-from search.cluster import local_hardware
+from search.hardware import local_hardware
 from search.prepare import Prepared, prepare
 from search.study import Study
 from spaces.space import Space, Values

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from search.cluster import Hardware, Node
 from search.driver import settled
 from search.folder import trial_folder
+from search.hardware import Hardware, Node
 from search.prepare import Prepared, prepare, write_facts
 from search.study import Study
 from trainable.data import DataSet
+from trainable.ddp import Shared
 from trainable.metrics import EpochResult
 from trainable.trial import TrialTrainable
 
@@ -28,11 +29,13 @@ class NoopTrial(TrialTrainable):
     def setup(
         self,
         config: dict[str, str],
-        data: DataSet,
+        data: Shared[DataSet],
         device: str,
         threads: int,
         step_seconds: float,
         gpu_share: float = 1.0,
+        workers: int = 1,
+        download: bool = False,
     ) -> None:
         self.reset_config(config)
 

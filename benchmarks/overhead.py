@@ -7,6 +7,9 @@ trials, two at once, is fitted by F + c N, and c is the marginal cost of a trial
 reports; ten reports with a checkpoint of 1 MiB each. Plain Ray Tune is a function trainable with the MLflow
 logger that Ray ships, as its documentation writes it, with and without `reuse_actors`; every arm keeps its
 runs in SQLite. What is left out on both sides is a trial's own work: making the model and its checkpoints.
+
+Trials of two ranks train: one epoch of digits each, one trial after the other, by tunebook and by Ray Train
+as Ray's documentation has it for Ray Tune (benchmarks/ranks.py). What both train alike is in both figures.
 """
 
 from __future__ import annotations
@@ -24,10 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import ranks
 from report import described, environment, refuse_busy_machine, write
 
 CHECKPOINT_BYTES = 2**20
 CONCURRENT = 2
+SIZES, SIZES_OF_RANKS = (4, 16, 32, 64, 256), (2, 6)
+RANKS = "1 epoch, 2 ranks"
 
 
 class Case(NamedTuple):
@@ -115,18 +121,41 @@ def main() -> None:
     options = _options()
     if options.arm is not None:
         with tempfile.TemporaryDirectory() as place:
-            seconds = ARMS[options.arm](CASES[options.case], options.trials, Path(place))
+            seconds = _run(options.arm, options.case, options.trials, Path(place))
         print(json.dumps({"seconds": seconds}))
         return
     refuse_busy_machine(CONCURRENT)
     where = environment(CONCURRENT)
-    sizes = [size for size in (4, 16, 32, 64, 256) if size <= options.most]
+    if options.part in (None, "reports"):
+        sizes = [size for size in SIZES if size <= options.most]
+        about = "Trials that only report, two at once, MLflow on SQLite in every arm"
+        _report("overhead", about, {case: list(ARMS) for case in CASES}, sizes, where, options)
+    if options.part in (None, "ranks"):
+        about = "Trials of two ranks that train one epoch of digits, one after the other; `c` holds the epoch"
+        _report("overhead-ranks", about, {RANKS: list(ranks.ARMS)}, list(SIZES_OF_RANKS), where, options)
+
+
+def _report(
+    name: str,
+    about: str,
+    arms_by_case: dict[str, list[str]],
+    sizes: list[int],
+    where: dict[str, Any],
+    options: argparse.Namespace,
+) -> None:
+    """Measure some cases and write their page."""
     measured = {
-        case: {arm: {size: _measure(arm, case, size, options) for size in sizes} for arm in ARMS}
-        for case in CASES
+        case: {arm: {size: _measure(arm, case, size, options) for size in sizes} for arm in arms}
+        for case, arms in arms_by_case.items()
     }
     fits = {case: {arm: _fit(times) for arm, times in arms.items()} for case, arms in measured.items()}
-    write("overhead", {"environment": where, "seconds": measured, "fits": fits}, _page(fits, sizes, where))
+    record = {"environment": where, "seconds": measured, "fits": fits}
+    write(name, record, _page(about, fits, sizes, where))
+
+
+def _run(arm: str, case: str, trials: int, folder: Path) -> float:
+    """Seconds of one arm's trials."""
+    return ranks.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
 
 
 def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
@@ -155,7 +184,9 @@ def _fit(times: dict[int, list[float]]) -> dict[str, float]:
     return {"start_seconds": float(start), "seconds_a_trial": float(slope), "runs": len(points)}
 
 
-def _page(fits: dict[str, dict[str, dict[str, float]]], sizes: list[int], where: dict[str, Any]) -> str:
+def _page(
+    about: str, fits: dict[str, dict[str, dict[str, float]]], sizes: list[int], where: dict[str, Any]
+) -> str:
     rows = []
     for case, arms in fits.items():
         for arm, fit in arms.items():
@@ -164,9 +195,7 @@ def _page(fits: dict[str, dict[str, dict[str, float]]], sizes: list[int], where:
             rows.append(f"| {case} | {arm} | {each:.3f} | {start:.1f} | {each / ours:.1f} | {runs} |")
     return (
         "# What a trial costs beside its training\n\n"
-        f"Trials that only report, two at once, MLflow on SQLite in every arm, "
-        f"N = {', '.join(map(str, sizes))}; "
-        "wall seconds are fitted by F + c N.\n\n"
+        f"{about}; N = {', '.join(map(str, sizes))}; wall seconds are fitted by F + c N.\n\n"
         "| case | arm | c: seconds a trial | F: seconds once | c / tunebook's | runs |\n|-|-|-|-|-|-|\n"
         + "\n".join(rows)
         + f"\n\n{described(where)}"
@@ -177,8 +206,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--most", type=int, default=32, help="largest number of trials in a run")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--arm", choices=ARMS, help="run one arm once and print its seconds")
-    parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--part", choices=["reports", "ranks"], help="measure one part alone")
+    parser.add_argument("--arm", choices=[*ARMS, *ranks.ARMS], help="run one arm once and print its seconds")
+    parser.add_argument("--case", choices=[*CASES, RANKS])
     parser.add_argument("--trials", type=int)
     return parser.parse_args()
 

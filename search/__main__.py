@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from search.jobs import cli
 from trainable.errors import UserError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -48,13 +49,18 @@ def search(
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,
     hours: Annotated[float | None, typer.Option(help="Stop after so many hours.")] = None,
     cpus: Annotated[int | None, typer.Option(help="CPUs a trial.")] = None,
-    gpus: Annotated[float | None, typer.Option(help="GPUs a trial; a fraction shares one.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="GPUs a worker: a number, of which a fraction shares one, or auto.")
+    ] = None,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
     storage: Annotated[str | None, typer.Option(help="Folder that holds the searches.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow's; default: SQLite in STORAGE.")] = None,
     experiment: Annotated[str | None, typer.Option(help="MLflow experiment.")] = None,
     download: Download = False,
+    again: Annotated[
+        bool, typer.Option("--resume", help="Go on where the search of this name has been started already.")
+    ] = False,
     set_: Set = None,
 ) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
@@ -69,7 +75,7 @@ def search(
         "budget.epochs": epochs,
         "budget.hours": hours,
         "resources.cpus": cpus,
-        "resources.gpus": gpus,
+        "resources.gpus": None if gpus is None else parse_setting(f"resources.gpus={gpus}")[1],
         "storage": storage,
         "name": name,
         "tracking.uri": tracking_uri,
@@ -79,18 +85,19 @@ def search(
     asked = study_from(
         study, {**given, **dict(parse_setting(text, "base.optimizer.lr=0.1") for text in set_ or ())}
     )
-    _leave(driver.search(asked, address=address, download=download))
+    _leave(driver.search(asked, address=address, download=download, again=again))
 
 
 @app.command()
 def resume(
     folder: Folder,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
+    download: Download = False,
 ) -> None:
     """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
     from search import driver
 
-    _leave(driver.resume(folder, address=address))
+    _leave(driver.resume(folder, address=address, download=download))
 
 
 @app.command()
@@ -280,6 +287,9 @@ def check(
         as_json=json,
     )
     raise typer.Exit(0 if sound else FAILED)
+
+
+cli.add_to(app)
 
 
 def _leave(state: str) -> None:

@@ -1,4 +1,4 @@
-"""The machines a search runs on: what they have, whether a trial fits, and Ray's start and end."""
+"""Ray for a search: a private one on this machine, or a running cluster that is joined."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 
-from search.study import Resources, StudyError
-from trainable.errors import Fault, UserError
+from search.cluster_token import NO_TOKEN, bring_token, the_token, why_refused
+from search.hardware import Hardware, Node
+from trainable.errors import UserError
 
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints boxes and ignores reporters
@@ -30,73 +31,15 @@ QUIET = {
 KNOCK_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Node:
-    """One machine."""
-
-    cpus: int
-    gpus: int
-
-    def fits(self, trial: Resources) -> int:
-        """How many such trials it holds at once; a share is rounded so that 0.25 fits four times in 1."""
-        by_cpus = self.cpus // trial.cpus
-        return min(by_cpus, int(self.gpus / trial.gpus + 1e-9)) if trial.gpus else by_cpus
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The machines that trials may use; a trial runs on one of them."""
-
-    nodes: tuple[Node, ...]
-
-    @property
-    def gpus(self) -> int:
-        return sum(node.gpus for node in self.nodes)
-
-    def __str__(self) -> str:
-        return " + ".join(f"{node.cpus} CPUs and {node.gpus} GPUs" for node in self.nodes) or "no machine"
-
-
-def local_hardware() -> Hardware:
-    """The processors this process may use and the GPUs torch sees."""
-    import torch
-
-    return Hardware((Node(len(os.sched_getaffinity(0)), torch.cuda.device_count()),))
-
-
-def per_trial(resources: Resources, hardware: Hardware) -> Resources:
-    """One trial's resources, with `gpus` decided. Raises StudyError where no trial could ever be placed."""
-    gpus = resources.gpus if resources.gpus is not None else float(hardware.gpus > 0)
-    asked = resources.model_copy(update={"gpus": gpus})
-    most_cpus = max((node.cpus for node in hardware.nodes), default=0)
-    most_gpus = max((node.gpus for node in hardware.nodes), default=0)
-    faults = [
-        Fault(f"resources.{name}", f"a trial asks for {wanted:g}; the largest machine has {most}")
-        for name, wanted, most in (("cpus", asked.cpus, most_cpus), ("gpus", gpus, most_gpus))
-        if wanted > most
-    ]
-    if not faults and not any(node.fits(asked) for node in hardware.nodes):
-        message = f"no machine has {asked.cpus} CPUs and {gpus:g} GPUs together: {hardware}"
-        faults = [Fault("resources", message)]
-    if faults:
-        raise StudyError(faults, "resources")
-    return asked
-
-
-def concurrent_trials(asked: int | None, trial: Resources, hardware: Hardware) -> int:
-    """How many trials run at once: as many as fit on the machines, or fewer if the study says so."""
-    fits = sum(node.fits(trial) for node in hardware.nodes)
-    return min(fits, asked) if asked is not None else fits
-
-
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[Hardware]:
     """Join the running cluster at `address` for the block; what it has.
 
     An address is never guessed: without one, a leftover cluster on this machine is not joined. Raises
-    UserError where no cluster answers.
+    UserError where no cluster answers, or where it refuses the token.
     """
     _quieten()
+    bring_token()
     _knock(address)
     import ray
 
@@ -105,7 +48,7 @@ def joined(address: str) -> Iterator[Hardware]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
             f"--address {address}: no Ray cluster answers: {str(error).strip().splitlines()[0]} "
-            "(if the cluster asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN)"
+            f"(if {NO_TOKEN})"
         ) from None
     try:
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -138,18 +81,52 @@ def local_ray(hardware: Hardware) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Raises UserError where nothing listens at HOST:PORT: Ray itself would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if address == "auto" or "://" in address:
-        if "://" in address:
-            raise UserError(f"--address {address}: expected `auto` or HOST:PORT of a cluster's head")
+    """Raises UserError where nothing listens there, or the token is refused: Ray would try for long."""
+    if "://" in address:
+        raise UserError(
+            f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
+            "address is for `tunebook submit`"
+        )
+    place = address if address != "auto" else _started_here()
+    if place is None:
         return
+    host, colon, port = place.rpartition(":")
     if not colon or not port.isdigit():
         raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
     try:
         socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
+    if not _lets_in(place):
+        raise UserError(f"--address {address}: {why_refused()}")
+
+
+def _started_here() -> str | None:
+    """What Ray takes `auto` for: RAY_ADDRESS, else the cluster that was last started on this machine."""
+    written = os.environ.get("RAY_ADDRESS", "")
+    if written:
+        return written if "://" not in written else None
+    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    return file.read_text().strip() if file.is_file() else None
+
+
+def _lets_in(address: str) -> bool:
+    """Whether the cluster's head takes the token, or asks for none.
+
+    Ray itself would try again for 20 seconds and then speak of an instance that has crashed.
+    """
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary(
+            "/ray.rpc.NodeInfoGcsService/GetClusterId"
+        )  # the first that Ray itself asks
+        token = the_token()
+        try:
+            ask(b"", timeout=KNOCK_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
+        except grpc.RpcError as error:
+            return error.code() is not grpc.StatusCode.UNAUTHENTICATED
+    return True
 
 
 def _quieten() -> None:

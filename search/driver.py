@@ -7,12 +7,11 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from search import report
-from search.cluster import Hardware, joined, local_hardware, local_ray
+from search.cluster import joined, local_ray
 from search.commands.export import export_recipe, versions
 from search.folder import (
     BEST_FILE,
@@ -26,8 +25,10 @@ from search.folder import (
     recipe_text,
     trial_folder,
 )
+from search.hardware import Hardware, local_hardware
 from search.journal import Journal, is_locked
 from search.ledger import Ledger
+from search.names import default_name
 from search.picture import draw
 from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
 from search.raytune import StopSwitch, drop_checkpoints, run_trials
@@ -50,13 +51,21 @@ CATCH_UP_SECONDS = 15.0
 logger = logging.getLogger(__name__)
 
 
-def search(study: Study, *, address: str | None = None, download: bool = False) -> Closing:
+def search(
+    study: Study, *, address: str | None = None, download: bool = False, again: bool = False
+) -> Closing:
     """Run a new search and return how it ended: finished, interrupted or failed.
 
-    Raises UserError before anything is written when the study, the data or the resources are wrong.
+    With `again` a search of the same name and study goes on instead, for what starts it to be able to call it
+    again without knowing how far it came. Raises UserError before anything is written when the study, the
+    data or the resources are wrong.
     """
+    if again and study.name is None:
+        raise UserError("--resume: goes on with a search by its name; give --name NAME")
     study = settled(study)
     folder = Path(study.storage) / str(study.name)
+    if again and is_the_same(folder, study):
+        return resume(folder, address=address, download=download)
     refuse_existing(folder, study)
     with _machines(address) as hardware:
         prepared = prepare(study, folder, hardware, download=download, say=report.say)
@@ -66,7 +75,7 @@ def search(study: Study, *, address: str | None = None, download: bool = False) 
         return _drive(prepared, hardware)
 
 
-def resume(folder: Path, *, address: str | None = None) -> Closing:
+def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
     """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
     folder = folder.absolute()
     study = read_search(folder)
@@ -78,7 +87,7 @@ def resume(folder: Path, *, address: str | None = None) -> Closing:
         sync(folder)
         return "finished"
     with _machines(address) as hardware:
-        return _drive(prepare_again(study, folder, hardware), hardware)
+        return _drive(prepare_again(study, folder, hardware, download=download), hardware)
 
 
 def sync(folder: Path) -> bool:
@@ -96,13 +105,6 @@ def settled(study: Study) -> Study:
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
-def default_name(study: Study) -> str:
-    """The data's name and the time: searches of one storage never collide."""
-    stem = Path(study.data.name or study.data.path).stem or "search"
-    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
-    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"
-
-
 def refuse_existing(folder: Path, study: Study) -> None:
     """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
     _check_writable(folder)
@@ -112,9 +114,14 @@ def refuse_existing(folder: Path, study: Study) -> None:
         raise UserError(f"{folder}: exists and is not a search; choose another --name")
     if is_locked(folder):
         raise UserError(f"{folder}: this search is running; `tunebook show {folder}` shows it")
-    if read_study(folder / STUDY_FILE) == study:
+    if is_the_same(folder, study):
         raise UserError(f"{folder}: this search exists; go on with `tunebook resume {folder}`")
     raise UserError(f"{folder}: another study has this name; choose another --name")
+
+
+def is_the_same(folder: Path, study: Study) -> bool:
+    """Whether a search's folder has this very study. Raises StudyError where its file cannot be read."""
+    return (folder / STUDY_FILE).exists() and read_study(folder / STUDY_FILE) == study
 
 
 def _check_writable(folder: Path) -> None:

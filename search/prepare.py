@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from search.cluster import Hardware, concurrent_trials, per_trial
 from search.facts.measured import Say, given, load_data, measured_anew, probed, quiet
 from search.folder import FACTS_FILE, facts_text, read_facts
+from search.hardware import Hardware, PerTrial, concurrent_trials, per_trial
+from search.packing import packed
 from search.pruning import Pruning, choose_pruning
-from search.study import Resources, Study, StudyError
+from search.study import Study, StudyError
 from spaces.catalog import make_space
 from spaces.domains import is_number
 from spaces.facts import Facts
@@ -32,9 +33,11 @@ class Prepared:
     data: DataSet
     facts: Facts
     space: Space
-    per_trial: Resources
+    per_trial: PerTrial
     concurrent: int
     pruning: Pruning
+    download: bool = False
+    """Whether trials may fetch published weights, as each machine has to."""
 
 
 def prepare(
@@ -54,27 +57,32 @@ def prepare(
     if study.space.probes:
         space = prepared.space
         facts = probed(study, facts, space.recipe(space.own), data, download=download, say=say)
-        prepared = _assemble(study, folder, data, facts, trial, hardware)
+        prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
+    if study.resources.pack:
+        space = prepared.space
+        share = packed(space.recipe(space.own), data, trial, hardware, say)
+        trial, facts = replace(trial, gpus=share), facts.model_copy(update={"gpus": share})
+        prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
     return prepared
 
 
-def prepare_again(study: Study, folder: Path, hardware: Hardware) -> Prepared:
+def prepare_again(study: Study, folder: Path, hardware: Hardware, *, download: bool = False) -> Prepared:
     """The same search once more, for `resume`: its facts are read, and only the data are loaded again.
 
     Raises UserError when the images are no longer those that the search began with.
     """
     facts, info = read_facts(folder)
-    trial = per_trial(study.resources.model_copy(update={"gpus": facts.gpus}), hardware)
+    trial = per_trial(study.resources, hardware, gpus=facts.gpus)
     base = study.base_recipe()
-    data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial)
+    data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial, download=download)
     if data.info.digest != info.digest:
         raise UserError(
             f"{study.data.path}: the images or their labels have changed since the search began "
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
-    return _assemble(study, folder, data, facts, trial, hardware)
+    return _assemble(study, folder, data, facts, trial, hardware, download=download)
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
@@ -108,6 +116,19 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
         if dimension.path == "loop.batch_size" and largest > facts.train_images:
             message = f"{largest} is more than the {facts.train_images} training images"
             faults.append(Fault("space.overrides.loop.batch_size", message))
+    smallest = min(
+        (
+            end
+            for each in space.dimensions
+            if each.path == "loop.batch_size"
+            for end in each.domain.extremes()
+            if isinstance(end, int)
+        ),
+        default=space.base.loop.batch_size,
+    )
+    if smallest < study.resources.workers:
+        message = f"a batch of {smallest} images has none for some of {study.resources.workers} workers"
+        faults.append(Fault("resources.workers", message))
     if faults:
         raise StudyError(faults)
     from trainable.precision import check as check_precision
@@ -154,7 +175,7 @@ def _assemble(
     folder: Path,
     data: DataSet,
     facts: Facts,
-    trial: Resources,
+    trial: PerTrial,
     hardware: Hardware,
     *,
     download: bool = False,
@@ -164,7 +185,7 @@ def _assemble(
     pruning = choose_pruning(study, space)
     check_weights(space.base, data.info, download=download)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
-    return Prepared(study, folder, data, facts, space, trial, concurrent, pruning)
+    return Prepared(study, folder, data, facts, space, trial, concurrent, pruning, download)
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:

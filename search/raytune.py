@@ -26,12 +26,15 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from search.folder import trial_folder
+from search.hardware import PerTrial
 from search.ledger import Decision, Ledger
 from search.prepare import Prepared
 from trainable import checkpoint
+from trainable.ddp import Shared
 from trainable.metrics import EpochResult
-from trainable.trial import Task, TrialTrainable
+from trainable.trial import TrialTrainable
 from trainable.watchdog import take_note
+from trainable.worker import Task
 
 SCRATCH = ".ray"
 STOPPING = b"\nstopping; this takes some seconds (once more: at once)\n"
@@ -89,17 +92,19 @@ def run_trials(
     Returns when all have ended, or soon after the switch says stop; the journal then tells what is left.
     """
     scratch = prepared.folder / SCRATCH
-    resources = {"cpu": prepared.per_trial.cpus, "gpu": prepared.per_trial.gpus or 0}
+    trial = prepared.per_trial
     placed = tune.with_resources(
         tune.with_parameters(
             trainable,
-            data=prepared.data,
-            device="cuda" if prepared.per_trial.gpus else "cpu",
-            gpu_share=prepared.per_trial.gpus or 1.0,
-            threads=prepared.per_trial.cpus,
+            data=Shared.put(prepared.data),
+            device="cuda" if trial.gpus else "cpu",
+            gpu_share=trial.gpus or 1.0,
+            threads=trial.cpus,
             step_seconds=prepared.study.limits.step_seconds,
+            workers=trial.workers,
+            download=prepared.download,
         ),
-        resources,
+        placement(trial),
     )
     tuner = tune.Tuner(
         placed,
@@ -125,6 +130,14 @@ def run_trials(
         tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
+    """What a trial reserves: a bundle for each rank, near each other. Their coordinator takes nothing."""
+    bundle = {"CPU": trial.cpus, "GPU": trial.gpus or 0}
+    if trial.workers == 1:
+        return tune.PlacementGroupFactory([bundle])
+    return tune.PlacementGroupFactory([{}, *[bundle] * trial.workers], strategy="PACK")
 
 
 class Scratch:

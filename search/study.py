@@ -6,10 +6,11 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Set
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from spaces.averages import with_values
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
@@ -82,19 +83,35 @@ class Budget(Spec):
     hours: Annotated[float, Field(gt=0.0)] | None = None
 
 
+def _none_for_auto(written: object) -> object:
+    return None if written == "auto" else written
+
+
 class Resources(Spec):
-    """What one trial takes. `gpus: null` is one where the machine has any, else none."""
+    """What each of a trial's `workers` takes: several train one model, one process each, data-parallel."""
 
     cpus: Annotated[int, Field(ge=1)] = 1
-    gpus: Annotated[float, Field(ge=0.0)] | None = None
+    gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
+        None, description="a number, 0.25 for four trials on each; auto: one where there are any, else none"
+    )
+    pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
     workers: Annotated[int, Field(ge=1)] = 1
 
     @model_validator(mode="after")
-    def one_worker(self) -> Self:
-        if self.workers > 1:
-            raise ValueError(f"workers {self.workers}: a trial runs in one process so far; write 1")
+    def whole_gpus(self) -> Self:
+        if self.pack and (self.gpus not in (None, 1) or self.workers > 1):
+            raise ValueError(
+                "pack: decides what part of a GPU a trial of one worker gets; leave out gpus and workers"
+            )
         if self.gpus is not None and self.gpus > 1:
-            raise ValueError(f"gpus {self.gpus:g}: a trial of one worker uses at most one GPU")
+            raise ValueError(
+                f"gpus {self.gpus:g}: a worker uses at most one GPU; for a trial on several write "
+                f"workers: {ceil(self.gpus)} and gpus: 1"
+            )
+        if self.workers > 1 and self.gpus not in (None, 0, 1):
+            raise ValueError(
+                f"gpus {self.gpus:g}: workers of one trial cannot share a GPU (NCCL refuses it); write 1"
+            )
         return self
 
 

@@ -47,6 +47,7 @@ SETTLED_ELSEWHERE = {
     "epochs": "write budget.epochs",
     "cpus": "write resources.cpus",
     "gpus": "write resources.gpus",
+    "workers": "write resources.workers",
 }
 """Facts that a person cannot write over, since a search would contradict them, and where they belong."""
 
@@ -68,8 +69,9 @@ class Facts(Spec):
     flips: tuple[Literal["horizontal", "vertical"], ...] = ()
     parameters: Annotated[int, Field(ge=1, description="trainable numbers of the base recipe's model")]
     epochs: Annotated[int, Field(ge=1, description="length of the longest trial")]
-    cpus: Annotated[int, Field(ge=1, description="of one trial")]
-    gpus: Annotated[float, Field(ge=0.0, description="of one trial")]
+    cpus: Annotated[int, Field(ge=1, description="of one worker")]
+    gpus: Annotated[float, Field(ge=0.0, description="of one worker")]
+    workers: Annotated[int, Field(ge=1, description="processes that train one trial together")] = 1
     gpu_memory_bytes: Bytes | None = None
     pretrained: bool = False
     attention: bool = Field(False, description="the model has attention layers: a transformer, or a hybrid")

@@ -100,7 +100,7 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
 
 
 def _images_at_once(facts: Facts, values: Values) -> float:
-    caps = [number_at(values, "loop.batch_size") / max(1.0, facts.gpus)]
+    caps = [number_at(values, "loop.batch_size") / facts.workers]
     written: Value = values["loop.micro_batch"]
     caps += [float(each) for each in (written, facts.largest_micro_batch) if isinstance(each, int)]
     return min(caps)

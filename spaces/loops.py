@@ -47,13 +47,14 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
     where no other batch fits.
     """
     own = batch_size(facts).what
-    fitting = FEW_PARTS * facts.largest_micro_batch if facts.largest_micro_batch else 4 * own
+    at_once = facts.largest_micro_batch * facts.workers if facts.largest_micro_batch else None
+    fitting = FEW_PARTS * at_once if at_once else 4 * own
     most = max(own, min(facts.train_images // STEPS_AN_EPOCH, fitting))
     steps = [each for each in range(-2, 3) if own * 2.0**each >= min(own, 8) and own * 2.0**each <= most]
     if len(steps) < 2:
         return None
     domain, prior = weighed({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
-    where = f", of which {facts.largest_micro_batch} fit at once" if facts.largest_micro_batch else ""
+    where = f", of which {at_once} fit at once" if at_once else ""
     return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", _BATCH)
 
 

@@ -109,6 +109,17 @@ def newest_state(folder: str | Path) -> dict[str, Any] | None:
     return None
 
 
+def state_of(folder: str | Path, epoch: int) -> dict[str, Any]:
+    """The state that covers exactly so many epochs. Raises StateError where it is not there."""
+    for each in finished(folder):
+        if each.epoch == epoch:
+            return each.load()
+    raise StateError(
+        f"{folder}: the checkpoint of epoch {epoch}, which rank 0 goes on from, is not to be seen here: "
+        "the folder must be one that all machines share"
+    )
+
+
 def remove(folder: str | Path) -> None:
     """Remove every checkpoint of a folder, finished or not, and nothing else."""
     root = Path(folder)

@@ -21,8 +21,9 @@ def _no_wait() -> None:
 class Ranks:
     """This process among `world` that train one model together; the default is a world of one.
 
-    `reduce(tensor)` returns the sum over all ranks, in place or not; every rank must call it in the same
-    order. `barrier()` returns once every rank has called it. A fault in the numbers raises ValueError.
+    `reduce(tensor)` returns the sum over all ranks, in place or not, of tensors on the device and on the
+    host; every rank must call it in the same order. `barrier()` returns once every rank has called it. A
+    fault in the numbers raises ValueError.
     """
 
     rank: int = 0
@@ -45,6 +46,19 @@ class Ranks:
             flat = self.reduce(torch.cat([tensor.reshape(-1) for tensor in alike]))
             for tensor, total in zip(alike, flat.split([each.numel() for each in alike]), strict=True):
                 tensor.copy_(total.view(tensor.shape))
+
+    def any(self, mine: bool) -> bool:
+        """Whether it is so on any rank. On the host: no rank waits for its device."""
+        if self.world == 1:
+            return mine
+        return bool(self.reduce(torch.tensor([float(mine)])).item())
+
+    def from_first(self, number: int) -> int:
+        """Rank 0's number, of which float64 holds every digit."""
+        if self.world == 1:
+            return number
+        mine = number if self.rank == 0 else 0
+        return round(self.reduce(torch.tensor([mine], dtype=torch.float64)).item())
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
         """Give every rank the tensors of rank 0."""

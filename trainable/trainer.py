@@ -205,30 +205,45 @@ class Trainer:
     def _gradients(
         self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """A window's gradients, in as many parts as fit; its shares of the loss, and how right it was."""
+        """A window's gradients, in as many parts as fit; its shares of the loss, and how right it was.
+
+        Ranks agree before any of them is summed: what does not fit on one is cut further on all.
+        """
         drawn = generator.get_state()
         while True:
             phase.optimizer.zero_grad(set_to_none=True)
-            try:
-                parts = [
-                    self._backward(*next(batches), size, generator, self._batch)
-                    for _ in range(self.micro_batches)
-                ]
-            except Exception as error:
-                if not self._may_halve(error):
-                    raise
-            else:
+            parts = self._tried(batches, size, generator)
+            if not self._ranks.any(parts is None):
+                assert parts is not None
                 return [loss for loss, _ in parts], [right for _, right in parts]
-            # Outside the handler: the exception holds the frames that hold the memory.
+            parts = None
             phase.optimizer.zero_grad(set_to_none=True)
             give_back(self._device)
             self.micro_batches = min(2 * self.micro_batches, self.share)
             generator.set_state(drawn)
             batches.back_to(window)
 
-    def _may_halve(self, error: Exception) -> bool:
-        """Whether memory ran out and the window can be cut further; several ranks would have to agree."""
-        return ran_out(error) and self.micro_batches < self.share and self._ranks.world == 1
+    def _tried(
+        self, batches: Batches, size: int, generator: torch.Generator
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """A window's parts on this rank; None where memory ran out and they can be cut further.
+
+        The memory is free once this returns: the exception held the frames that hold it.
+        """
+        try:
+            return [
+                self._backward(*next(batches), size, generator, self._batch)
+                for _ in range(self.micro_batches)
+            ]
+        except Exception as error:
+            if not (ran_out(error) and self._may_cut()):
+                raise
+            return None
+
+    def _may_cut(self) -> bool:
+        """With synchronised BatchNorm the other ranks are waiting in a layer, where nobody can tell them."""
+        synced = self._recipe.loop.sync_norm and self._ranks.world > 1
+        return self.micro_batches < self.share and not synced
 
     def _backward(
         self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int

@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from search.cluster import local_hardware, per_trial
 from search.commands.plan import plan_table
 from search.commands.pointed import Pointed, pointed_at
 from search.facts.measured import Measured, given, looked_up
 from search.facts.told import fact_rows, facts_table
 from search.folder import read_facts, read_search, read_summary
+from search.hardware import local_hardware, per_trial
 from search.prepare import build_space, check_trials, far_rates
 from search.report import console, rows_table, say
 from search.study import Resources, Study

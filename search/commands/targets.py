@@ -9,12 +9,12 @@ from typing import Literal
 
 import torch
 
-from search.cluster import local_hardware, per_trial
 from search.commands.pointed import is_written, pointed_at
 from search.facts.measured import given, load_data, measure_facts
 from search.folder import read_facts, read_search
+from search.hardware import PerTrial, local_hardware, per_trial
 from search.prepare import build_space
-from search.study import Resources, Study
+from search.study import Study
 from trainable.data import DataSet, load_for, resolve
 from trainable.devices import default_device
 from trainable.recipe import Recipe
@@ -86,5 +86,5 @@ def _of_search(folder: Path) -> Target:
     return Target(recipe, images, study, "study", _device(trial), trial.cpus)
 
 
-def _device(trial: Resources) -> torch.device:
+def _device(trial: PerTrial) -> torch.device:
     return default_device() if trial.gpus else torch.device("cpu")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import keep, place_of, recall
-from search.study import PROBED, Probe, Resources, Study
+from search.hardware import PerTrial
+from search.study import PROBED, Probe, Study
 from spaces.facts import Facts
 from trainable.data import DataInfo, DataSet, load
 from trainable.datasets.measure import DeviceKind
@@ -32,12 +33,12 @@ class Measured:
     """Those of a search that has begun, from its folder."""
 
 
-def load_data(base: Recipe, trial: Resources, *, download: bool = False) -> DataSet:
+def load_data(base: Recipe, trial: PerTrial, *, download: bool = False) -> DataSet:
     """The images of a recipe, for the kind of device that a trial gets."""
     return load(base.data, resize=base.evaluation.resize, device_kind=_kind(trial), download=download)
 
 
-def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
+def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     """What the heuristics need to know, measured on the data, the base recipe's model and the machine.
 
     The model is built untrained: what is asked of it needs no weights.
@@ -62,7 +63,7 @@ def measure_facts(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
     )
 
 
-def looked_up(base: Recipe, trial: Resources, *, download: bool = False) -> Measured:
+def looked_up(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:
     """The facts of a recipe from the cache, or else measured: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
@@ -74,7 +75,7 @@ def looked_up(base: Recipe, trial: Resources, *, download: bool = False) -> Meas
     return Measured(measured_anew(base, info, trial), info)
 
 
-def measured_anew(base: Recipe, info: DataInfo, trial: Resources) -> Facts:
+def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     """`measure_facts`, kept in the cache for what looks them up."""
     facts = measure_facts(base, info, trial)
     keep(place_of(base, _kind(trial)), facts, info)
@@ -161,18 +162,19 @@ def _largest(run: Run, say: Say) -> int:
     return found.largest
 
 
-def _settled(base: Recipe, trial: Resources) -> Mapping[str, Any]:
+def _settled(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
     """The facts that the study and the machine settle, and that no look at data or model changes."""
     return {
         "epochs": base.loop.epochs,
         "cpus": trial.cpus,
-        "gpus": trial.gpus or 0.0,
+        "gpus": trial.gpus,
+        "workers": trial.workers,
         "gpu_memory_bytes": _gpu_memory() if trial.gpus else None,
         "pretrained": base.model.weights is not None,
     }
 
 
-def _kind(trial: Resources) -> DeviceKind:
+def _kind(trial: PerTrial) -> DeviceKind:
     return "cuda" if trial.gpus else "cpu"
 
 

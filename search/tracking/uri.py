@@ -49,7 +49,7 @@ def database_file(uri: str) -> Path | None:
 
 def without_password(uri: str) -> str:
     """The URI with its password left out, for people to read."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri)
+    return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri))
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:

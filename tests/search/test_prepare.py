@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from search.cluster import Hardware, Node
+from search.hardware import Hardware, Node
 from search.prepare import check_trials, far_rates, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from spaces.catalog import make_space

@@ -50,7 +50,7 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
     [
         ({"objective": {"metric": "accuracy"}}, "val_accuracy"),
         ({"objective": {"metric": "val_loss", "mode": "max"}}, "'min'"),
-        ({"resources": {"workers": 2}}, "one process"),
+        ({"resources": {"workers": 2, "gpus": 0.5}}, "cannot share a GPU"),
         ({"resources": {"gpus": 2.0}}, "at most one GPU"),
         ({"scheduler": {"rungs": [6, 2]}}, "rise"),
         ({"scheduler": {"rungs": [2, 25]}}, "[25]"),

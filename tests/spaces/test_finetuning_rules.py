@@ -91,7 +91,7 @@ def test_the_reason_for_freezing_batch_norm_is_true_of_the_batch(batch: int, rea
 
 def test_memory_and_ranks_count_towards_the_images_normalised_at_once() -> None:
     small = imagenet_facts(**fine_tuned(largest_micro_batch=8))
-    spread = imagenet_facts(**fine_tuned(gpus=8.0))
+    spread = imagenet_facts(**fine_tuned(workers=8))
     for facts in (small, spread):
         assert shares(asked("model.freeze_norm", facts, loop__batch_size=64))[True] == pytest.approx(0.7)
 

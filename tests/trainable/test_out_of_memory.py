@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.trainable.planted_memory import Limited
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
 from trainable.errors import RunError
@@ -19,30 +19,6 @@ from trainable.run import Run
 from trainable.train import train
 
 torch.set_num_threads(1)
-
-
-class Limited(nn.Module):
-    """A net that has memory for so many images, forward or (with `late`) only backward."""
-
-    def __init__(self, net: nn.Module, room: int, late: bool = False) -> None:
-        super().__init__()
-        self.net, self.room, self.late = net, room, late
-        self.refused: list[int] = []
-        self.held: list[weakref.ref[Tensor]] = []
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.net(images)
-        if self.training and len(images) > self.room:
-            if self.late:
-                logits.register_hook(lambda gradient: self.refuse(len(images), gradient))
-            else:
-                self.refuse(len(images), logits)
-        return logits
-
-    def refuse(self, count: int, tensor: Tensor) -> None:
-        self.refused.append(count)
-        self.held.append(weakref.ref(tensor))
-        raise torch.OutOfMemoryError("planted: out of memory")
 
 
 VALUES: dict[str, Any] = {
@@ -189,10 +165,27 @@ def test_other_errors_are_not_taken_for_it() -> None:
     assert model.calls == 1
 
 
-def test_a_rank_does_not_cut_on_its_own() -> None:
-    """The others would wait for gradients that never come: ranks have to agree first."""
+def test_what_fits_here_and_not_on_another_rank_is_cut_here_too() -> None:
+    told: list[bool] = []
+
+    def reduce(tensor: Tensor) -> Tensor:
+        """The other rank has had too little memory, once."""
+        if tensor.shape != (1,) or told:
+            return tensor
+        told.append(bool(tensor.item()))
+        return torch.ones(1)
+
+    run = Run(small_recipe(VALUES), data=data_set(), ranks=Ranks(0, 2, reduce))
+    assert run.micro_batch == 8
+    run.step()
+    assert (told, run.micro_batch) == ([False], 4)
+
+
+def test_with_synchronised_norms_a_rank_does_not_cut() -> None:
+    """The others are waiting in a layer, where nobody can tell them."""
     model = Limited(plain_net(), room=2)
-    run = Run(small_recipe(VALUES), data=data_set(), model=model, ranks=Ranks(0, 2))
+    values = {**VALUES, "loop.sync_norm": True}
+    run = Run(small_recipe(values), data=data_set(), model=model, ranks=Ranks(0, 2))
     with pytest.raises(RunError, match="OutOfMemoryError"):
         run.step()
     assert model.refused == [8]

@@ -12,12 +12,15 @@ import torch
 from torch import Tensor, distributed
 from torch.multiprocessing.spawn import spawn
 
+from tests.trainable.planted_memory import Limited
 from tests.trainable.small_runs import curve, data_set, plain_net, small_recipe
 from trainable.errors import DataError
 from trainable.ranks import ALONE, Ranks
 from trainable.run import Run
 
 WORLD = 2
+TIGHT: dict[str, Any] = {"regularisation.clip_norm": 0.5, "regularisation.ema_decay": 0.9}
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 CASES: list[dict[str, Any]] = [
     {},
     {
@@ -47,6 +50,23 @@ def _history(values: dict[str, Any], ranks: Ranks) -> list[dict[str, Any]]:
     return curve(run.history)
 
 
+def equivalent(ranks: Ranks, dtype: torch.dtype, micro_batch: int | None = None) -> list[float]:
+    """Losses of ten steps without BatchNorm and augmentation: one an epoch, for the record."""
+    values = {"loop.batch_size": 256, "loop.micro_batch": micro_batch, "loop.epochs": 10}
+    model = plain_net(seed=0).to(dtype)
+    run = Run(small_recipe(values), data=data_set(train=256), model=model, ranks=ranks)
+    return [run.step().train_loss for _ in range(10)]
+
+
+def cut_together(ranks: Ranks) -> tuple[int, list[dict[str, Any]]]:
+    """A run in which the last rank alone has too little memory for its share."""
+    room = 2 if ranks.rank == ranks.world - 1 else 16
+    run = Run(small_recipe(TIGHT), data=data_set(), model=Limited(plain_net(), room), ranks=ranks)
+    while not run.finished:
+        run.step()
+    return run.micro_batch, curve(run.history)
+
+
 def statistics(ranks: Ranks) -> list[float]:
     """The running means of a net with BatchNorm, after an epoch."""
     run = Run(small_recipe(), data=data_set(), ranks=ranks)
@@ -65,7 +85,12 @@ def work(rank: int, folder: str) -> None:
         return tensor
 
     ranks = Ranks(rank, WORLD, reduce, distributed.barrier)
-    results = [histories(ranks), statistics(ranks)]
+    results = {
+        "histories": histories(ranks),
+        "statistics": statistics(ranks),
+        "cut": cut_together(ranks),
+        **{str(dtype): equivalent(ranks, dtype) for dtype in TOLERANCES},
+    }
     (Path(folder) / f"{rank}.json").write_text(json.dumps(results))
     distributed.barrier()  # where one leaves while the other works, gloo aborts at exit (2 of 10 times)
     distributed.destroy_process_group()
@@ -74,13 +99,24 @@ def work(rank: int, folder: str) -> None:
 @pytest.mark.integration
 def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
     spawn(work, (str(tmp_path),), nprocs=WORLD)
-    (first, means), second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(WORLD))
-    assert [first, means] == second  # also the statistics of BatchNorm, of which each rank saw its own half
-    assert first[-1][-1]["diverged"]
-    for theirs, ours in zip(first, histories(ALONE), strict=True):
-        assert len(theirs) == len(ours)
-        for their, our in zip(theirs, ours, strict=True):
-            assert their == pytest.approx(our, rel=1e-9, abs=1e-9)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(WORLD))
+    assert first == second  # also the statistics of BatchNorm, of which each rank saw its own half
+    assert first["histories"][-1][-1]["diverged"]
+    for theirs, ours in zip(first["histories"], histories(ALONE), strict=True):
+        assert_same(theirs, ours)
+    for dtype, tolerance in TOLERANCES.items():
+        alone, accumulated = (equivalent(ALONE, dtype, micro_batch) for micro_batch in (None, 128))
+        assert first[str(dtype)] == pytest.approx(alone, rel=tolerance)
+        assert accumulated == pytest.approx(alone, rel=tolerance)
+    micro_batch, cut = first["cut"]
+    assert micro_batch == 2, "what does not fit on one rank is cut on both"
+    assert_same(cut, _history(TIGHT, ALONE))
+
+
+def assert_same(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
+    assert len(theirs) == len(ours)
+    for their, our in zip(theirs, ours, strict=True):
+        assert their == pytest.approx(our, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("batch", "world"), [(16, 2), (15, 2), (10, 4), (3, 3)])

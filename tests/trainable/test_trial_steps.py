@@ -6,7 +6,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,15 +14,25 @@ import torch
 from tests.trainable.small_runs import data_set, numbers, small_recipe
 from trainable import checkpoint
 from trainable.claim import Claim
+from trainable.data import DataSet
+from trainable.ddp import Shared
 from trainable.errors import DataError, RecipeError
 from trainable.metrics import EpochResult
 from trainable.run import Run
-from trainable.trial import MemoryLeak, Task, TrialTrainable
+from trainable.trial import MemoryLeak, TrialTrainable
 from trainable.watchdog import NOTE, TRACE
+from trainable.worker import Task
 
 torch.set_num_threads(1)
 
 CLAIM = "import sys, pathlib, trainable.claim as c; c.Claim(pathlib.Path(sys.argv[1]), 0.0)"
+
+
+class Here(Shared[DataSet]):
+    """Data in this process, without Ray."""
+
+    def get(self) -> DataSet:
+        return cast(DataSet, self.reference)
 
 
 def config(folder: Path, **values: Any) -> dict[str, str]:
@@ -34,7 +44,7 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 def trial(given: dict[str, str], device: str = "cpu") -> TrialTrainable:
     """Set up as Ray does, but for Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
-    made.setup(given, data=data_set(), device=device, threads=1, step_seconds=60.0)
+    made.setup(given, data=Here(data_set()), device=device, threads=1, step_seconds=60.0)
     return made
 
 
@@ -92,14 +102,14 @@ def test_a_device_that_is_given_is_used_whatever_there_is(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     actor = trial(config(tmp_path), device="cpu")
     actor.step()
-    assert actor._run.device == torch.device("cpu")
+    assert actor._crew._run.device == torch.device("cpu")
     actor.cleanup()
 
 
 def test_a_reset_frees_the_run_and_begins_the_next_trial_from_nothing(tmp_path: Path) -> None:
     actor = trial(config(tmp_path / "one"))
     first = actor.step()
-    model = weakref.ref(actor._run.model)
+    model = weakref.ref(actor._crew._run.model)
     actor.reset_config(config(tmp_path / "two"))
     assert model() is None
     second = actor.step()
@@ -143,7 +153,7 @@ def test_a_torn_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -
 def test_a_model_that_something_still_holds_is_told_by_the_next_trial_s_first_step(tmp_path: Path) -> None:
     actor = trial(config(tmp_path / "one"))
     actor.step()
-    held = actor._run.model
+    held = actor._crew._run.model
     assert actor.reset_config(config(tmp_path / "two")) is True
     with pytest.raises(MemoryLeak, match="the last trial's model was not freed"):
         actor.step()
@@ -159,7 +169,7 @@ def test_a_run_that_cannot_be_freed_is_told_by_a_step_too(
 
     actor = trial(config(tmp_path / "one"))
     actor.step()
-    monkeypatch.setattr(actor._run._loader, "close", broken)
+    monkeypatch.setattr(actor._crew._run._loader, "close", broken)
     assert actor.reset_config(config(tmp_path / "two")) is True
     with pytest.raises(MemoryLeak, match="could not be freed: RuntimeError: CUDA error"):
         actor.step()

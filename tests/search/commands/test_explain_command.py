@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.cluster import Hardware, Node
 from search.facts.measured import Measured
 from search.facts.told import IN_WORDS, FactRow, fact_rows
+from search.hardware import Hardware, Node
 from search.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts

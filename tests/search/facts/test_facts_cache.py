@@ -12,11 +12,11 @@ import pytest
 
 from search.facts.cache import cache_folder, keep, place_of, recall
 from search.facts.measured import looked_up
-from search.study import Resources
+from search.hardware import PerTrial
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
 
-CPU = Resources(cpus=1, gpus=0.0)
+CPU = PerTrial(cpus=1, gpus=0.0)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
 
 def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path) -> None:
     looked_up(recipe(images), CPU)
-    longer = looked_up(recipe(images, loop__epochs=77), Resources(cpus=3, gpus=0.0))
+    longer = looked_up(recipe(images, loop__epochs=77), PerTrial(cpus=3, gpus=0.0))
     assert longer.cached
     assert (longer.facts.epochs, longer.facts.cpus) == (77, 3)
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from search.facts.measured import given, load_data, measure_facts, probed
-from search.study import Resources, Study
+from search.hardware import PerTrial
+from search.study import Study
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
 
-CPU = Resources(cpus=2, gpus=0.0)
+CPU = PerTrial(cpus=2, gpus=0.0)
 
 
 def study_of(**values: Any) -> Study:

@@ -1,0 +1,49 @@
+"""The token that Ray's clusters ask for: where it is, bringing it, and what to do where it is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+DEFAULT_FILE = "~/.ray/auth_token"
+NO_TOKEN = (
+    f"the cluster asks for a token: set {TOKEN} to it, or put it into {DEFAULT_FILE} "
+    "(`ray get-auth-token` on the head prints it)"
+)
+
+
+def where_the_token_is() -> str | None:
+    """The variable or file that holds a token, as Ray looks for it; None where there is none."""
+    if os.environ.get(TOKEN):
+        return TOKEN
+    file = Path(os.environ.get(TOKEN_PATH) or DEFAULT_FILE).expanduser()
+    return str(file) if file.is_file() else None
+
+
+def the_token() -> str | None:
+    """The token, where Ray brings one."""
+    place = where_the_token_is()
+    if place is None or os.environ.get(MODE) != "token":
+        return None
+    return os.environ[TOKEN] if place == TOKEN else Path(place).read_text(encoding="utf-8").strip()
+
+
+def bring_token() -> None:
+    """Have Ray bring the token where there is one: a client with an address does not by itself.
+
+    A cluster that asks for none does not mind.
+    """
+    if MODE not in os.environ and where_the_token_is() is not None:
+        os.environ[MODE] = "token"
+
+
+def why_refused() -> str:
+    """What a cluster that refuses says of the token, and what to do: one line."""
+    place = where_the_token_is()
+    if place is None:
+        return NO_TOKEN
+    if os.environ.get(MODE) != "token":
+        mode = f"{MODE}={os.environ.get(MODE, '')}"
+        return f"the cluster asks for a token, and {mode} leaves the one in {place} at home: unset that"
+    return f"the cluster refuses the token in {place}: set {TOKEN} to the cluster's own"

@@ -1,0 +1,116 @@
+"""The commands for searches that run as jobs of a Ray cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Address = Annotated[
+    str,
+    typer.Option(
+        metavar="http://HEAD:8265",
+        envvar="RAY_API_SERVER_ADDRESS",
+        help="The dashboard of the cluster's head.",
+    ),
+]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
+EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
+"""Of the state in which a followed job ended; any other is a failure."""
+FAILED = 1
+
+
+def submit(
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are the cluster's.")
+    ],
+    address: Address,
+    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Folder on the cluster that holds the searches.")
+    ] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's, as the cluster reaches it.")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False,
+    download: Annotated[
+        bool,
+        typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights."),
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
+    ] = None,
+) -> None:
+    """Search on a Ray cluster, as a job that goes on when this machine is closed; follow its log."""
+    from search.jobs import commands
+    from search.study import study_from
+    from trainable.yamlfile import parse_setting
+
+    flags = {"name": name, "storage": storage, "tracking.uri": tracking_uri}
+    given = {path: value for path, value in flags.items() if value is not None}
+    asked = study_from(
+        study, {**given, **dict(parse_setting(text, "base.optimizer.lr=0.1") for text in set_ or ())}
+    )
+    job = commands.submit(asked, address, environment=env or (), download=download)
+    if not detach:
+        raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
+
+
+def status(
+    address: Address,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job alone.")] = None,
+) -> None:
+    """Show the searches that were submitted to a cluster, or how one of them stands."""
+    from search.jobs import commands
+
+    commands.status(address, job)
+
+
+def stop(job: Job, address: Address) -> None:
+    """End a submitted search cleanly; submitted again, it goes on."""
+    from search.jobs import commands
+
+    raise typer.Exit(0 if commands.stop(address, job) in ("STOPPED", "SUCCEEDED") else FAILED)
+
+
+def logs(
+    job: Job,
+    address: Address,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+) -> None:
+    """Print what a submitted search has printed."""
+    from search.jobs import commands
+
+    if follow:
+        raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
+    commands.logs(address, job)
+
+
+def fetch(
+    job: Job,
+    address: Address,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="A new folder; default: ./NAME.")
+    ] = None,
+    there: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="The search's folder on the cluster, of a job that `submit` did not start.",
+        ),
+    ] = None,
+) -> None:
+    """Bring the best recipe, the report and the journal of a submitted search to this machine."""
+    from search.jobs import commands
+
+    commands.fetch(address, job, out, there)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to a command line."""
+    for command in (submit, status, stop, logs, fetch):
+        app.command()(command)

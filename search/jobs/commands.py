@@ -1,0 +1,190 @@
+"""`tunebook submit`, `status`, `stop`, `logs`, `fetch`: a search as a cluster's job, seen from a laptop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from search import report
+from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
+from search.jobs.package import STUDY, entrypoint, meant_there, pack, variables
+from search.jobs.parcel import unpacked
+from search.names import default_name
+from search.study import Study
+from trainable.errors import UserError
+
+STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
+"""How Ray stops a job: one Ctrl-C, then a minute in which the search ends cleanly."""
+STOP_SECONDS = 75.0
+FETCH_SECONDS = 300.0
+
+
+def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:
+    """Start a search as a job of the cluster and return the job's name.
+
+    Submitted again, the same study goes on where it stopped. Raises UserError before anything is sent where
+    the study means this machine.
+    """
+    study = study.model_copy(update={"name": study.name or default_name(study)})
+    sent = meant_there(study)
+    variables_there = {**STOP, **variables(environment, dict(os.environ))}
+    jobs = Jobs(address)
+    name, folder = f"{study.name}-{secrets.token_hex(3)}", f"{study.storage}/{study.name}"
+    command = [
+        "search",
+        "search",
+        STUDY,
+        "--address",
+        "auto",
+        "--resume",
+        *(["--download"] if download else []),
+    ]
+    with tempfile.TemporaryDirectory() as working_dir:
+        pack(Path(working_dir))
+        sent.write(Path(working_dir))
+        runtime_env = {"working_dir": working_dir, "env_vars": variables_there}
+        metadata = {SEARCH: str(study.name), FOLDER: folder}
+        jobs.submit(entrypoint(*command), name, runtime_env, metadata)
+    report.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
+    return name
+
+
+def follow(address: str, name: str) -> str:
+    """Print a job's log as it comes, from its beginning; the state in which it ended.
+
+    A connection that breaks is made again. Ctrl-C ends the following, not the job.
+    """
+    jobs = Jobs(address)
+    printed = 0
+    goes_on = f"job {name} goes on; `tunebook logs {name} --follow --address {address}` shows it again"
+
+    async def print_rest() -> None:
+        nonlocal printed
+        seen = 0
+        async for text in jobs.tail(name):
+            new = text[max(0, printed - seen) :]
+            seen += len(text)
+            printed = max(printed, seen)
+            print(new, end="", flush=True)
+
+    try:
+        while True:
+            job = jobs.one(name)
+            with contextlib.suppress(UserError):  # asked again, at once or in vain
+                asyncio.run(print_rest())
+            if str(job.status) in ENDED:
+                break
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        report.say(f"\n{goes_on}")
+        raise
+    except UserError as error:
+        raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
+    ended = str(job.status)
+    report.say(
+        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` brings its results here"
+    )
+    return ended
+
+
+def logs(address: str, name: str) -> None:
+    """Print what a job has printed so far."""
+    print(Jobs(address).log(name), end="")
+
+
+def status(address: str, name: str | None = None) -> None:
+    """Print a table of the cluster's searches; of one job, how it stands and its last line."""
+    jobs = Jobs(address)
+    found = jobs.all() if name is None else [jobs.one(name)]
+    if not found:
+        report.say(f"{address}: no search has been submitted to this cluster")
+        return
+    table = Table(
+        "job", "search", "state", "began", "took", "folder on the cluster", box=None, pad_edge=False
+    )
+    for job in found:
+        metadata = job.metadata or {}
+        table.add_row(
+            job.submission_id,
+            metadata.get(SEARCH, ""),
+            _state(job),
+            _clock(job.start_time),
+            _took(job),
+            metadata.get(FOLDER, ""),
+        )
+    report.console().print(table)
+    if name is not None:
+        (job,) = found
+        last = jobs.log(name).strip().splitlines()[-1:]
+        for line in last or [job.message or ""]:
+            report.say(line)
+
+
+def stop(address: str, name: str) -> str:
+    """Have a search end cleanly, as with Ctrl-C, and wait for it; the state in which it is then."""
+    jobs = Jobs(address)
+    job = jobs.one(name)
+    if str(job.status) not in ENDED:
+        jobs.stop(name)
+    state = str(jobs.ended(name, STOP_SECONDS).status)
+    again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
+    told = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
+    report.say(f"job {name}: {told.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
+    return state
+
+
+def fetch(address: str, name: str, out: Path | None = None, there: str | None = None) -> Path:
+    """Bring a search's recipe, report and journal here; the folder, which `tunebook show` reads.
+
+    `there` is the search's folder on the cluster, which a job that `submit` started knows itself. Checkpoints
+    stay. A search that is still running comes as it is.
+    """
+    jobs = Jobs(address)
+    job = jobs.one(name)
+    there = there or (job.metadata or {}).get(FOLDER)
+    if there is None:
+        raise UserError(
+            f"{name}: was not started by `tunebook submit`; say its search's folder with --from DIR"
+        )
+    folder = out or Path(Path(there).name)
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        raise UserError(f"{folder}: exists already; name another folder with -o")
+    courier = f"{name}-fetch-{secrets.token_hex(3)}"
+    with tempfile.TemporaryDirectory() as working_dir:
+        pack(Path(working_dir))
+        jobs.submit(entrypoint("search.jobs.parcel", there), courier, {"working_dir": working_dir}, {})
+    ended = jobs.ended(courier, FETCH_SECONDS)
+    if str(ended.status) not in ENDED:
+        raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
+    names = unpacked(jobs.log(courier), folder)
+    jobs.forget(courier)
+    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {folder}` shows the search")
+    return folder
+
+
+def _state(job: Any) -> str:
+    return str(job.status).lower()
+
+
+def _clock(milliseconds: int | None) -> str:
+    return (
+        ""
+        if milliseconds is None
+        else f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(milliseconds / 1e3))}"
+    )
+
+
+def _took(job: Any) -> str:
+    if job.start_time is None:
+        return ""
+    seconds = int((job.end_time or time.time() * 1e3) / 1e3 - job.start_time / 1e3)
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"

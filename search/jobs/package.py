@@ -1,0 +1,98 @@
+"""What travels to a cluster: the study, its paths meant there, and the project where it is a checkout."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from search.study import WEIGHTS, Study, StudyError
+from search.tracking.uri import without_password
+from spaces.catalog import NAMES
+from trainable.errors import Fault, UserError
+from trainable.specs.models import OWN_WEIGHTS
+
+STUDY, SCRIPT = "study.yaml", "job.sh"
+PACKAGES = ("search", "spaces", "trainable")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def meant_there(study: Study) -> Study:
+    """The study as the cluster is to read it. Raises StudyError where something means this machine.
+
+    Nothing is looked up here: data, weights and storage are the cluster's.
+    """
+    faults = [*_paths(study), *_tracking(study)]
+    if study.space.name not in NAMES:
+        faults.append(Fault("space.name", f"{study.space.name!r} is none of {', '.join(NAMES)}"))
+    if faults:
+        raise StudyError(faults)
+    return study
+
+
+def pack(folder: Path) -> None:
+    """Put into a folder what every job needs: the project, and the script that starts it."""
+    shutil.copy(Path(__file__).with_name(SCRIPT), folder / SCRIPT)
+    if from_checkout(ROOT):
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def entrypoint(*arguments: str) -> str:
+    """The command of a job that runs `python -m ARGUMENTS` among what was packed."""
+    return shlex.join(["exec", "sh", SCRIPT, *arguments])
+
+
+def from_checkout(root: Path) -> bool:
+    """Whether this program runs from its source tree; else the cluster has to have it installed."""
+    try:
+        described = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    return bool(described.get("project", {}).get("name") == "tunebook")
+
+
+def variables(given: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
+    """The environment variables that a job gets, from `NAME` (as it is here) or `NAME=VALUE`.
+
+    Raises UserError for a name that is not set here.
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals and name not in environment:
+            raise UserError(f"--env {name}: is not set here; expected NAME or NAME=VALUE")
+        found[name] = value if equals else environment[name]
+    return found
+
+
+def _paths(study: Study) -> Iterator[Fault]:
+    weights = study.pinned.get(WEIGHTS)
+    written = {"data.path": study.data.path, "storage": study.storage}
+    if weights not in (None, OWN_WEIGHTS):
+        written[f"base.{WEIGHTS}"] = str(weights)
+    if study.data.path == "digits" and study.data.format in ("auto", "digits"):
+        del written["data.path"]
+    for where, path in written.items():
+        if not re.match(r"^(/|[a-z0-9+]+://)", path):
+            yield Fault(
+                where,
+                f"{path!r} is meant on this machine; write the whole path that the cluster's machines have, "
+                "such as /shared/...",
+            )
+
+
+def _tracking(study: Study) -> Iterator[Fault]:
+    uri = study.tracking.uri
+    if uri is not None and without_password(uri) != uri:
+        told = (
+            "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
+        )
+        yield Fault("tracking.uri", f"holds a password, and {told}")
+    elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
+        yield Fault(
+            "tracking.uri", f"{uri!r} is meant on this machine; write sqlite:////WHOLE/PATH, or a server's"
+        )

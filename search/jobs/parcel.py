@@ -1,0 +1,91 @@
+"""A search's folder without its checkpoints, through a job's log: the one way that the dashboard leaves.
+
+On the cluster `python -m search.jobs.parcel FOLDER` prints it; `unpacked` takes it out of what was printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+from search.folder import (
+    BEST_FILE,
+    FACTS_FILE,
+    LOG_FILE,
+    PICTURE_FILE,
+    STUDY_FILE,
+    read_search,
+    read_summary,
+)
+from search.journal import EVENTS_FILE
+from search.tracking.cursor import CURSOR_FILE
+from search.tracking.mirror import MIRROR_FILE
+from search.tracking.uri import without_password
+from trainable.errors import UserError
+
+REPORT_FILE = "report.txt"
+FILES = (FACTS_FILE, EVENTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, CURSOR_FILE, MIRROR_FILE)
+"""As they are, where they are there; the study goes without a password that its tracking URI may hold."""
+BEGIN, END = "-----BEGIN TUNEBOOK SEARCH-----", "-----END TUNEBOOK SEARCH-----"
+
+
+def packed(folder: Path) -> str:
+    """The folder's files and its report, as lines of text without secrets: they go into a job's log.
+
+    Raises UserError where the folder is no search's.
+    """
+    uri = read_search(folder).tracking.uri or ""
+    written = {
+        STUDY_FILE: (folder / STUDY_FILE).read_text().replace(uri, without_password(uri)),
+        REPORT_FILE: report_of(folder),
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as parcel:
+        for name in FILES:
+            if (folder / name).exists():
+                parcel.add(folder / name, arcname=name)
+        for name, text in written.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(text.encode()), int(time.time())
+            parcel.addfile(entry, io.BytesIO(text.encode()))
+    return f"{BEGIN}\n{base64.encodebytes(buffer.getvalue()).decode()}{END}"
+
+
+def unpacked(text: str, folder: Path) -> list[str]:
+    """Write what a log holds into a folder; the files' names. Raises UserError where it holds no parcel."""
+    begin, end = text.rfind(BEGIN), text.rfind(END)
+    if begin < 0 or end < begin:
+        raise UserError(
+            f"the cluster could not pack the search: {' '.join(text.split()[-60:]) or 'no output'}"
+        )
+    content = base64.b64decode(text[begin + len(BEGIN) : end])
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as parcel:
+        parcel.extractall(folder, filter="data")
+        return parcel.getnames()
+
+
+def report_of(folder: Path) -> str:
+    """What `tunebook show` prints of a search."""
+    from search import report
+
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        report.show(read_summary(folder), read_search(folder), as_json=False, folder=folder)
+    return shown.getvalue()
+
+
+def main() -> None:
+    try:
+        print(packed(Path(sys.argv[1])))
+    except UserError as error:
+        sys.exit(f"tunebook: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A Ray cluster of several nodes, each with processes and folders of its own, as `ray start` makes one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RAY = Path(sys.executable).with_name("ray")
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass
+class Cluster:
+    """A head without processors, and nodes with two each, which ask for a token."""
+
+    folder: Path
+    token: str
+    port: int
+    dashboard_port: int
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def dashboard(self) -> str:
+        return f"http://127.0.0.1:{self.dashboard_port}"
+
+    def tunebook(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """What `tunebook ARGUMENTS` does on a laptop that has the token."""
+        return tunebook(*arguments, RAY_AUTH_TOKEN=self.token, **variables)
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a node, and wait until Ray says that it runs."""
+        log = self.folder / f"{name}.log"
+        environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
+        command = [str(RAY), "start", *arguments, *own, "--block"]
+        with log.open("wb") as out:
+            self.processes[name] = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+        until = time.monotonic() + PATIENCE_SECONDS
+        while "Ray runtime started" not in log.read_text(errors="replace"):
+            assert self.processes[name].poll() is None, log.read_text(errors="replace")
+            assert time.monotonic() < until, f"{name} did not start:\n{log.read_text(errors='replace')}"
+            time.sleep(0.1)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to all of a node's processes at once, as when its machine is taken away."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def end(self) -> None:
+        for name in reversed(list(self.processes)):
+            self.kill(name)
+
+
+@contextmanager
+def running(folder: Path, nodes: int = 2) -> Iterator[Cluster]:
+    """A cluster for the block. Its folder has a short path: Ray's sockets lie in it."""
+    cluster = Cluster(folder, secrets.token_hex(32), free_port(), free_port())
+    try:
+        cluster.start(
+            "head",
+            *("--head", f"--port={cluster.port}", "--num-cpus=0", "--num-gpus=0"),
+            f"--dashboard-port={cluster.dashboard_port}",
+        )
+        for number in range(nodes):
+            cluster.start(f"node-{number}", f"--address={cluster.address}", "--num-cpus=2", "--num-gpus=0")
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def tunebook(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`tunebook ARGUMENTS` in a process of its own, from a folder that holds nothing of the project."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    return subprocess.run(
+        [sys.executable, "-m", "search", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS * 2,
+        env={**plain, "PYTHONPATH": str(ROOT), **variables},
+        check=False,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

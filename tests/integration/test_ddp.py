@@ -1,0 +1,148 @@
+"""Trials of two ranks inside real Ray: one after the other in the same processes, and none waits in vain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from search.hardware import PerTrial
+from search.raytune import placement
+from small_trials import Listed, Recorder
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable import checkpoint
+from trainable.ddp import Shared
+from trainable.trial import TrialTrainable
+from trainable.worker import Task
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+TWO = PerTrial(cpus=1, gpus=0, workers=2)
+TRIALS = 21
+EPOCHS = 100
+SECONDS_BETWEEN = 10.0
+"""Far more than it takes, and far less than starting processes anew or waiting for a lost one."""
+
+
+class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
+    """As ASHA stops: by its answer to a result."""
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        return str(TrialScheduler.STOP)
+
+
+class Clock(Recorder):  # type: ignore[misc]
+    """When each trial had its first result, and which ranks there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: list[float] = []
+        self.ranks: set[tuple[int, ...]] = set()
+
+    def on_trial_result(self, *args: Any, **info: Any) -> None:
+        super().on_trial_result(*args, **info)
+        self.moments.append(time.monotonic())
+        self.ranks.add(tuple(sorted(_ranks())))
+
+
+def tuner(tasks: list[Task], recorder: Recorder, folder: Path, **settings: Any) -> tune.Tuner:
+    trainable = tune.with_parameters(
+        TrialTrainable, data=Shared.put(data_set()), device="cpu", threads=1, step_seconds=60.0, workers=2
+    )
+    return tune.Tuner(
+        tune.with_resources(trainable, placement(TWO)),
+        tune_config=tune.TuneConfig(
+            search_alg=Listed(tasks),
+            num_samples=-1,
+            max_concurrent_trials=1,
+            reuse_actors=True,
+            scheduler=settings.pop("scheduler", None),
+        ),
+        run_config=tune.RunConfig(
+            storage_path=str(folder / "ray"),
+            failure_config=tune.FailureConfig(max_failures=1),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            callbacks=[recorder],
+            verbose=0,
+            **settings,
+        ),
+    )
+
+
+def test_after_a_stop_the_next_trial_begins_within_seconds_twenty_times_in_a_row(tmp_path: Path) -> None:
+    clock = Clock()
+    tasks = [Task(small_recipe({"loop.seed": seed}), tmp_path / str(seed)) for seed in range(TRIALS)]
+    tuner(tasks, clock, tmp_path, scheduler=StopsAtOnce()).fit()
+    assert [each for _, each in sorted(clock.epochs.items(), key=lambda item: int(item[0]))] == [
+        [[1]]
+    ] * TRIALS
+    assert not clock.recovered
+    assert len(set.union(*clock.processes.values())) == 1
+    assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
+    gaps = [later - earlier for earlier, later in zip(clock.moments, clock.moments[1:], strict=False)]
+    assert max(gaps) < SECONDS_BETWEEN
+
+
+def test_a_rank_that_is_killed_costs_no_more_than_its_trials_epoch(tmp_path: Path) -> None:
+    recipe = small_recipe({"loop.epochs": EPOCHS, "loop.batch_size": 4})
+    recorder, folder = Recorder(), tmp_path / "killed"
+    killer = threading.Thread(target=_kill_a_rank, args=(folder,))
+    killer.start()
+    results = tuner(
+        [Task(recipe, folder)],
+        recorder,
+        tmp_path,
+        stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
+    ).fit()
+    killer.join()
+    assert not results.errors
+    assert recorder.recovered == {"killed": 1}
+    (told,) = recorder.epochs.values()
+    at = next(number for number, epochs in enumerate(told) if len(epochs) > 1)
+    covered, before = told[at], told[at - 1][-1]
+    assert covered[-1] >= before, "no more than the epoch in which the rank was killed is lost"
+    assert covered == list(range(1, covered[-1] + 1)), "what a checkpoint covers is told, not trained"
+    latest = checkpoint.latest(folder)
+    assert latest is not None
+    assert [each.epoch for each in latest.history()] == list(range(1, EPOCHS + 1))
+
+
+def _kill_a_rank(folder: Path) -> None:
+    """SIGKILL to one of the two, once some epochs are done."""
+    until = time.monotonic() + 240.0
+    while time.monotonic() < until:
+        latest = checkpoint.latest(folder) if folder.exists() else None
+        if latest is not None and latest.epoch >= 3:
+            os.kill(_ranks()[-1], signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+def _ranks() -> list[int]:
+    """This test's processes that are ranks, alive now."""
+    numbers = map(int, filter(str.isdigit, os.listdir("/proc")))
+    return [each for each in numbers if _title(each).startswith(b"ray::Rank") and os.getpid() in _line(each)]
+
+
+def _title(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _line(process: int) -> list[int]:
+    """A process, its parent, and so on."""
+    found = [process]
+    while found[-1] > 1:
+        status = Path(f"/proc/{found[-1]}/status").read_text()
+        found.append(int(status.split("PPid:")[1].split()[0]))
+    return found

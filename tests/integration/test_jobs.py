@@ -1,0 +1,118 @@
+"""Searches as jobs of a real cluster, seen from a machine that reaches its dashboard alone."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters import Cluster, running, tunebook
+from search.folder import read_summary
+from small_searches import digits_study, epochs_by_trial, events_in
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="tb-") as folder, running(Path(folder)) as started:
+        yield started
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Trials of two ranks, which one node holds at most one of."""
+    digits_study(tmp_path / "storage", name="mine", resources__workers=2).write(tmp_path)
+    return tmp_path / "study.yaml"
+
+
+def job_in(said: str) -> str:
+    return said.split("job ", 1)[1].split(":", 1)[0]
+
+
+def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
+    cluster: Cluster, study: Path, tmp_path: Path
+) -> None:
+    submitted = cluster.tunebook("submit", study, "--address", cluster.dashboard)
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    job = job_in(submitted.stdout)
+    assert "[4/4] trial" in submitted.stdout, "its log is followed"
+
+    stands = cluster.tunebook("status", job, RAY_API_SERVER_ADDRESS=cluster.dashboard)
+    assert f"{job}  mine    succeeded" in stands.stdout
+
+    fetched = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
+    assert fetched.returncode == 0, fetched.stderr
+    there = tmp_path / "storage" / "mine"
+    for name in ("best.yaml", "events.jsonl", "trials.png"):
+        assert (tmp_path / "here" / name).read_bytes() == (there / name).read_bytes()
+    assert read_summary(tmp_path / "here").best == read_summary(there).best
+    assert "the documents' own recipe" in (tmp_path / "here" / "report.txt").read_text()
+
+    again = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+
+def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
+    cluster: Cluster, study: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "storage" / "mine"
+    longer = ("--set", "budget.epochs=12", "--address", cluster.dashboard)
+    job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
+    until = time.monotonic() + 120.0
+    while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
+        assert time.monotonic() < until, cluster.tunebook("logs", job, *longer[2:]).stdout
+        time.sleep(0.1)
+    stopped = cluster.tunebook("stop", job, *longer[2:])
+    assert "submit the same study with --name mine to go on" in stopped.stdout, stopped.stderr
+    assert read_summary(folder).state == "interrupted"
+    before = events_in(folder)
+
+    again = cluster.tunebook("submit", study, *longer)
+    assert again.returncode == 0, again.stdout
+    events = events_in(folder)
+    assert events[: len(before)] == before
+    for epochs in epochs_by_trial(events).values():
+        assert epochs == sorted(set(epochs)), "no epoch is told twice"
+
+    other = cluster.tunebook("submit", study, "--set", "seed=1", *longer)
+    assert other.returncode == 1
+    assert "another study has this name" in other.stdout
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        ({}, "the cluster asks for a token: set RAY_AUTH_TOKEN"),
+        ({"RAY_AUTH_TOKEN": "x" * 32}, "refuses the token"),
+    ],
+)
+def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
+    cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], told: str
+) -> None:
+    for command in (
+        ("submit", study, "--address", cluster.dashboard),
+        ("status", "--address", cluster.dashboard),
+        ("search", study, "--address", cluster.address),
+        ("search", study, "--address", "auto"),
+    ):
+        refused = tunebook(*command, HOME=str(tmp_path), RAY_ADDRESS=cluster.address, **token)
+        assert refused.returncode == 2
+        assert told in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+def test_a_job_that_is_not_there_is_told_with_those_that_are(cluster: Cluster) -> None:
+    for command in (("status",), ("stop",), ("logs",), ("logs", "--follow"), ("fetch",)):
+        missing = cluster.tunebook(*command, "nonsuch", "--address", cluster.dashboard)
+        assert (missing.returncode, "no such job; known: " in missing.stderr) == (2, True)
+
+
+def test_a_cluster_too_small_for_a_trial_is_told_before_any_starts(cluster: Cluster, study: Path) -> None:
+    wide = ("--set", "resources.workers=5", "--name", "wide", "--address", cluster.dashboard)
+    refused = cluster.tunebook("submit", study, *wide)
+    assert refused.returncode == 1
+    assert "a trial asks for 5, of 1 CPUs and 0 GPUs each; there is room for 4" in refused.stdout
