@@ -93,13 +93,13 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
 def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
     cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], told: str
 ) -> None:
-    for command in (
-        ("submit", study, "--address", cluster.dashboard),
-        ("status", "--address", cluster.dashboard),
-        ("search", study, "--address", cluster.address),
-        ("search", study, "--address", "auto"),
+    for command, here in (
+        (("submit", study, "--address", cluster.dashboard), {}),
+        (("status", "--address", cluster.dashboard), {}),
+        (("search", study, "--address", cluster.address), {}),
+        (("search", study, "--address", "auto"), {"RAY_ADDRESS": cluster.address}),
     ):
-        refused = tunebook(*command, HOME=str(tmp_path), RAY_ADDRESS=cluster.address, **token)
+        refused = tunebook(*command, HOME=str(tmp_path), **here, **token)
         assert refused.returncode == 2
         assert told in refused.stderr
         assert refused.stderr.count("\n") == 1

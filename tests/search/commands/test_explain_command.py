@@ -72,7 +72,7 @@ def test_each_fact_has_its_unit_and_where_it_is_from(tunebook: Tunebook) -> None
     assert row(out, "train_images") == "train_images 1,259 images to train on counted"
     assert row(out, "image_size") == "image_size 8 px side, as the model sees it as most of the images"
     assert row(out, "epochs") == "epochs 9 epochs of the longest trial budget.epochs"
-    assert row(out, "cpus") == "cpus 2 CPUs of a trial resources.cpus"
+    assert row(out, "cpus") == "cpus 2 CPUs of a worker resources.cpus"
     assert row(out, "lr_band").endswith("- rates that a sweep recommends by space.probes: [lr-find]")
 
 
