@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from search.jobs import cli
+from search.options import Download, Set
 from trainable.errors import UserError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -22,13 +23,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A search folder: STORAGE/NAME.")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
-]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
-Download = Annotated[
-    bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecipeOrStudy = Annotated[
     Path | None,
@@ -65,7 +60,7 @@ def search(
 ) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
     from search import driver
-    from search.study import study_from
+    from search.study import study_asked
     from trainable.yamlfile import parse_setting
 
     flags: dict[str, Any] = {
@@ -81,10 +76,7 @@ def search(
         "tracking.uri": tracking_uri,
         "tracking.experiment": experiment,
     }
-    given = {path: value for path, value in flags.items() if value is not None}
-    asked = study_from(
-        study, {**given, **dict(parse_setting(text, "base.optimizer.lr=0.1") for text in set_ or ())}
-    )
+    asked = study_asked(study, flags, set_ or ())
     _leave(driver.search(asked, address=address, download=download, again=again))
 
 

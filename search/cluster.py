@@ -29,6 +29,8 @@ QUIET = {
 
 
 KNOCK_SECONDS = 5.0
+FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+"""What Ray's own clients ask of a head before all else."""
 
 
 @contextlib.contextmanager
@@ -118,9 +120,7 @@ def _lets_in(address: str) -> bool:
     import grpc
 
     with grpc.insecure_channel(address) as channel:
-        ask = channel.unary_unary(
-            "/ray.rpc.NodeInfoGcsService/GetClusterId"
-        )  # the first that Ray itself asks
+        ask = channel.unary_unary(FIRST_QUESTION)
         token = the_token()
         try:
             ask(b"", timeout=KNOCK_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])

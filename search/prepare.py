@@ -54,6 +54,7 @@ def prepare(
     data = load_data(base, trial, download=download)
     facts = given(measured_anew(base, data.info, trial), study)
     prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
+    check_weights(prepared.space.base, data.info, download=download)
     if study.space.probes:
         space = prepared.space
         facts = probed(study, facts, space.recipe(space.own), data, download=download, say=say)
@@ -82,7 +83,9 @@ def prepare_again(study: Study, folder: Path, hardware: Hardware, *, download: b
             f"{study.data.path}: the images or their labels have changed since the search began "
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
-    return _assemble(study, folder, data, facts, trial, hardware, download=download)
+    prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
+    check_weights(prepared.space.base, data.info, download=download)
+    return prepared
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
@@ -111,21 +114,17 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
     if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
         message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
         faults.append(Fault("objective.metric", message))
-    for dimension in space.dimensions:
-        largest = max((end for end in dimension.domain.extremes() if isinstance(end, int)), default=0)
-        if dimension.path == "loop.batch_size" and largest > facts.train_images:
-            message = f"{largest} is more than the {facts.train_images} training images"
-            faults.append(Fault("space.overrides.loop.batch_size", message))
-    smallest = min(
-        (
-            end
-            for each in space.dimensions
-            if each.path == "loop.batch_size"
-            for end in each.domain.extremes()
-            if isinstance(end, int)
-        ),
-        default=space.base.loop.batch_size,
-    )
+    batches = [
+        end
+        for each in space.dimensions
+        if each.path == "loop.batch_size"
+        for end in each.domain.extremes()
+        if isinstance(end, int)
+    ]
+    if (largest := max(batches, default=0)) > facts.train_images:
+        message = f"{largest} is more than the {facts.train_images} training images"
+        faults.append(Fault("space.overrides.loop.batch_size", message))
+    smallest = min(batches, default=space.base.loop.batch_size)
     if smallest < study.resources.workers:
         message = f"a batch of {smallest} images has none for some of {study.resources.workers} workers"
         faults.append(Fault("resources.workers", message))
@@ -183,7 +182,6 @@ def _assemble(
     space = build_space(study, facts, data.info)
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
-    check_weights(space.base, data.info, download=download)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     return Prepared(study, folder, data, facts, space, trial, concurrent, pruning, download)
 

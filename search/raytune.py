@@ -134,7 +134,7 @@ def run_trials(
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
     """What a trial reserves: a bundle for each rank, near each other. Their coordinator takes nothing."""
-    bundle = {"CPU": trial.cpus, "GPU": trial.gpus or 0}
+    bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     if trial.workers == 1:
         return tune.PlacementGroupFactory([bundle])
     return tune.PlacementGroupFactory([{}, *[bundle] * trial.workers], strategy="PACK")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +21,7 @@ from trainable.recipe import Recipe
 from trainable.specs.base import Spec
 from trainable.specs.data import Data
 from trainable.specs.models import OWN_WEIGHTS
-from trainable.yamlfile import read_tree, to_yaml, write_whole
+from trainable.yamlfile import parse_setting, read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"
 FIXED_BY_THE_STUDY = {
@@ -228,7 +228,7 @@ class Study(Spec):
         """
         storage = local_folder(self.storage)
         data = self.data
-        if data.path != "digits" or data.format not in ("auto", "digits"):
+        if not data.bundled:
             data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
@@ -343,6 +343,17 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     if path is None and "data.path" not in values:
         raise UserError("give a study file, or --data PATH")
     return Study.from_tree(tree_with_values(tree, values), where=str(path) if path is not None else "")
+
+
+def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
+    """The study in a file, or the default one, with a command's flags that were given and its `--set`s."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return study_from(path, given | settings_of(settings))
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The values of a study that `path=value` texts set, by dotted path."""
+    return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
 
 
 def model_named(name: str) -> dict[str, str]:

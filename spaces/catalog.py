@@ -79,10 +79,16 @@ def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
     return [each for each in made if each is not None]
 
 
+def named(name: str) -> Name:
+    """The name of a space, if it is one. Raises SpaceError."""
+    for each in NAMES:
+        if each == name:
+            return each
+    raise SpaceError([Fault("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")])
+
+
 def _checked(name: str, base: Recipe, facts: Facts) -> Name:
-    found = next((each for each in NAMES if each == name), None)
-    if found is None:
-        raise SpaceError([Fault("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")])
+    found = named(name)
     if base.loop.epochs != facts.epochs:
         told = f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
         raise SpaceError([Fault("loop.epochs", told)])

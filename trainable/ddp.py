@@ -32,8 +32,6 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """Of the collectives, by device. What ranks agree on is on the host, on GPUs too."""
 GRACE_SECONDS = 2.0
 """How long the other ranks' errors are waited for once one has failed: the first is often not the cause."""
-
-
 FREE_SECONDS = 60.0
 """How long ranks may take to give back what a trial held."""
 ADDRESS_OF_INTERFACE = 0x8915

@@ -49,16 +49,11 @@ class Ranks:
 
     def any(self, mine: bool) -> bool:
         """Whether it is so on any rank. On the host: no rank waits for its device."""
-        if self.world == 1:
-            return mine
-        return bool(self.reduce(torch.tensor([float(mine)])).item())
+        return self._total(int(mine)) > 0
 
     def from_first(self, number: int) -> int:
-        """Rank 0's number, of which float64 holds every digit."""
-        if self.world == 1:
-            return number
-        mine = number if self.rank == 0 else 0
-        return round(self.reduce(torch.tensor([mine], dtype=torch.float64)).item())
+        """Rank 0's number."""
+        return self._total(number if self.rank == 0 else 0)
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
         """Give every rank the tensors of rank 0."""
@@ -66,6 +61,12 @@ class Ranks:
             for tensor in tensors:
                 tensor.zero_()
         self.sum_in_place(tensors)
+
+    def _total(self, number: int) -> int:
+        """The sum of all ranks' numbers, of which float64 holds every digit."""
+        if self.world == 1:
+            return number
+        return round(self.reduce(torch.tensor([number], dtype=torch.float64)).item())
 
 
 ALONE = Ranks()

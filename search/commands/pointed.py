@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from search.folder import STUDY_FILE
-from search.study import RECIPE_SECTIONS, Study, study_from
+from search.study import RECIPE_SECTIONS, Study, settings_of, study_from
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.yamlfile import parse_setting, read_recipe, read_tree
+from trainable.yamlfile import read_recipe, read_tree
 
 YAML_ENDINGS = (".yaml", ".yml")
 
@@ -72,7 +72,7 @@ def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
 
 
 def _study_values(settings: Sequence[str]) -> dict[str, Any]:
-    values = dict(parse_setting(text, "base.optimizer.lr=0.1") for text in settings)
+    values = settings_of(settings)
     return {
         f"base.{path}" if path.split(".")[0] in RECIPE_SECTIONS else path: value
         for path, value in values.items()

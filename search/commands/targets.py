@@ -79,7 +79,7 @@ def _of_search(folder: Path) -> Target:
     """The first trial of a search that has begun: its facts are read as they were measured."""
     study = read_search(folder)
     facts, info = read_facts(folder)
-    trial = per_trial(study.resources.model_copy(update={"gpus": facts.gpus}), local_hardware())
+    trial = per_trial(study.resources, local_hardware(), gpus=facts.gpus)
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
     space = build_space(study, facts, info)
     images, recipe = load_data(base, trial), space.recipe(space.own)

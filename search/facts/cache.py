@@ -53,7 +53,7 @@ def place_of(base: Recipe, device: DeviceKind) -> Path:
 
 def _images_of(data: Data) -> Path:
     """Where the images lie; of the bundled digits just the name, wherever it is written."""
-    if data.path == "digits" and data.format in ("auto", "digits"):
+    if data.bundled:
         return Path(data.path)
     return Path(data.path).expanduser().absolute()
 

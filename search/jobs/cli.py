@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from search.options import Download, Set
+
 Address = Annotated[
     str,
     typer.Option(
@@ -36,24 +38,15 @@ def submit(
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False,
-    download: Annotated[
-        bool,
-        typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights."),
-    ] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
-    ] = None,
+    download: Download = False,
+    set_: Set = None,
 ) -> None:
     """Search on a Ray cluster, as a job that goes on when this machine is closed; follow its log."""
     from search.jobs import commands
-    from search.study import study_from
-    from trainable.yamlfile import parse_setting
+    from search.study import study_asked
 
     flags = {"name": name, "storage": storage, "tracking.uri": tracking_uri}
-    given = {path: value for path, value in flags.items() if value is not None}
-    asked = study_from(
-        study, {**given, **dict(parse_setting(text, "base.optimizer.lr=0.1") for text in set_ or ())}
-    )
+    asked = study_asked(study, flags, set_ or ())
     job = commands.submit(asked, address, environment=env or (), download=download)
     if not detach:
         raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))

@@ -39,21 +39,13 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", f"{study.storage}/{study.name}"
-    command = [
-        "search",
-        "search",
-        STUDY,
-        "--address",
-        "auto",
-        "--resume",
-        *(["--download"] if download else []),
-    ]
+    flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
         sent.write(Path(working_dir))
         runtime_env = {"working_dir": working_dir, "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
-        jobs.submit(entrypoint(*command), name, runtime_env, metadata)
+        jobs.submit(entrypoint("search", "search", STUDY, *flags), name, runtime_env, metadata)
     report.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
     return name
 
@@ -116,7 +108,7 @@ def status(address: str, name: str | None = None) -> None:
         table.add_row(
             job.submission_id,
             metadata.get(SEARCH, ""),
-            _state(job),
+            str(job.status).lower(),
             _clock(job.start_time),
             _took(job),
             metadata.get(FOLDER, ""),
@@ -171,16 +163,10 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     return folder
 
 
-def _state(job: Any) -> str:
-    return str(job.status).lower()
-
-
 def _clock(milliseconds: int | None) -> str:
-    return (
-        ""
-        if milliseconds is None
-        else f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(milliseconds / 1e3))}"
-    )
+    if milliseconds is None:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(milliseconds / 1e3))
 
 
 def _took(job: Any) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from search.study import WEIGHTS, Study, StudyError
 from search.tracking.uri import without_password
-from spaces.catalog import NAMES
+from spaces.catalog import named
+from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.specs.models import OWN_WEIGHTS
 
@@ -26,8 +27,10 @@ def meant_there(study: Study) -> Study:
     Nothing is looked up here: data, weights and storage are the cluster's.
     """
     faults = [*_paths(study), *_tracking(study)]
-    if study.space.name not in NAMES:
-        faults.append(Fault("space.name", f"{study.space.name!r} is none of {', '.join(NAMES)}"))
+    try:
+        named(study.space.name)
+    except SpaceError as error:
+        faults += error.faults
     if faults:
         raise StudyError(faults)
     return study
@@ -74,7 +77,7 @@ def _paths(study: Study) -> Iterator[Fault]:
     written = {"data.path": study.data.path, "storage": study.storage}
     if weights not in (None, OWN_WEIGHTS):
         written[f"base.{WEIGHTS}"] = str(weights)
-    if study.data.path == "digits" and study.data.format in ("auto", "digits"):
+    if study.data.bundled:
         del written["data.path"]
     for where, path in written.items():
         if not re.match(r"^(/|[a-z0-9+]+://)", path):

@@ -37,3 +37,8 @@ class Data(Spec):
         None, description="flips under which a label survives; none for folders unless said so"
     )
     in_memory: bool | None = Field(None, description="hold the decoded images in memory")
+
+    @property
+    def bundled(self) -> bool:
+        """Whether these are scikit-learn's digits, which lie in no folder."""
+        return self.path == "digits" and self.format in ("auto", "digits")
