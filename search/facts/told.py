@@ -144,6 +144,7 @@ SETTLED = {
     "epochs": "loop.epochs",
     "cpus": "as a trial has by default",
     "gpus": "what the machine has",
+    "workers": "as a trial has by default",
     "gpu_memory_bytes": "measured",
     "pretrained": "model.weights",
 }

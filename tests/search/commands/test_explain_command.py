@@ -73,6 +73,10 @@ def test_each_fact_has_its_unit_and_where_it_is_from(tunebook: Tunebook) -> None
     assert row(out, "image_size") == "image_size 8 px side, as the model sees it as most of the images"
     assert row(out, "epochs") == "epochs 9 epochs of the longest trial budget.epochs"
     assert row(out, "cpus") == "cpus 2 CPUs of a worker resources.cpus"
+    assert row(out, "workers") == "workers 1 worker of a trial resources.workers"
+    _, again, _ = tunebook("explain", "study.yaml")
+    assert row(again, "train_images").endswith("counted (cached)")
+    assert row(again, "workers").endswith("resources.workers"), "what a study says is not from the cache"
     assert row(out, "lr_band").endswith("- rates that a sweep recommends by space.probes: [lr-find]")
 
 
