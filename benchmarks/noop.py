@@ -41,7 +41,7 @@ class NoopTrial(TrialTrainable):
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
         self._epoch = 0
-        self._folder = Path(new_config["folder"])
+        self._folder = Path(new_config["place"])
         return True
 
     def step(self) -> dict[str, Any]:

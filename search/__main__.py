@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from search.jobs import cli
-from search.options import Download, Set
+from search.options import Address, Download, Set
 from trainable.errors import UserError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -22,11 +22,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A search folder: STORAGE/NAME.")]
+
+def _folder(place: str) -> Path:
+    """A folder, or one in an object store, brought here."""
+    if "://" not in place:
+        return Path(place)
+    from search.storage import brought
+
+    return brought(place)
+
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", parser=_folder, help="A search's folder or URI: STORAGE/NAME.")
+]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RecipeOrStudy = Annotated[
-    Path | None,
+    str | None,
     typer.Argument(
         metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
     ),
@@ -47,7 +59,7 @@ def search(
     gpus: Annotated[
         str | None, typer.Option(help="GPUs a worker: a number, of which a fraction shares one, or auto.")
     ] = None,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
+    address: Address = None,
     storage: Annotated[str | None, typer.Option(help="Folder that holds the searches.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow's; default: SQLite in STORAGE.")] = None,
@@ -83,7 +95,7 @@ def search(
 @app.command()
 def resume(
     folder: Folder,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster: auto or HOST:PORT.")] = None,
+    address: Address = None,
     download: Download = False,
 ) -> None:
     """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
@@ -113,7 +125,7 @@ def ui(
 
 @app.command()
 def sync(folder: Folder) -> None:
-    """Send to MLflow what could not be sent while the search ran."""
+    """Send to MLflow, and to an object store, what could not be sent while the search ran."""
     from search import driver
 
     raise typer.Exit(0 if driver.sync(folder) else FAILED)

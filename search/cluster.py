@@ -37,8 +37,9 @@ FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
 def joined(address: str) -> Iterator[Hardware]:
     """Join the running cluster at `address` for the block; what it has.
 
-    An address is never guessed: without one, a leftover cluster on this machine is not joined. Raises
-    UserError where no cluster answers, or where it refuses the token.
+    An address is never guessed: without one, a leftover cluster on this machine is not joined. A token is
+    brought where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers,
+    or where it refuses the token.
     """
     _quieten()
     bring_token()

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from search import report
@@ -23,23 +24,23 @@ from search.folder import (
     read_search,
     read_summary,
     recipe_text,
-    trial_folder,
 )
 from search.hardware import Hardware, local_hardware
 from search.journal import Journal, is_locked
+from search.lease import Lease
 from search.ledger import Ledger
 from search.names import default_name
 from search.picture import draw
 from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
-from search.raytune import StopSwitch, drop_checkpoints, run_trials
+from search.raytune import StopSwitch, drop_checkpoints, kept_history, run_trials
 from search.results import Summary
 from search.sampler import make_sampler
+from search.storage import InStore, address_of, folder_of, leased, store_of
 from search.study import Study, read_study
 from search.tracking.consumer import Backlog, Consumer
 from search.tracking.mirror import Mirror
 from search.tracking.tracker import Tracker, resolve_tracking_uri
 from search.verdicts.conclusions import conclusion
-from trainable import checkpoint
 from trainable.errors import UserError
 
 Closing = Literal["finished", "interrupted", "failed"]
@@ -63,39 +64,31 @@ def search(
     if again and study.name is None:
         raise UserError("--resume: goes on with a search by its name; give --name NAME")
     study = settled(study)
-    folder = Path(study.storage) / str(study.name)
-    if again and is_the_same(folder, study):
-        return resume(folder, address=address, download=download)
-    refuse_existing(folder, study)
-    with _machines(address) as hardware:
-        prepared = prepare(study, folder, hardware, download=download, say=report.say)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_facts(prepared)
-        study.write(folder)  # last: a folder with a study in it can be resumed
-        return _drive(prepared, hardware)
+    folder = folder_of(study.storage, str(study.name))
+    with leased(study, folder, report.say) as lease:
+        if again and is_the_same(folder, study):
+            return _go_on(folder, lease, address=address, download=download)
+        refuse_existing(folder, study)
+        with _machines(address) as hardware:
+            prepared = prepare(study, folder, hardware, download=download, say=report.say)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_facts(prepared)
+            study.write(folder)  # last: a folder with a study in it can be resumed
+            return _drive(prepared, hardware, lease)
 
 
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
     """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
     folder = folder.absolute()
-    study = read_search(folder)
-    summary = read_summary(folder)
-    if summary.state == "running":
-        raise UserError(f"{folder}: this search is running; `tunebook show {folder}` shows it")
-    if summary.state == "finished":
-        report.say(f"{folder}: this search is finished; `tunebook show {folder}` shows it")
-        sync(folder)
-        return "finished"
-    with _machines(address) as hardware:
-        return _drive(prepare_again(study, folder, hardware, download=download), hardware)
+    with leased(read_search(folder), folder, report.say) as lease:
+        return _go_on(folder, lease, address=address, download=download)
 
 
 def sync(folder: Path) -> bool:
-    """Send MLflow what it lacks; whether nothing is left."""
+    """Send MLflow, and the store that the search is kept in, what they lack; whether nothing is left."""
     folder = folder.absolute()
-    backlog = tracker_of(folder).sync()
-    report.say(str(backlog))
-    return backlog.complete
+    with leased(read_search(folder), folder, report.say) as lease:
+        return _sync(folder, lease)
 
 
 def settled(study: Study) -> Study:
@@ -107,16 +100,17 @@ def settled(study: Study) -> Study:
 
 def refuse_existing(folder: Path, study: Study) -> None:
     """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
+    place = address_of(study.storage, str(study.name))
     _check_writable(folder)
     if not folder.exists() or {path.name for path in folder.iterdir()} <= {FACTS_FILE}:
         return
     if not (folder / STUDY_FILE).exists() or not (folder / FACTS_FILE).exists():
-        raise UserError(f"{folder}: exists and is not a search; choose another --name")
+        raise UserError(f"{place}: exists and is not a search; choose another --name")
     if is_locked(folder):
-        raise UserError(f"{folder}: this search is running; `tunebook show {folder}` shows it")
+        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
     if is_the_same(folder, study):
-        raise UserError(f"{folder}: this search exists; go on with `tunebook resume {folder}`")
-    raise UserError(f"{folder}: another study has this name; choose another --name")
+        raise UserError(f"{place}: this search exists; go on with `tunebook resume {quote(place)}`")
+    raise UserError(f"{place}: another study has this name; choose another --name")
 
 
 def is_the_same(folder: Path, study: Study) -> bool:
@@ -171,46 +165,83 @@ def _machines(address: str | None) -> Iterator[Hardware]:
         yield hardware
 
 
-def _drive(prepared: Prepared, hardware: Hardware) -> Closing:
+def _go_on(folder: Path, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
+    """`resume`, with the lease of a search that is kept in a store."""
+    study = read_search(folder)
+    summary, place = read_summary(folder), address_of(study.storage, str(study.name))
+    if summary.state == "running":
+        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
+    if summary.state == "finished":
+        report.say(f"{place}: this search is finished; `tunebook show {quote(place)}` shows it")
+        _sync(folder, lease)
+        return "finished"
+    with _machines(address) as hardware:
+        return _drive(prepare_again(study, folder, hardware, download=download), hardware, lease)
+
+
+def _sync(folder: Path, lease: Lease | None) -> bool:
+    backlogs = [tracker_of(folder).sync()]
+    if (kept := _in_store(read_search(folder), folder, lease)) is not None:
+        backlogs.append(kept.sync())
+    for backlog in backlogs:
+        report.say(str(backlog))
+    return all(backlog.complete for backlog in backlogs)
+
+
+def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closing:
     """Everything from the first event of this driver to its last.
 
     A private Ray is started only here, when every check has passed, so that a mistake is told at once.
     """
     study, folder, name = prepared.study, prepared.folder, str(prepared.study.name)
-    tracker = tracker_of(folder)
-    followers = [tracker, Mirror(folder, study, prepared.space)]
+    tracker, kept = tracker_of(folder), _in_store(study, folder, lease)
+    switch = StopSwitch(_deadline(study, read_summary(folder)), lease)
+    if switch.lost:
+        raise UserError(f"{lease}: another driver has begun with this search meanwhile")
+    followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
+    followers += [kept] if kept is not None else []  # last: with what the others have written
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         ledger.begin(name)
         logger.info("%s on %s, %s", name, hardware, versions())
-        switch = StopSwitch(_deadline(study, read_summary(folder)))
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
-        with _following(followers):
+        with _following(followers, switch):
             with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
-                run_trials(prepared, ledger, switch, view.update)
-            state, reason = _verdict(ledger, switch, folder)
+                is_kept = kept.knows if kept is not None else None
+                run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
+            if switch.lost:  # nothing of the search is this driver's to write any more
+                report.say(f"{lease}: another driver has taken this search over, and goes on with it")
+                return "interrupted"
+            state, reason = _verdict(ledger, switch, prepared)
             for trial in range(ledger.trials):
-                drop_checkpoints(ledger, folder, trial)
+                drop_checkpoints(ledger, prepared, trial)
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
             best = _leave_results(folder)
+            logger.info("%s: %s", state, reason or "every trial has ended")
             ledger.close(state, reason)  # last: what is finished has its results
         backlogs = [follower.backlog() for follower in followers]
-        logger.info("%s: %s", state, reason or "every trial has ended")
     report.closing(folder, study, read_summary(folder), best, tests=bool(prepared.data.info.test_images))
-    _tell(backlogs, folder)
+    _tell(backlogs, quote(address_of(study.storage, name)))
     return state
 
 
+def _in_store(study: Study, folder: Path, lease: Lease | None) -> InStore | None:
+    """What keeps the search in its store, where it has one."""
+    store = store_of(study)
+    return InStore(folder, store, lease) if store is not None and lease is not None else None
+
+
 @contextlib.contextmanager
-def _following(followers: list[Consumer]) -> Iterator[None]:
-    """Consumers of the journal at work in the background, and given time to catch up in the end."""
+def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
+    """Consumers of the journal at work in the background, and given time to catch up in the end; not where
+    another driver has taken the search over: then the journal here is no longer the search's."""
     for follower in followers:
         follower.start()
     try:
         yield
     finally:
         for follower in followers:
-            follower.close(DRAIN_SECONDS)
+            follower.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
 def _deadline(study: Study, summary: Summary) -> float | None:
@@ -238,7 +269,7 @@ def _logging_to(file: Path) -> Iterator[None]:
         handler.close()
 
 
-def _verdict(ledger: Ledger, switch: StopSwitch, folder: Path) -> tuple[Closing, str | None]:
+def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
     """How the search ended, and why, once no trial runs any more."""
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
@@ -246,8 +277,7 @@ def _verdict(ledger: Ledger, switch: StopSwitch, folder: Path) -> tuple[Closing,
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
         for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
-            if (latest := checkpoint.latest(trial_folder(folder, trial))) is not None:
-                ledger.recover(trial, latest.history())
+            ledger.recover(trial, kept_history(prepared, trial) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"
@@ -263,8 +293,8 @@ def _leave_results(folder: Path) -> Path | None:
     return folder / BEST_FILE if summary.best is not None else None
 
 
-def _tell(backlogs: list[Backlog], folder: Path) -> None:
+def _tell(backlogs: list[Backlog], place: str) -> None:
     """What did not arrive, and the command that sends it."""
     for backlog in backlogs:
         if not backlog.complete:
-            report.say(f"{backlog}; send it with `tunebook sync {folder}`")
+            report.say(f"{backlog}; send it with `tunebook sync {place}`")

@@ -23,6 +23,7 @@ FACTS_FILE = "facts.json"
 BEST_FILE = "best.yaml"
 LOG_FILE = "search.log"
 PICTURE_FILE = "trials.png"
+ELSEWHERE_FILE = ".elsewhere"
 
 
 def trial_folder(folder: Path, trial: int) -> Path:
@@ -74,12 +75,19 @@ def read_events(folder: Path) -> list[Event]:
     return events
 
 
+def note_elsewhere(folder: Path, running: bool) -> None:
+    """Remember of a search that was brought here whether another machine's driver is at work on it."""
+    if running:
+        (folder / ELSEWHERE_FILE).touch()
+    else:
+        (folder / ELSEWHERE_FILE).unlink(missing_ok=True)
+
+
 def read_summary(folder: Path) -> Summary:
     """What the search has come to, from its journal. Raises UserError where there is none."""
     study = read_search(folder)
-    locked = is_locked(
-        folder
-    )  # before the journal is read: a search that ends in between has not been killed
+    # before the journal is read: a search that ends in between has not been killed
+    locked = is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
     return summarise(
         read_events(folder),
         time.time(),

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self, TypeVar
@@ -24,9 +25,9 @@ from trainable.specs.base import Spec
 
 EVENTS_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
-LOCK_ATTEMPTS = 5
+LOCK_ATTEMPTS = 10
 LOCK_PAUSE_SECONDS = 0.02
-"""`is_locked` holds the lock for an instant to test it; a driver that starts just then tries again."""
+"""`is_locked` and `undriven` hold the lock for an instant; a driver that starts just then tries again."""
 
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
 Outcome = Literal["finished", "stopped", "diverged", "failed"]
@@ -201,6 +202,20 @@ def is_locked(folder: str | Path) -> bool:
     finally:
         os.close(lock)
     return False
+
+
+@contextmanager
+def undriven(folder: Path) -> Iterator[bool]:
+    """Whether no driver is at work in a folder; then none can begin within the block, which must be short."""
+    try:
+        lock = _lock(folder)
+    except UserError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(lock)
 
 
 def _lock(folder: Path) -> int:

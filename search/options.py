@@ -6,6 +6,19 @@ from typing import Annotated
 
 import typer
 
+from search.cluster_token import bring_token
+
+
+def _with_token(address: str | None) -> str | None:
+    """Bring the cluster's token now: Ray, which is imported by what follows, reads its settings once."""
+    if address is not None:
+        bring_token()
+    return address
+
+
+Address = Annotated[
+    str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]

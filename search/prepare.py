@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from search.facts.measured import Say, given, load_data, measured_anew, probed, quiet
-from search.folder import FACTS_FILE, facts_text, read_facts
+from search.folder import FACTS_FILE, facts_text, read_facts, trial_folder
 from search.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.packing import packed
 from search.pruning import Pruning, choose_pruning
+from search.storage import store_of
 from search.study import Study, StudyError
 from spaces.catalog import make_space
 from spaces.domains import is_number
@@ -20,6 +21,7 @@ from spaces.optimizers import optimizer
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import Fault, UserError
+from trainable.kept import Kept
 from trainable.recipe import Recipe
 from trainable.yamlfile import write_whole
 
@@ -38,6 +40,17 @@ class Prepared:
     pruning: Pruning
     download: bool = False
     """Whether trials may fetch published weights, as each machine has to."""
+
+    def place(self, trial: int) -> str:
+        """Where a trial's checkpoints are kept: a folder, or a URI."""
+        store = store_of(self.study)
+        if store is None:
+            return str(trial_folder(self.folder, trial))
+        return store.at(trial_folder(Path(), trial).as_posix()).uri
+
+    def kept(self, trial: int) -> Kept:
+        """The checkpoints of a trial, for the driver: Ray's loop does not wait for a store that is down."""
+        return Kept.at(self.place(trial), attempts=1)
 
 
 def prepare(

@@ -25,13 +25,13 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from search.folder import trial_folder
 from search.hardware import PerTrial
-from search.ledger import Decision, Ledger
+from search.lease import Lease
+from search.ledger import Decision, Ledger, Proposal
 from search.prepare import Prepared
-from trainable import checkpoint
 from trainable.ddp import Shared
 from trainable.metrics import EpochResult
+from trainable.store import StoreError
 from trainable.trial import TrialTrainable
 from trainable.watchdog import take_note
 from trainable.worker import Task
@@ -46,15 +46,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StopSwitch:
-    """Why the search should end early: a signal, or the budget of hours."""
+    """Why the search should end early: a signal, the budget of hours, or another driver."""
 
     deadline: float | None = None
     """time.monotonic() after which no more training happens."""
+    lease: Lease | None = None
+    """Of a search that is kept in a store."""
     signals: list[int] = field(default_factory=list)
 
     @property
     def interrupted(self) -> bool:
         return bool(self.signals)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another driver goes on with the search, whose journal and checkpoints are its own now."""
+        return self.lease is not None and self.lease.lost
 
     @property
     def out_of_time(self) -> bool:
@@ -86,12 +93,13 @@ def run_trials(
     switch: StopSwitch,
     on_progress: Callable[[], None],
     trainable: type[TrialTrainable] = TrialTrainable,
+    is_kept: Callable[[int], bool] | None = None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    Returns when all have ended, or soon after the switch says stop; the journal then tells what is left.
+    A trial starts when `is_kept` says that what is told of it is where it must be. Returns when all have
+    ended, or soon after the switch says stop; the journal then tells what is left.
     """
-    scratch = prepared.folder / SCRATCH
     trial = prepared.per_trial
     placed = tune.with_resources(
         tune.with_parameters(
@@ -109,7 +117,7 @@ def run_trials(
     tuner = tune.Tuner(
         placed,
         tune_config=tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, prepared.folder),
+            search_alg=LedgerSearcher(ledger, prepared, is_kept),
             scheduler=LedgerScheduler(ledger),
             num_samples=-1,
             max_concurrent_trials=prepared.concurrent,
@@ -117,10 +125,10 @@ def run_trials(
         ),
         run_config=tune.RunConfig(
             name=f"{int(time.time())}",
-            storage_path=str(scratch),
+            storage_path=str(prepared.folder / SCRATCH),
             failure_config=tune.FailureConfig(max_failures=prepared.study.limits.retries),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[LedgerCallback(ledger, prepared.folder, on_progress)],
+            callbacks=[LedgerCallback(ledger, prepared, switch, on_progress)],
             stop=SwitchStopper(switch),
             verbose=0,
         ),
@@ -129,7 +137,7 @@ def run_trials(
     try:
         tuner.fit()
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(prepared.folder / SCRATCH, ignore_errors=True)
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
@@ -150,16 +158,24 @@ class Scratch:
 class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no types
     """What to train next: the ledger's proposals."""
 
-    def __init__(self, ledger: Ledger, folder: Path) -> None:
+    def __init__(
+        self, ledger: Ledger, prepared: Prepared, is_kept: Callable[[int], bool] | None = None
+    ) -> None:
         super().__init__()
         self._ledger = ledger
-        self._folder = folder
+        self._prepared = prepared
+        self._is_kept = is_kept
+        self._next: Proposal | None = None
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str:
-        proposal = self._ledger.propose()
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """A task, FINISHED, or None: then Ray asks again, some ten times a second."""
+        proposal = self._next = self._next or self._ledger.propose()
         if proposal is None:
             return str(Searcher.FINISHED)
-        task = Task(proposal.recipe, trial_folder(self._folder, proposal.trial))
+        if self._is_kept is not None and not self._is_kept(proposal.trial):
+            return None
+        self._next = None
+        task = Task(proposal.recipe, self._prepared.place(proposal.trial))
         return {"trial": proposal.trial, **task.config()}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -195,14 +211,18 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
 class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     """What happened to a trial apart from its results, and the pulse of the display."""
 
-    def __init__(self, ledger: Ledger, folder: Path, on_progress: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, prepared: Prepared, switch: StopSwitch, on_progress: Callable[[], None]
+    ) -> None:
         self._ledger = ledger
-        self._folder = folder
+        self._prepared = prepared
+        self._switch = switch
         self._on_progress = on_progress
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        latest = checkpoint.latest(trial_folder(self._folder, trial.config["trial"]))
-        self._ledger.start(trial.config["trial"], latest.epoch if latest is not None else 0)
+        number = trial.config["trial"]
+        history = kept_history(self._prepared, number)
+        self._ledger.start(number, self._ledger.epochs_done(number) if history is None else len(history))
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self._ledger.retry(trial.config["trial"], self._reason(trial))
@@ -212,7 +232,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A stopped trial's checkpoints have done their work; a finished one keeps its model."""
-        drop_checkpoints(self._ledger, self._folder, trial.config["trial"])
+        if not self._switch.lost:
+            drop_checkpoints(self._ledger, self._prepared, trial.config["trial"])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
@@ -221,7 +242,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         """Why an attempt failed, in one line; all of it goes to the search's log."""
         number = trial.config["trial"]
         reason, whole = failure(trial)
-        note = take_note(trial_folder(self._folder, number))
+        note = take_note(Task.from_config(trial.config).kept.folder)
         logger.warning("trial %d: %s\n%s", number, note or reason, whole)
         return note or reason
 
@@ -236,13 +257,25 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         return False
 
     def stop_all(self) -> bool:
-        return self._switch.interrupted or self._switch.out_of_time
+        return self._switch.interrupted or self._switch.out_of_time or self._switch.lost
 
 
-def drop_checkpoints(ledger: Ledger, folder: Path, trial: int) -> None:
+def kept_history(prepared: Prepared, trial: int) -> tuple[EpochResult, ...] | None:
+    """The results that a trial's newest checkpoint covers; None where a store does not say."""
+    try:
+        return prepared.kept(trial).history()
+    except StoreError as error:
+        logger.warning("trial %d: %s", trial, error)
+        return None
+
+
+def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> None:
     """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them."""
     if ledger.ended(trial) in ("stopped", "diverged"):
-        checkpoint.remove(trial_folder(folder, trial))
+        try:
+            prepared.kept(trial).remove()
+        except StoreError as error:  # they cost space, until the search ends and it is tried once more
+            logger.warning("trial %d: %s", trial, error)
 
 
 def failure(trial: Trial) -> tuple[str, str]:

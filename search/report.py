@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Self
 
@@ -20,12 +21,14 @@ from rich.text import Text
 from search.journal import EVENTS_FILE, read_from
 from search.pruning import Pruning
 from search.results import Summariser, Summary, TrialSummary
+from search.storage import address_of
 from search.study import Study
 from search.tables import Rows, counted
 from search.trials_table import trials_table
 from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import brief_table, counts, promise
 from spaces.explain import Row
+from trainable.store import is_uri
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -195,14 +198,15 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     found = with_conclusions(summary, study, folder)
     _tell_diagnosis(found)
-    _tell_verdicts(found, folder)
+    place = quote(address_of(study.storage, str(study.name)))
+    _tell_verdicts(found, place)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
-            say(f"  {command()} ui {folder}")
+            say(f"  {command()} ui {place}")
             say(f"  {command()} train {best_file} --out {summary.search}-model{' --test' if tests else ''}")
         case "interrupted":
-            say(f"\ninterrupted; go on with:\n  {command()} resume {folder}")
+            say(f"\ninterrupted; go on with:\n  {command()} resume {place}")
         case _:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
@@ -220,7 +224,8 @@ def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None =
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     _tell_diagnosis(summary)
     if folder is not None:
-        _tell_verdicts(summary, folder)
+        place = address_of(study.storage, str(study.name)) if is_uri(study.storage) else str(folder)
+        _tell_verdicts(summary, quote(place))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
@@ -238,12 +243,12 @@ def _tell_diagnosis(summary: Summary) -> None:
         say(line)
 
 
-def _tell_verdicts(summary: Summary, folder: Path) -> None:
+def _tell_verdicts(summary: Summary, place: str) -> None:
     """The rules that the trials spoke on, and where to read of the others."""
     verdicts = summary.verdicts
     if verdicts is None or not verdicts.beliefs:
         return
-    say(f"\nrules: {counts(verdicts)}; `{command()} explain {folder}` lists them all")
+    say(f"\nrules: {counts(verdicts)}; `{command()} explain {place}` lists them all")
     if verdicts.clear:
         console().print(brief_table(verdicts))
         say(promise(verdicts))

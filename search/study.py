@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from spaces.averages import with_values
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
@@ -21,6 +19,7 @@ from trainable.recipe import Recipe
 from trainable.specs.base import Spec
 from trainable.specs.data import Data
 from trainable.specs.models import OWN_WEIGHTS
+from trainable.store import is_uri, without_credentials
 from trainable.yamlfile import parse_setting, read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"
@@ -160,7 +159,7 @@ class Study(Spec):
     limits: Limits = Limits()
     objective: Objective = Objective()
     tracking: Tracking = Tracking()
-    storage: str = DEFAULT_STORAGE
+    storage: Annotated[str, AfterValidator(without_credentials)] = DEFAULT_STORAGE
 
     @model_validator(mode="after")
     def rungs_lie_in_the_budget(self) -> Self:
@@ -226,15 +225,15 @@ class Study(Spec):
 
         Raises StudyError where the weights to start from are no file.
         """
-        storage = local_folder(self.storage)
+        storage = self.storage if is_uri(self.storage) else str(Path(self.storage).expanduser().absolute())
         data = self.data
-        if not data.bundled:
+        if not data.bundled and not is_uri(data.path):
             data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and weights != OWN_WEIGHTS:
             base = _replaced(base, WEIGHTS, str(_weights_file(weights)))
-        return self.model_copy(update={"name": name, "storage": str(storage), "data": data, "base": base})
+        return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
 
     def yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"), {})
@@ -319,16 +318,6 @@ def _weights_file(text: str) -> Path:
         return path
     told = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
     raise StudyError([Fault(f"base.{WEIGHTS}", told)])
-
-
-def local_folder(text: str) -> Path:
-    """The absolute path of a local folder. Raises UserError for addresses of object stores."""
-    if re.match(r"^[a-z0-9+]+://", text):
-        raise UserError(
-            f"storage: expected a folder on this machine or on a mounted disk, got {text!r}; "
-            "SQLite and the journal need a file system with locks"
-        )
-    return Path(os.path.expanduser(text)).absolute()
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:

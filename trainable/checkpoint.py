@@ -8,6 +8,7 @@ A checkpoint is written under a name that begins with a dot and renamed when eve
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -26,6 +27,8 @@ STATE = "state.pt"
 HISTORY = "history.json"
 NAME = re.compile(r"epoch-(\d{4,})")
 UNFINISHED = ".epoch-"
+KEPT = 2
+"""So many of a run: where the last one cannot be read, the one before is gone on from."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,20 @@ class Checkpoint:
 
     def history(self) -> tuple[EpochResult, ...]:
         """The results of the epochs covered, first to last. Raises StateError for another version's."""
-        trees = json.loads((self.folder / HISTORY).read_text(encoding="utf-8"))
-        try:
-            return tuple(EpochResult.from_tree(tree) for tree in trees)
-        except TypeError as error:
-            raise StateError(f"{self.folder / HISTORY} was written by another version: {error}") from None
+        file = self.folder / HISTORY
+        return history_in(file.read_text(encoding="utf-8"), str(file))
+
+
+def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
+    """What a checkpoint's history holds. Raises StateError for another version's."""
+    try:
+        return tuple(EpochResult.from_tree(tree) for tree in json.loads(text))
+    except TypeError as error:
+        raise StateError(f"{where} was written by another version: {error}") from None
 
 
 def save(
-    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = 2
+    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = KEPT
 ) -> Checkpoint:
     """Write the checkpoint of the history's last epoch; drop all but the last `keep` up to it.
 
@@ -101,23 +109,36 @@ def newest_state(folder: str | Path) -> dict[str, Any] | None:
     Warns of each that cannot be read, as after a disk's fault, and leaves it: the fault may pass.
     """
     for each in finished(folder):
-        try:
-            return each.load()
-        except Exception as error:  # torch raises nearly anything for bytes that are not its own
-            problem = f"{type(error).__name__}: {error}"
-            warnings.warn(f"{each.folder}: left out, since it cannot be read: {problem}", stacklevel=2)
+        if (state := readable(each)) is not None:
+            return state
     return None
 
 
-def state_of(folder: str | Path, epoch: int) -> dict[str, Any]:
-    """The state that covers exactly so many epochs. Raises StateError where it is not there."""
-    for each in finished(folder):
-        if each.epoch == epoch:
-            return each.load()
-    raise StateError(
-        f"{folder}: the checkpoint of epoch {epoch}, which rank 0 goes on from, is not to be seen here: "
-        "the folder must be one that all machines share"
-    )
+def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
+    """The state of a checkpoint; None, and a warning with its `name`, where it cannot be read."""
+    try:
+        return found.load()
+    except Exception as error:  # torch raises nearly anything for bytes that are not its own
+        problem = f"{type(error).__name__}: {error}"
+        warnings.warn(f"{name or found.folder}: left out, since it cannot be read: {problem}", stacklevel=3)
+        return None
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """A state as it is written."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes) -> dict[str, Any]:
+    """What `to_bytes` wrote, with its tensors on the CPU."""
+    import torch
+
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return state
 
 
 def remove(folder: str | Path) -> None:

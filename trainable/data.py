@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never, final
 
@@ -30,11 +30,13 @@ from trainable.datasets.measure import (
     membership_digest,
     sample,
 )
+from trainable.datasets.remote import cached
 from trainable.datasets.source import Collection, Flip, Integers, Pixels, Selection
 from trainable.datasets.split import stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.specs.data import Data
 from trainable.specs.training import Stretch
+from trainable.store import Store, is_uri
 
 if TYPE_CHECKING:
     import torch
@@ -137,16 +139,45 @@ class DataSet:
     resize: Resize = field(default_factory=Stretch)
     """How images are made square. In memory that happens once, so training crops act on the square too."""
 
+    copy: Path | None = None
+    """Of data behind a URI, on the machine that loaded them."""
+
+    def be_here(self) -> None:
+        """See to it that files behind a URI are on this machine too, where they are read while training.
+
+        Raises DataError where they cannot be copied, or not to the same place.
+        """
+        if self.copy is None or self.info.in_memory or self.copy.exists():
+            return
+        here = cached(self.info.path)
+        if here.parent.name != self.copy.parent.name:
+            raise DataError(
+                f"data.path: the files of {self.info.path} have changed since the search loaded them"
+            )
+        if here != self.copy:
+            raise DataError(
+                f"data.path: the copy of {self.info.path} is {here} on this machine and {self.copy} on the "
+                "search's; set XDG_CACHE_HOME to the same folder on all"
+            )
+
 
 def load(
     spec: Data, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu", download: bool = False
 ) -> DataSet:
     """The data set that a recipe's `data` section describes, split, measured and checked.
 
-    `resize` is the recipe's `evaluation.resize` (stretching by default). Every image is decoded if the set is
-    held in memory, else 2,000 of them. Raises DataError for whatever cannot be used, with all broken images.
+    Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
+    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them. Raises
+    DataError for whatever cannot be used, with all broken images.
     """
-    return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind)
+    if not is_uri(spec.path):
+        return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind)
+    if idx.NAME.fullmatch(Store(spec.path).name):
+        raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
+    copy = cached(spec.path)
+    collection = _read(spec.model_copy(update={"path": str(copy)}), download)
+    data = _assemble(replace(collection, path=spec.path), spec, resize or Stretch(), device_kind)
+    return replace(data, copy=copy)
 
 
 def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:

@@ -73,6 +73,13 @@ class Rank:
         self._store = _store(host, 0, self._world, is_master=True, wait_for_workers=False)
         return host, self._store.port
 
+    def here(self) -> None:
+        """Say that this process has started."""
+
+    def bring(self, data: Shared[DataSet]) -> None:
+        """See to it that the images are on this machine, however long that takes."""
+        data.get().be_here()
+
     def join(
         self,
         place: tuple[str, int],
@@ -117,7 +124,7 @@ class Team:
         threads: processors of a rank.
         gpu_share: GPUs of a rank, where the device is one.
         download: let each machine fetch published weights.
-        seconds: the longest that a rank may wait for another.
+        seconds: the longest that a rank may wait for another, and that they may take to start and to meet.
 
     Raises RankLost where a rank cannot be started.
     """
@@ -145,9 +152,11 @@ class Team:
             ).remote(rank, world)
             for rank in range(world)
         ]
-        (place,) = self._answers([self._ranks[0].open.remote()])
+        self._answers([rank.here.remote() for rank in self._ranks], seconds)
+        self._answers([rank.bring.remote(data) for rank in self._ranks])
+        (place,) = self._answers([self._ranks[0].open.remote()], seconds)
         given = place, seconds, data, device, threads, gpu_share, download
-        self._answers([rank.join.remote(*given) for rank in self._ranks])
+        self._answers([rank.join.remote(*given) for rank in self._ranks], seconds)
 
     def step(self, task: Task) -> tuple[EpochResult, ...]:
         """As `Worker.step`. Raises RankLost, or what a rank has raised."""

@@ -55,6 +55,15 @@ class Ranks:
         """Rank 0's number."""
         return self._total(number if self.rank == 0 else 0)
 
+    def bytes_from_first(self, content: bytes) -> bytes:
+        """Rank 0's bytes; of the others' only that they call."""
+        if self.world == 1:
+            return content
+        flat = torch.zeros(self.from_first(len(content)), dtype=torch.uint8)
+        if self.rank == 0:
+            flat = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else flat
+        return self.reduce(flat).numpy().tobytes() if len(flat) else b""
+
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
         """Give every rank the tensors of rank 0."""
         if self.rank != 0:

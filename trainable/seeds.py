@@ -1,7 +1,7 @@
 """Randomness of a run as functions of its seed: nothing is carried from one epoch to the next.
 
-Every generator that an epoch uses is seeded anew from (seed, use, epoch, rank), so a resumed run draws what
-one that never stopped would have drawn, and there is no generator state to save.
+Every generator that an epoch uses is seeded anew from (seed, use, epoch), and from the rank where ranks are
+to differ. So a resumed run draws what one that never stopped would have drawn, and no state is saved.
 """
 
 from __future__ import annotations

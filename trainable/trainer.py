@@ -125,8 +125,8 @@ class Trainer:
         return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
 
     def mixing_generator(self, epoch: int) -> torch.Generator:
-        """What an epoch's mixing is drawn from, on this rank."""
-        return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch, self._ranks.rank)
+        """What an epoch's mixing is drawn from, the same on every rank: a batch is mixed in one way."""
+        return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch)
 
     def begin(self, epoch: int) -> None:
         """Training mode as it is in an epoch: with what is frozen then."""

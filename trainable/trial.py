@@ -92,21 +92,25 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """
         if self._leak:
             raise MemoryLeak(self._leak)
-        with Watchdog(self._step_seconds, Path(self._given["folder"])):
-            if self._crew is None:
-                self._crew = self._make_crew()
-            results = self._crew.step(Task.from_config(self._given))
+        task = Task.from_config(self._given)
+        if self._crew is None:
+            self._crew = self._make_crew(task.kept.folder)
+        with Watchdog(self._step_seconds, task.kept.folder):
+            results = self._crew.step(task)
         return {"epochs": [result.tree() for result in results]}
 
     def cleanup(self) -> None:
         if self._crew is not None:
             self._crew.close()
 
-    def _make_crew(self) -> Crew:
+    def _make_crew(self, notes: Path) -> Crew:
+        """Start who trains. To copy data behind a URI to this machine may take its time; all else has a
+        deadline."""
         if self._workers == 1:
-            return Worker(
-                self._data.get(), self._device, self._threads, self._gpu_share, download=self._download
-            )
+            data = self._data.get()
+            data.be_here()
+            with Watchdog(self._step_seconds, notes):
+                return Worker(data, self._device, self._threads, self._gpu_share, download=self._download)
         return Team(
             self._workers,
             self._data,

@@ -19,6 +19,7 @@ import torch
 from trainable import checkpoint
 from trainable.claim import Claim
 from trainable.data import DataSet
+from trainable.kept import Kept
 from trainable.memory import Baseline, held_bytes
 from trainable.metrics import EpochResult
 from trainable.ranks import ALONE, Ranks
@@ -31,21 +32,26 @@ class Task:
     """What the driver hands to a trial: plain data, since Ray rewrites nested configurations."""
 
     recipe: Recipe
-    folder: Path
+    place: str | Path
+    """Where its checkpoints are kept: a folder, or a URI, and then each machine has a folder of its own."""
 
     def config(self) -> dict[str, str]:
-        return {"recipe": json.dumps(self.recipe.tree()), "folder": str(self.folder)}
+        return {"recipe": json.dumps(self.recipe.tree()), "place": str(self.place)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Task:
-        return cls(Recipe.from_tree(json.loads(config["recipe"])), Path(config["folder"]))
+        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["place"])
+
+    @property
+    def kept(self) -> Kept:
+        return Kept.at(str(self.place), self.recipe.digest())
 
 
 class Worker:
     """Trains Tasks as one of `ranks`, one after the other, in one process.
 
     Args:
-        data: shared by all trials.
+        data: shared by all trials, and on this machine (`DataSet.be_here`).
         device: "cpu" or "cuda"; a trial that was given no GPU must not take one that it sees.
         threads: torch's intra-op threads.
         gpu_share: the part of the GPU's memory that is this rank's, in (0, 1].
@@ -73,25 +79,29 @@ class Worker:
         self._claim: Claim | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
+        self._kept: Kept | None = None
+        """Where the run's checkpoints are, on rank 0."""
 
     def step(self, task: Task) -> tuple[EpochResult, ...]:
         """The task's results that have not been told from this process: what a checkpoint covers, once; else
         the next epoch's.
 
-        Raises FolderTaken while another process writes the task's checkpoints, StateError where ranks do not
-        see the same ones, and what making a Run and `Run.step` raise.
+        Raises FolderTaken while another process writes the task's checkpoints on this machine, StoreError
+        where a store cannot be asked for them, and what making a Run and `Run.step` raise.
         """
         if self._run is None:
             if self._ranks.rank == 0:
-                self._claim = Claim(task.folder)
+                kept = task.kept
+                self._claim = Claim(kept.folder)
+                self._kept = kept
             self._run = self._made(task)
-            state = self._state(task.folder)
+            state = self._state()
             if state is not None:
                 self._run.load_state_dict(state)
                 return self._run.history
         result = self._run.step()
-        if self._ranks.rank == 0:
-            checkpoint.save(task.folder, self._run.state_dict(), self._run.history)
+        if self._kept is not None:
+            self._kept.save(self._run.state_dict(), self._run.history)
         return (result,)
 
     def free(self) -> str:
@@ -129,16 +139,18 @@ class Worker:
             download=self._download,
         )
 
-    def _state(self, folder: Path) -> dict[str, Any] | None:
-        """What to go on from: the newest checkpoint that rank 0 can read, on every rank; None for nothing."""
-        state = checkpoint.newest_state(folder) if self._ranks.rank == 0 else None
-        epoch = self._ranks.from_first(int(state["epoch"]) if state is not None else 0)
-        if state is None and epoch:
-            return checkpoint.state_of(folder, epoch)
-        return state
+    def _state(self) -> dict[str, Any] | None:
+        """What to go on from: the newest checkpoint that rank 0 can read, which it tells the others; None for
+        nothing. So no other machine needs to see its folder."""
+        state = self._kept.newest_state() if self._kept is not None else None
+        if self._ranks.world == 1:
+            return state
+        content = self._ranks.bytes_from_first(checkpoint.to_bytes(state) if state is not None else b"")
+        return checkpoint.from_bytes(content) if content else None
 
     def _let_go(self) -> None:
         """Give up the task's folder."""
+        self._kept = None
         if self._claim is not None:
             self._claim.release()
             self._claim = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -36,7 +35,7 @@ def run_check(
     A study and data alone stand for their first trial. Nothing is written. Raises UserError.
     """
     began, tools = time.monotonic(), tools_named(debug)
-    looked_at = target(Path(file), None, settings, download=download)
+    looked_at = target(file, None, settings, download=download)
     if not as_json:
         say(_title(file, looked_at))
     with threads(looked_at.threads):

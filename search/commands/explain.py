@@ -27,7 +27,7 @@ from trainable.recipe import Recipe
 
 
 def explain_file(
-    file: Path | None,
+    file: str | Path | None,
     *,
     data: str | None = None,
     settings: Sequence[str] = (),

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from search.folder import STUDY_FILE
+from search.storage import brought
 from search.study import RECIPE_SECTIONS, Study, settings_of, study_from
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.store import Store, is_uri
 from trainable.yamlfile import read_recipe, read_tree
 
 YAML_ENDINGS = (".yaml", ".yml")
@@ -21,11 +23,11 @@ Pointed = Recipe | Study | Path
 """A path is a search's folder."""
 
 
-def pointed_at(file: Path | None, data: str | None, settings: Sequence[str] = ()) -> Pointed:
+def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Pointed:
     """What a command was given.
 
     Args:
-        file: a recipe or a study in YAML, or a search's folder; anything else is taken for data.
+        file: a recipe or a study in YAML, or a search's folder or URI; anything else is taken for data.
         data: images in place of the file's own, or alone: then the study is the default one.
         settings: `path=value` texts. Of a study, paths are the study's (`budget.epochs`, `data.train_limit`);
             one that begins with a section of the recipe (`optimizer.lr`) is meant under `base`.
@@ -38,17 +40,20 @@ def pointed_at(file: Path | None, data: str | None, settings: Sequence[str] = ()
         file, data = None, str(file)
     if file is None and data is None:
         raise UserError("give a recipe, a study or --data PATH")
-    if file is not None and file.is_dir():
-        return _search(file, data, settings)
-    if file is not None and _is_recipe(file):
-        return _recipe(file, data, settings)
+    path = brought(str(file)) if file is not None else None
+    if path is not None and path.is_dir():
+        return _search(path, data, settings)
+    if path is not None and _is_recipe(path):
+        return _recipe(path, data, settings)
     values = _study_values(settings) | ({"data.path": data} if data is not None else {})
-    return study_from(file, values)
+    return study_from(path, values)
 
 
-def is_written(file: Path) -> bool:
+def is_written(file: str | Path) -> bool:
     """Whether a path is a recipe's, a study's or a search's, to be read as such; else it names images."""
-    return file.suffix in YAML_ENDINGS or (file / STUDY_FILE).exists()
+    if is_uri(str(file)):
+        return STUDY_FILE in Store(str(file)).names()
+    return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
 
 
 def _is_recipe(file: Path) -> bool:

@@ -235,7 +235,7 @@ def _described(run: Run) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "recipe": recipe.digest(),
-        "data": Path(recipe.data.path).name,
+        "data": Path(recipe.data.path.partition("?")[0]).name,
         "model": getattr(recipe.model, "name", recipe.model.kind),
         "optimizer": recipe.optimizer.kind,
         "lr": recipe.optimizer.lr,

@@ -45,7 +45,7 @@ class Target:
 
 
 def target(
-    file: Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
+    file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
 ) -> Target:
     """The recipe that a command is to look at, with its images loaded.
 

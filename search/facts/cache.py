@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
 from search.folder import facts_in, facts_text
 from spaces.facts import Facts
+from trainable.cache import cache_root
 from trainable.data import DataInfo
 from trainable.datasets.fingerprint import fingerprint
 from trainable.datasets.measure import DeviceKind
+from trainable.datasets.remote import digest_of
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.specs.data import Data
+from trainable.store import Store, is_uri
 from trainable.yamlfile import write_whole
 
 FORM = 1
@@ -27,35 +29,36 @@ FORM = 1
 
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/tunebook/facts, or ~/.cache/tunebook/facts (XDG Base Directory Specification)."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(home) if os.path.isabs(home) else Path.home() / ".cache"
-    return root / "tunebook" / "facts"
+    """Where facts are kept."""
+    return cache_root() / "facts"
 
 
 def place_of(base: Recipe, device: DeviceKind) -> Path:
     """The file for a recipe's images and model on such a device, whether it is there or not."""
     from trainable.train import versions  # torch: seconds that `show` need not wait
 
-    path, tree = _images_of(base.data), base.tree()
+    tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {
         "form": FORM,
-        "data": {**tree["data"], "path": str(path)},
+        "data": {**tree["data"], "path": path},
         "resize": tree["evaluation"]["resize"],
         "model": tree["model"],
         "device": device,
-        "files": fingerprint(path),
+        "files": files,
         "versions": versions(),
     }
     digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
     return cache_folder() / f"{digest[:32]}.json"
 
 
-def _images_of(data: Data) -> Path:
-    """Where the images lie; of the bundled digits just the name, wherever it is written."""
+def _images_of(data: Data) -> tuple[str, str]:
+    """Where the images lie, and what the files there are; the bundled digits are a name, wherever written."""
     if data.bundled:
-        return Path(data.path)
-    return Path(data.path).expanduser().absolute()
+        return data.path, fingerprint(Path(data.path))
+    if is_uri(data.path):
+        return data.path, digest_of(Store(data.path))
+    path = Path(data.path).expanduser().absolute()
+    return str(path), fingerprint(path)
 
 
 def recall(place: Path) -> tuple[Facts, DataInfo] | None:

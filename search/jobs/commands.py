@@ -19,6 +19,7 @@ from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import STUDY, entrypoint, meant_there, pack, variables
 from search.jobs.parcel import unpacked
 from search.names import default_name
+from search.storage import address_of
 from search.study import Study
 from trainable.errors import UserError
 
@@ -38,7 +39,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     sent = meant_there(study)
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
-    name, folder = f"{study.name}-{secrets.token_hex(3)}", f"{study.storage}/{study.name}"
+    name, folder = f"{study.name}-{secrets.token_hex(3)}", address_of(study.storage, str(study.name))
     flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
@@ -147,13 +148,14 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
         raise UserError(
             f"{name}: was not started by `tunebook submit`; say its search's folder with --from DIR"
         )
-    folder = out or Path(Path(there).name)
+    folder = out or Path(there.partition("?")[0].rstrip("/").rpartition("/")[2])
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
     courier = f"{name}-fetch-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
-        jobs.submit(entrypoint("search.jobs.parcel", there), courier, {"working_dir": working_dir}, {})
+        runtime_env = {"working_dir": working_dir, "env_vars": (job.runtime_env or {}).get("env_vars", {})}
+        jobs.submit(entrypoint("search.jobs.parcel", there), courier, runtime_env, {})
     ended = jobs.ended(courier, FETCH_SECONDS)
     if str(ended.status) not in ENDED:
         raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")

@@ -15,6 +15,7 @@ from spaces.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.specs.models import OWN_WEIGHTS
+from trainable.store import is_uri
 
 STUDY, SCRIPT = "study.yaml", "job.sh"
 PACKAGES = ("search", "spaces", "trainable")
@@ -80,7 +81,7 @@ def _paths(study: Study) -> Iterator[Fault]:
     if study.data.bundled:
         del written["data.path"]
     for where, path in written.items():
-        if not re.match(r"^(/|[a-z0-9+]+://)", path):
+        if not path.startswith("/") and not is_uri(path):
             yield Fault(
                 where,
                 f"{path!r} is meant on this machine; write the whole path that the cluster's machines have, "

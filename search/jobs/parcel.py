@@ -23,6 +23,7 @@ from search.folder import (
     read_summary,
 )
 from search.journal import EVENTS_FILE
+from search.storage import brought
 from search.tracking.cursor import CURSOR_FILE
 from search.tracking.mirror import MIRROR_FILE
 from search.tracking.uri import without_password
@@ -82,7 +83,7 @@ def report_of(folder: Path) -> str:
 
 def main() -> None:
     try:
-        print(packed(Path(sys.argv[1])))
+        print(packed(brought(sys.argv[1])))
     except UserError as error:
         sys.exit(f"tunebook: {error}")
 

@@ -14,6 +14,7 @@ from search.refining.audit import audit
 from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
 from search.results import Summary
+from search.storage import names_in
 from search.study import Study
 from search.verdicts.conclusions import verdicts_of
 from search.verdicts.words import effect
@@ -187,9 +188,7 @@ def _joined(before: Edit | None, edit: Edit) -> Edit:
 
 def _next(evidence: Evidence, study: Study) -> Study:
     """Under a name that is free, drawn anew: with the old seed it would begin with the old search's draws."""
-    storage = Path(study.storage)
-    taken = [each.name for each in storage.iterdir()] if storage.is_dir() else []
-    name = next_name(study.name or evidence.summary.search or "search", taken)
+    name = next_name(study.name or evidence.summary.search or "search", names_in(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 
 

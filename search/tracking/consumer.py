@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,9 @@ class Consumer(ABC):
         self._undelivered = 0
         self._error: str | None = None
         self._busy = threading.Lock()
-        self._closing = threading.Event()
+        self._closing = False
+        self._delivers_rest = True
+        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -73,19 +75,21 @@ class Consumer(ABC):
         self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
         self._thread.start()
 
-    def catch_up(self, deadline_seconds: float) -> Backlog:
-        """Wait until the background thread has delivered what the journal holds now, or has failed to."""
+    def catch_up(self, deadline_seconds: float, enough: Callable[[], bool] | None = None) -> Backlog:
+        """Wait until the background thread has delivered what the journal holds now (or `enough` of it), or
+        has failed to. It begins at once."""
         deadline = time.monotonic() + deadline_seconds
-        size = self._journal.stat().st_size
-        while time.monotonic() < deadline and self._error is None:
-            if self._offset >= size and not self._undelivered:
-                break
+        size = self._journal.stat().st_size if self._journal.exists() else 0
+        enough = enough or (lambda: self._offset >= size and not self._undelivered)
+        while time.monotonic() < deadline and self._error is None and not enough():
+            self._wake.set()
             time.sleep(0.02)
         return self.backlog()
 
-    def close(self, deadline_seconds: float) -> Backlog:
+    def close(self, deadline_seconds: float, *, rest: bool = True) -> Backlog:
         """Deliver the rest and stop; a slow receiver is waited for until the deadline, a dead one less."""
-        self._closing.set()
+        self._closing, self._delivers_rest = True, rest
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(deadline_seconds)
         return self.backlog()
@@ -97,7 +101,13 @@ class Consumer(ABC):
 
     def backlog(self) -> Backlog:
         """What is known to be undelivered, without asking anybody."""
-        return Backlog(self.receiver, self._undelivered, self._error)
+        return Backlog(self.receiver, self._undelivered, self.problem)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last delivery failed, in one line, or goes on though time was up; None for neither."""
+        busy = self._closing and self._thread is not None and self._thread.is_alive()
+        return self._error or ("has not answered in time" if busy else None)
 
     @abstractmethod
     def _open(self) -> None:
@@ -121,12 +131,16 @@ class Consumer(ABC):
 
     def _follow(self) -> None:
         failures = 0
-        while not self._closing.wait(_pause(failures)):
+        while True:
+            self._wake.wait(_pause(failures))
+            self._wake.clear()
+            if self._closing:
+                break
             failures = 0 if self._attempt() else failures + 1
         self._drain()
 
     def _drain(self) -> None:
-        for attempt in range(LAST_ATTEMPTS):
+        for attempt in range(LAST_ATTEMPTS if self._delivers_rest else 0):
             if attempt:
                 time.sleep(POLL_SECONDS)
             if self._attempt():

@@ -19,10 +19,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from search.journal import Event, is_locked
+from search.storage import address_of
 from search.study import Study
 from search.tracking.changes import (
     LONGEST_TAG,
@@ -111,7 +113,7 @@ class Tracker(Consumer):
 
     def backlog(self) -> Backlog:
         cursor = self._cursor
-        return Backlog(self.receiver, self._undelivered, self._error, cursor.refused, cursor.refusal)
+        return Backlog(self.receiver, self._undelivered, self.problem, cursor.refused, cursor.refusal)
 
     def _open(self) -> None:
         if self._lock is not None:
@@ -226,9 +228,10 @@ class Tracker(Consumer):
 
     def _plan(self) -> str:
         study, objective = self._study, self._study.objective
+        place = address_of(study.storage, str(study.name))
         return (
             f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
-            f"for {objective.metric} ({objective.direction}). `tunebook show {self._folder}`"
+            f"for {objective.metric} ({objective.direction}). `tunebook show {quote(place)}`"
         )
 
     def _parent_tags(self) -> dict[str, str]:

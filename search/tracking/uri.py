@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainable.errors import UserError
+from trainable.store import Store, is_uri
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 DATABASE_FILE = "mlflow.db"
@@ -60,6 +61,8 @@ def artifact_location(uri: str, storage: str | Path) -> str | None:
     if (file := database_file(uri)) is not None:
         return (file.parent / ARTIFACT_FOLDER).as_uri()
     if re.match(r"^(postgresql|mysql|mssql)(\+\w+)?:", uri):
+        if is_uri(str(storage)):
+            return str(Store(str(storage)).at(ARTIFACT_FOLDER))
         return (Path(storage).absolute() / ARTIFACT_FOLDER).as_uri()
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,3 +70,22 @@ def test_memory_that_runs_out_halves_the_micro_batch() -> None:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert result.micro_batch < 16
     assert not result.diverged
+
+
+SHARE = """
+import torch
+from tests.trainable.small_runs import data_set
+from trainable.worker import Worker
+Worker(data_set(), "cuda", threads=1, gpu_share=0.25)
+whole = torch.cuda.get_device_properties(0).total_memory
+torch.empty(whole // 8, dtype=torch.uint8, device="cuda")
+try:
+    torch.empty(whole // 2, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print("capped")
+"""
+
+
+def test_a_share_of_a_gpu_ends_at_its_part_of_the_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", SHARE], capture_output=True, text=True, check=False)
+    assert done.stdout == "capped\n", done.stderr

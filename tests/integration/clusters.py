@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from small_searches import machine
+from tests.s3_server import KEYS
 
 RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
@@ -42,9 +46,14 @@ class Cluster:
         return tunebook(*arguments, RAY_AUTH_TOKEN=self.token, **variables)
 
     def start(self, name: str, *arguments: str) -> None:
-        """Start a node, and wait until Ray says that it runs."""
+        """Start a node without keys to any store, and wait until Ray says that it runs."""
         log = self.folder / f"{name}.log"
-        environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        environment = {
+            **{name: value for name, value in os.environ.items() if name not in KEYS},
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self.token,
+            **machine(self.folder / f"machine-{name}"),
+        }
         own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
         command = [str(RAY), "start", *arguments, *own, "--block"]
         with log.open("wb") as out:
@@ -58,10 +67,14 @@ class Cluster:
             time.sleep(0.1)
 
     def kill(self, name: str) -> None:
-        """SIGKILL to all of a node's processes at once, as when its machine is taken away."""
+        """SIGKILL to all of a node's processes, as when its machine is taken away with its disk."""
         process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        for _ in range(3):  # what one of them has started meanwhile goes too
+            for pid in _in_session(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         process.wait()
+        shutil.rmtree(self.folder / f"machine-{name}", ignore_errors=True)
 
     def end(self) -> None:
         for name in reversed(list(self.processes)):
@@ -96,6 +109,16 @@ def tunebook(*arguments: str | Path, **variables: str) -> subprocess.CompletedPr
         env={**plain, "PYTHONPATH": str(ROOT), **variables},
         check=False,
     )
+
+
+def _in_session(leader: int) -> list[int]:
+    """The processes of a session; Ray's workers have groups of their own in it."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found
 
 
 def free_port() -> int:

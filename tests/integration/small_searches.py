@@ -34,14 +34,14 @@ def digits_study(storage: Path, **values: Any) -> Study:
 class Driver:
     """`tunebook ARGUMENTS` in a process of its own, to be killed or interrupted."""
 
-    def __init__(self, *arguments: str | Path, log: Path) -> None:
+    def __init__(self, *arguments: str | Path, log: Path, **variables: str) -> None:
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "search", *map(str, arguments)],
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},
                 start_new_session=True,
             )
 
@@ -96,3 +96,8 @@ def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
         if isinstance(event, EpochEvent):
             epochs.setdefault(event.trial, []).append(event.epoch)
     return epochs
+
+
+def machine(folder: Path) -> dict[str, str]:
+    """The variables of a process on a machine of its own: nothing of it is another one's."""
+    return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}

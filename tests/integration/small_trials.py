@@ -31,7 +31,7 @@ class Listed(Searcher):  # type: ignore[misc]  # ray ships no types
 
 
 class Recorder(tune.Callback):  # type: ignore[misc]
-    """What Ray said of each trial, by the name of its folder."""
+    """What Ray said of each trial, by the name of its place."""
 
     def __init__(self) -> None:
         self.recovered: Counter[str] = Counter()
@@ -39,11 +39,11 @@ class Recorder(tune.Callback):  # type: ignore[misc]
         self.processes: dict[str, set[int]] = {}
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self.recovered[Path(trial.config["folder"]).name] += 1
+        self.recovered[Path(trial.config["place"]).name] += 1
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        name = Path(trial.config["folder"]).name
+        name = Path(trial.config["place"]).name
         self.epochs.setdefault(name, []).append([tree["epoch"] for tree in result["epochs"]])
         self.processes.setdefault(name, set()).add(result["pid"])

@@ -55,7 +55,12 @@ class Clock(Recorder):  # type: ignore[misc]
 
 def tuner(tasks: list[Task], recorder: Recorder, folder: Path, **settings: Any) -> tune.Tuner:
     trainable = tune.with_parameters(
-        TrialTrainable, data=Shared.put(data_set()), device="cpu", threads=1, step_seconds=60.0, workers=2
+        TrialTrainable,
+        data=Shared.put(data_set()),
+        device="cpu",
+        threads=1,
+        step_seconds=settings.pop("step_seconds", 60.0),
+        workers=2,
     )
     return tune.Tuner(
         tune.with_resources(trainable, placement(TWO)),
@@ -89,18 +94,24 @@ def test_after_a_stop_the_next_trial_begins_within_seconds_twenty_times_in_a_row
     assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
     gaps = [later - earlier for earlier, later in zip(clock.moments, clock.moments[1:], strict=False)]
     assert max(gaps) < SECONDS_BETWEEN
+    assert _gone(), "what trials took is free when the last has ended"
 
 
-def test_a_rank_that_is_killed_costs_no_more_than_its_trials_epoch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "which"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 0)])
+def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
+    tmp_path: Path, number: signal.Signals, which: int
+) -> None:
+    """Rank 0 keeps the checkpoints and the place where the others meet: neither is lost with it."""
     recipe = small_recipe({"loop.epochs": EPOCHS, "loop.batch_size": 4})
     recorder, folder = Recorder(), tmp_path / "killed"
-    killer = threading.Thread(target=_kill_a_rank, args=(folder,))
+    killer = threading.Thread(target=_signal_a_rank, args=(folder, number, which))
     killer.start()
     results = tuner(
         [Task(recipe, folder)],
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
+        step_seconds=15.0,
     ).fit()
     killer.join()
     assert not results.errors
@@ -113,15 +124,24 @@ def test_a_rank_that_is_killed_costs_no_more_than_its_trials_epoch(tmp_path: Pat
     latest = checkpoint.latest(folder)
     assert latest is not None
     assert [each.epoch for each in latest.history()] == list(range(1, EPOCHS + 1))
+    assert _gone()
 
 
-def _kill_a_rank(folder: Path) -> None:
-    """SIGKILL to one of the two, once some epochs are done."""
+def _gone() -> bool:
+    """Whether no rank is left, within seconds."""
+    until = time.monotonic() + SECONDS_BETWEEN
+    while _ranks() and time.monotonic() < until:
+        time.sleep(0.1)
+    return not _ranks()
+
+
+def _signal_a_rank(folder: Path, number: signal.Signals, which: int) -> None:
+    """The signal to one of the two, in the order of their processes, once some epochs are done."""
     until = time.monotonic() + 240.0
     while time.monotonic() < until:
         latest = checkpoint.latest(folder) if folder.exists() else None
         if latest is not None and latest.epoch >= 3:
-            os.kill(_ranks()[-1], signal.SIGKILL)
+            os.kill(sorted(_ranks())[which], number)
             return
         time.sleep(0.05)
 

@@ -29,6 +29,14 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study.yaml"
 
 
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    """One trial of three ranks, which no node holds alone."""
+    small = digits_study(tmp_path / "storage", name="wide", resources__workers=3, budget__trials=1)
+    small.write(tmp_path)
+    return tmp_path / "study.yaml"
+
+
 def job_in(said: str) -> str:
     return said.split("job ", 1)[1].split(":", 1)[0]
 
@@ -81,6 +89,33 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     other = cluster.tunebook("submit", study, "--set", "seed=1", *longer)
     assert other.returncode == 1
     assert "another study has this name" in other.stdout
+
+
+def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
+    cluster: Cluster, wide: Path, tmp_path: Path
+) -> None:
+    """What any machine on the cluster's network can do; jobs do the same from inside."""
+    done = cluster.tunebook("search", wide, "--address", cluster.address)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = read_summary(tmp_path / "storage" / "wide")
+    assert [(trial.state, trial.epochs) for trial in summary.trials] == [("finished", 4)]
+    client = cluster.tunebook("search", wide, "--name", "other", "--address", f"ray://{cluster.address}")
+    assert (client.returncode, "expected `auto` or HOST:PORT" in client.stderr) == (2, True)
+
+
+def test_jobs_are_listed_and_what_another_command_started_is_fetched_by_its_folder(
+    cluster: Cluster, study: Path, tmp_path: Path
+) -> None:
+    at = ("--address", cluster.dashboard)
+    job = job_in(cluster.tunebook("submit", study, "--set", "budget.trials=1", *at).stdout)
+    assert f"{job}  mine    succeeded" in cluster.tunebook("status", *at).stdout
+    assert "[1/1] trial" in cluster.tunebook("logs", job, *at).stdout
+    there = tmp_path / "storage" / "mine"
+    fetched = cluster.tunebook("fetch", job, *at, "--from", there, "-o", tmp_path / "here")
+    assert fetched.returncode == 0, fetched.stderr
+    assert (tmp_path / "here" / "best.yaml").read_bytes() == (there / "best.yaml").read_bytes()
+    nobody = cluster.tunebook("status", "--address", "http://127.0.0.1:1")
+    assert (nobody.returncode, nobody.stderr.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_used_is_refused_by_name(
         ("data: {path: digits}\nresources: {cpus: 4000}\n", ["resources.cpus", "4000"]),
         ("data: {path: digits}\nbase: {loop.batch_size: 5000}\n", ["loop.batch_size", "5000"]),
         ("data: {path: digits}\nbase: {precision.kind: tf32}\n", ["tf32"]),
-        ("data: {path: digits}\nstorage: s3://bucket\n", ["storage", "s3://bucket"]),
+        ("data: {path: digits}\nstorage: nonsuch://bucket\n", ["SQLite cannot be used", "an object store"]),
         ("data: {path: digits}\ntracking: {uri: mlruns}\n", ["tracking.uri"]),
     ],
 )

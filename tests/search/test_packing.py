@@ -28,7 +28,16 @@ def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyP
     assert packed(recipe, data, ONE, roomy, said.append) == 1 / 8
     assert said[-1] == "pack: a trial takes 8.0 of 80.0 GiB; 8 on each GPU"
     share = packed(recipe, data, ONE, tight, said.append)
-    assert (share, tight.fits(PerTrial(cpus=2, gpus=share))) == (1 / 3, 6)
+    assert (share, tight.fits(PerTrial(cpus=2, gpus=share))) == (0.3333, 6)
+
+
+@pytest.mark.parametrize("count", range(1, 33))
+def test_so_many_shares_fit_on_a_gpu_as_ray_counts(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(packing, "_measured", lambda recipe, data: Footprint(GIB, 80 * GIB))
+    node = Hardware((Node(2 * count, 1),))
+    share = packed(small_recipe(), data_set(), ONE, node, lambda said: None)
+    assert round(share * 10_000) * count <= 10_000
+    assert node.fits(PerTrial(cpus=2, gpus=share)) == count
 
 
 def test_without_a_gpu_there_is_nothing_to_share() -> None:

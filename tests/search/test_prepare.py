@@ -17,10 +17,12 @@ from spaces.catalog import make_space
 from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
+from tests.trainable.small_images import write_classes
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
+MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
 
 
 def study_of(**values: Any) -> Study:
@@ -135,3 +137,18 @@ def test_a_search_tells_of_such_a_range_before_it_begins(tmp_path: Path) -> None
     prepare(study_of(**written), tmp_path, MACHINE, say=said.append)
     (line,) = said
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
+
+
+@pytest.mark.parametrize(("cpus", "loaders"), [(1, 1), (2, 1), (6, 5)])
+def test_processors_of_a_trial_decode_its_images_but_for_one_that_trains(
+    tmp_path: Path, cpus: int, loaders: int
+) -> None:
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
+        {"resources.cpus": cpus, "base.loop.batch_size": 4}
+    )
+    prepared = prepare(study, tmp_path, MACHINE8)
+    assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, loaders)
+    assert prepared.concurrent == 8 // cpus
+    pinned = study.with_values({"base.loop.workers": 3})
+    assert prepare(pinned, tmp_path, MACHINE8).space.base.loop.workers == 3

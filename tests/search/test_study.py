@@ -188,9 +188,10 @@ def test_the_bundled_digits_are_a_name_and_no_path() -> None:
     assert Study.from_tree(DIGITS).resolved("mine").data.path == "digits"
 
 
-def test_object_stores_are_refused_with_a_way_out() -> None:
-    with pytest.raises(UserError, match="a folder on this machine"):
-        Study.from_tree({**DIGITS, "storage": "s3://bucket/searches"}).resolved("mine")
+def test_uris_mean_the_same_anywhere_and_stay_as_they_are() -> None:
+    there = {"data": {"path": "s3://bucket/flowers"}, "storage": "s3://bucket/searches?region=eu-central-1"}
+    resolved = Study.from_tree(there).resolved("mine")
+    assert (resolved.data.path, resolved.storage) == (there["data"]["path"], there["storage"])
 
 
 def test_a_written_study_reads_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from tests.trainable.planted_memory import Limited
@@ -34,6 +34,13 @@ CASES: list[dict[str, Any]] = [
         "evaluation.batch_size": 8,  # batches of 8, 8 and 4: two for rank 0, one for rank 1
         "augmentation.crop.kind": "pad",
     },
+    {  # every rank has the same size at a step
+        "augmentation.size.kind": "multi_scale",
+        "augmentation.size.smallest": 0.5,
+        "augmentation.size.largest": 1.5,
+        "augmentation.size.every": 1,
+        "loop.batch_size": 4,
+    },
     {"optimizer.lr": 1e6, "loop.batch_size": WORLD},
 ]
 
@@ -44,7 +51,8 @@ def histories(ranks: Ranks) -> list[list[dict[str, Any]]]:
 
 
 def _history(values: dict[str, Any], ranks: Ranks) -> list[dict[str, Any]]:
-    run = Run(small_recipe(values), data=data_set(), model=plain_net(seed=ranks.rank), ranks=ranks)
+    of_any_size = nn.Sequential(nn.AdaptiveAvgPool2d(8), plain_net(seed=ranks.rank))
+    run = Run(small_recipe(values), data=data_set(), model=of_any_size, ranks=ranks)
     while not run.finished:
         run.step()
     return curve(run.history)
@@ -147,6 +155,26 @@ def test_ranks_take_over_the_tensors_of_the_first() -> None:
     mine, theirs = torch.full((3,), 7.0), torch.full((3,), 2.0)
     Ranks(1, 2, reduce=lambda tensor: tensor + theirs).copy_from_first([mine])
     assert torch.equal(mine, theirs)
+
+
+def test_ranks_mix_a_batch_in_one_way_and_each_epoch_in_another() -> None:
+    runs = [Run(small_recipe(), data=data_set(), ranks=Ranks(rank, WORLD)) for rank in range(WORLD)]
+    drawn = [[run._trainer.mixing_generator(epoch).initial_seed() for epoch in range(3)] for run in runs]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) == 3
+
+
+def test_ranks_take_over_what_the_first_says() -> None:
+    said = bytes(range(256)) * 3
+
+    def first(tensor: Tensor) -> Tensor:
+        mine = torch.tensor(list(said), dtype=torch.uint8) if len(tensor) > 1 else torch.tensor([len(said)])
+        return tensor + mine.to(tensor.dtype)
+
+    assert Ranks(1, 2, reduce=first).bytes_from_first(b"else") == said
+    assert Ranks(0, 2, reduce=lambda tensor: tensor).bytes_from_first(said) == said
+    assert Ranks(0, 2, reduce=lambda tensor: tensor).bytes_from_first(b"") == b""
+    assert ALONE.bytes_from_first(said) == said
 
 
 @pytest.mark.parametrize(("batch", "micro_batch"), [(15, 1), (15, 3), (9, 2), (16, 7)])

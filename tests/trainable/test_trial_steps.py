@@ -13,12 +13,13 @@ import torch
 
 from tests.trainable.small_runs import data_set, numbers, small_recipe
 from trainable import checkpoint
-from trainable.claim import Claim
+from trainable.claim import Claim, FolderTaken
 from trainable.data import DataSet
 from trainable.ddp import Shared
 from trainable.errors import DataError, RecipeError
 from trainable.metrics import EpochResult
 from trainable.run import Run
+from trainable.store import Store, StoreError
 from trainable.trial import MemoryLeak, TrialTrainable
 from trainable.watchdog import NOTE, TRACE
 from trainable.worker import Task
@@ -84,7 +85,7 @@ def test_what_fails_in_making_a_run_fails_in_a_step(
 
 
 def test_even_a_task_that_is_none_fails_only_in_a_step(tmp_path: Path) -> None:
-    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "folder": str(tmp_path)})
+    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "place": str(tmp_path)})
     with pytest.raises(RecipeError, match=r"loop\.epochs"):
         actor.step()
 
@@ -198,3 +199,56 @@ def test_notes_of_an_earlier_attempt_are_gone_when_a_trial_begins(tmp_path: Path
     assert not (tmp_path / TRACE).exists()
     actor.cleanup()
     Claim(tmp_path, 0.0).release()
+
+
+def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(given)
+    assert [epochs(actor.step()) for _ in range(2)] == [[1], [2]]
+    folder = Task.from_config(given).kept.folder
+    assert checkpoint.finished(folder) == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    another = trial(given)
+    assert [epochs(another.step()) for _ in range(2)] == [[1, 2], [3]]
+    another.cleanup()
+    assert sorted(each.name for each in (tmp_path / "store").iterdir()) == ["epoch-0002", "epoch-0003"]
+
+
+def test_what_a_store_did_not_take_stays_on_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also through an attempt that cannot ask the store, and one that finds the folder taken."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(given)
+    actor.step()
+    with monkeypatch.context() as down:
+        down.setattr(Store, "put", raises)
+        with pytest.warns(UserWarning, match="the checkpoint is on this machine alone"):
+            actor.step()
+        actor.cleanup()
+        down.setattr(Store, "files", raises)
+        broken = trial(given)
+        with pytest.raises(StoreError):
+            broken.step()
+        broken.cleanup()
+    with monkeypatch.context() as taken:
+        taken.setattr("trainable.worker.Claim", is_taken)
+        late = trial(given)
+        with pytest.raises(FolderTaken):
+            late.step()
+        late.cleanup()
+    again = trial(given)
+    assert [epochs(again.step()) for _ in range(2)] == [[1, 2], [3]]
+    again.cleanup()
+
+
+def raises(*arguments: Any) -> Any:
+    raise StoreError("down")
+
+
+def is_taken(folder: Path) -> Claim:
+    raise FolderTaken(str(folder))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from trainable.specs.base import OpenFraction, Spec
+from trainable.store import without_credentials
 
 
 class Classification(Spec):
@@ -21,7 +22,13 @@ class Data(Spec):
     `None` means "as the data say": `Run` measures it, and `resolved` recipes carry the number.
     """
 
-    path: Annotated[str, Field(min_length=1, description="`digits`, a folder or a file")] = "digits"
+    path: Annotated[
+        str,
+        Field(
+            min_length=1, description="`digits`, a folder or a file, or the URI of one (s3://bucket/flowers)"
+        ),
+        AfterValidator(without_credentials),
+    ] = "digits"
     format: Literal["auto", "digits", "folder", "npz", "idx", "torchvision"] = "auto"
     name: str | None = Field(None, description="torchvision's class name, when format is torchvision")
     train: str | None = Field(None, description="name of the training folder, when it is not the usual one")

@@ -1,5 +1,6 @@
 """What follows a journal: everything is delivered once, failures are told and never raised."""
 
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,18 @@ class Listing(Consumer):
 
     def _tell(self, error: str) -> None:
         self.told.append(error)
+
+
+class Stuck(Listing):
+    """Delivers when it is told to go on."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.goes_on = threading.Event()
+
+    def _deliver(self) -> None:
+        self.goes_on.wait(60.0)
+        super()._deliver()
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +148,38 @@ def test_a_backlog_reads_as_a_sentence() -> None:
 def test_an_error_without_words_is_told_by_its_kind() -> None:
     assert one_line(TimeoutError()) == "TimeoutError"
     assert len(one_line(ValueError("x " * 1000))) == 300
+
+
+def test_one_that_is_waited_for_begins_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("search.tracking.consumer.POLL_SECONDS", 60.0)
+    consumer = Listing(tmp_path)
+    with Journal(tmp_path) as journal:
+        write(journal, 2)
+        consumer.start()
+        assert consumer.catch_up(10.0).complete
+        assert len(consumer.delivered) == 2
+        consumer.close(10.0)
+
+
+def test_one_that_does_not_end_in_time_is_not_complete(tmp_path: Path) -> None:
+    consumer = Stuck(tmp_path)
+    with Journal(tmp_path) as journal:
+        write(journal, 1)
+        consumer.start()
+        backlog = consumer.close(0.2)
+    assert (backlog.complete, "has not answered in time" in str(backlog)) == (False, True)
+    consumer.goes_on.set()
+    wait_for(consumer, 1)
+
+
+@pytest.mark.parametrize("rest", [True, False])
+def test_the_rest_is_delivered_unless_it_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: bool
+) -> None:
+    monkeypatch.setattr("search.tracking.consumer.POLL_SECONDS", 60.0)
+    consumer = Listing(tmp_path)
+    with Journal(tmp_path) as journal:
+        consumer.start()
+        write(journal, 1)
+        consumer.close(5.0, rest=rest)
+    assert (len(consumer.delivered), consumer.is_open) == (int(rest), False)

@@ -1,0 +1,180 @@
+"""Searches kept in an object store: a machine may go, another one goes on, and never two at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters import tunebook
+from search.folder import read_summary
+from search.journal import EndEvent, Event, SearchEvent, StartEvent
+from search.storage import brought
+from small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
+from tests.s3_server import S3Server, s3_server
+from tests.trainable.small_images import write_classes
+from trainable.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as started:
+        yield started
+
+
+@pytest.fixture
+def storage(server: S3Server) -> Store:
+    return Store(server.uri).at("searches")
+
+
+def one_is_half_way(events: list[Event]) -> bool:
+    ended = {event.trial for event in events if isinstance(event, EndEvent)}
+    return bool(ended) and any(
+        len(epochs) >= 2 and trial not in ended for trial, epochs in epochs_by_trial(events).items()
+    )
+
+
+def drivers(events: list[Event]) -> int:
+    return sum(isinstance(event, SearchEvent) and event.state != "finished" for event in events)
+
+
+def there(store: Store) -> list[str]:
+    """The journal's lines in the store."""
+    return (store.read("events.jsonl") or b"").decode().splitlines()
+
+
+def test_another_machine_goes_on_and_the_first_one_comes_too_late(
+    storage: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that hangs is as good as dead; when it comes back, it finds the search taken over."""
+    mine, study = storage.at("mine"), written_study(storage, "mine", tmp_path)
+    machines = [tmp_path / name for name in ("first", "second", "third")]
+    first = Driver("search", study, log=tmp_path / "log-1", **machine(machines[0]))
+    first.wait_for(folder_in(first, machines[0], "mine"), one_is_half_way)
+    _until(lambda: any("/epoch-" in name for name in mine.files()))
+    os.killpg(first.process.pid, signal.SIGSTOP)
+    before = there(mine)
+    assert len(before) > 3
+
+    second = Driver("resume", mine.uri, log=tmp_path / "log-2", **machine(machines[1]))
+    folder = folder_in(second, machines[1], "mine")
+    second.wait_for(folder, lambda events: drivers(events) == 2)
+    third = tunebook("resume", mine.uri, **machine(machines[2]))
+    assert (third.returncode, "this search is running already, in process" in third.stderr) == (2, True)
+    assert "mine: running" in tunebook("show", mine.uri, **machine(machines[2])).stdout
+    os.killpg(first.process.pid, signal.SIGCONT)
+    assert first.wait() == 130
+    assert "another driver has taken this search over" in first.log.read_text()
+    assert second.wait() == 0, second.log.read_text()
+
+    assert there(mine)[: len(before)] == before
+    events = events_in(folder)
+    for epochs in epochs_by_trial(events).values():
+        assert epochs == list(range(1, len(epochs) + 1))
+    again = [event for event in events if isinstance(event, StartEvent) and event.attempt > 1]
+    assert max(event.epoch for event in again) >= 1, "from the checkpoints in the store"
+    for name, value in machine(machines[2]).items():
+        monkeypatch.setenv(name, value)
+    summary = read_summary(brought(mine.uri))
+    assert (summary.state, summary.best) == ("finished", read_summary(folder).best)
+    kept = {Path(name).parts[1] for name in mine.files() if name.startswith("trials/") and "epoch-" in name}
+    assert kept == {f"{trial.id:04d}" for trial in summary.trials if trial.state == "finished"}
+    assert ".ray" not in mine.names()
+    assert not list(tmp_path.glob("second/cache/tunebook/trials/*/epoch-*")), (
+        "what the store has is not kept twice"
+    )
+    assert "mine: finished" in tunebook("show", mine.uri, **machine(machines[2])).stdout
+
+
+def test_a_store_that_is_silent_for_a_while_costs_no_trial(
+    server: S3Server, storage: Store, tmp_path: Path
+) -> None:
+    study = written_study(storage, "patient", tmp_path)
+    driver = Driver("search", study, log=tmp_path / "log", **machine(tmp_path / "machine"))
+    folder = folder_in(driver, tmp_path / "machine", "patient")
+    driver.wait_for(folder, one_is_half_way)
+    with server.silent():
+        time.sleep(12.0)
+    assert driver.wait() == 0, driver.log.read_text()
+    summary = read_summary(folder)
+    assert [trial.state for trial in summary.trials].count("failed") == 0
+    assert "lacks" not in driver.log.read_text()
+    assert there(storage.at("patient")) == (folder / "events.jsonl").read_text().splitlines()
+
+
+def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_path: Path) -> None:
+    """They are read while training, from the copy that the driver made on the machine."""
+    write_classes(tmp_path / "pets", {"cat": 16, "dog": 16})
+    images = storage.at("pets")
+    for file in (tmp_path / "pets").rglob("*.*"):
+        images.put(file, file.relative_to(tmp_path / "pets").as_posix())
+    words = (
+        "--trials",
+        "2",
+        "--epochs",
+        "1",
+        "--set",
+        "data.in_memory=false",
+        "--set",
+        "base.loop.batch_size=8",
+    )
+    place = ("--storage", tmp_path / "searches", "--name", "pets")
+    done = tunebook("search", "--data", images.uri, *words, *place, **machine(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = read_summary(tmp_path / "searches" / "pets")
+    assert [trial.state for trial in summary.trials] == ["finished"] * 2
+    assert len(list((tmp_path / "cache" / "tunebook" / "data").glob("*/pets"))) == 1
+    explained = tunebook("explain", images.uri, **machine(tmp_path))
+    assert (explained.returncode, "2 classes" in explained.stdout) == (0, True)
+
+
+def test_a_store_is_no_place_for_sqlite_and_must_be_there(storage: Store, tmp_path: Path) -> None:
+    words = ("search", "--data", "digits", "--trials", "1", "--epochs", "1", "--name", "other")
+    refused = tunebook(*words, "--storage", storage.uri, **machine(tmp_path))
+    assert (refused.returncode, "SQLite cannot be used" in refused.stderr) == (2, True)
+    missing = storage.uri.replace("tunebook/", "nonsuch/")
+    server = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
+    refused = tunebook(*words, "--storage", missing, *server, **machine(tmp_path))
+    assert (refused.returncode, "s3://nonsuch/searches" in refused.stderr) == (2, True)
+    assert refused.stderr.count("\n") == 1
+    unknown = tunebook("show", storage.at("nonsuch").uri, **machine(tmp_path))
+    assert (unknown.returncode, "not a search folder" in unknown.stderr) == (2, True)
+
+
+def written_study(storage: Store, name: str, folder: Path) -> Path:
+    """The file of a study whose trials take some seconds."""
+    study = digits_study(
+        folder,
+        name=name,
+        budget__trials=5,
+        budget__epochs=10,
+        tracking__uri=f"sqlite:///{folder}/mlflow.db",
+    )
+    study.model_copy(update={"storage": storage.uri}).write(folder)
+    return folder / "study.yaml"
+
+
+def folder_in(driver: Driver, its: Path, name: str) -> Path:
+    """The folder in which a driver has begun its journal."""
+    found: list[Path] = []
+
+    def begun() -> bool:
+        assert driver.process.poll() is None, driver.log.read_text()
+        found.extend(each.parent for each in its.glob(f"state/tunebook/searches/*/{name}/events.jsonl"))
+        return bool(found)
+
+    _until(begun)
+    return found[0]
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120.0
+    while not holds():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)

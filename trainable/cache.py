@@ -1,0 +1,22 @@
+"""What is kept between commands, in the person's own folders (XDG Base Directory Specification)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """$XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""
+    return _below("XDG_CACHE_HOME", ".cache")
+
+
+def state_root() -> Path:
+    """$XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook: what is to last, though nobody named it."""
+    return _below("XDG_STATE_HOME", ".local/state")
+
+
+def _below(variable: str, default: str) -> Path:
+    given = os.environ.get(variable, "")
+    root = Path(given) if os.path.isabs(given) else Path.home() / default
+    return root / "tunebook"
