@@ -5,27 +5,26 @@ Nothing here starts a cluster, a container or a job: docs/cluster.md says what h
 
 from __future__ import annotations
 
+import copy
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parents[1]
-DEPLOY = ROOT / "deploy"
+from tests.deploy_files import DEPLOY, ROOT, asked_of_search, read
+
 PINNED = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+KUBERNETES = "1.34"
 
 # The fields of KubeRay 1.6, ray.io/v1, after its API reference in Ray's documentation ("KubeRay CRD API
-# reference"): no package carries the schema. Those of a pod are Kubernetes' own and are not listed.
+# reference"): no package carries the schema. Those of a pod are Kubernetes' own.
 RAY_JOB_FIELDS = {
     "activeDeadlineSeconds",
     "backoffLimit",
@@ -83,25 +82,6 @@ WORKER_FIELDS = {
     "scaleStrategy",
     "template",
 }
-
-
-def read(path: str) -> dict[str, Any]:
-    """A file of deploy/, as plain data; keys that stand twice are refused."""
-    tree = YAML(typ="safe", pure=True).load((DEPLOY / path).read_text())
-    assert isinstance(tree, dict)
-    return tree
-
-
-def asked_of_search(words: list[str]) -> dict[str, Any]:
-    """What `tunebook WORDS` asks of a search, as the command line reads it."""
-    import typer
-
-    from search.__main__ import app
-
-    command = typer.main.get_command(app).commands["search"]  # type: ignore[attr-defined]
-    assert words[0] == "search"
-    asked = command.make_context("search", words[1:], resilient_parsing=True).params
-    return {name: value for name, value in asked.items() if value not in (None, False, ())}
 
 
 def leaves(value: object) -> Iterator[object]:
@@ -194,6 +174,22 @@ def test_the_ray_job_has_the_fields_that_kuberay_needs_in_their_types(rayjob: di
         assert container["image"]
 
 
+def test_pods_follow_the_schema_of_kubernetes_and_hold_nothing_else(rayjob: dict[str, Any]) -> None:
+    """The schema is that of Kubernetes' own API, which the package kubernetes-validate carries."""
+    cluster = rayjob["spec"]["rayClusterSpec"]
+    templates = [group["template"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+    for template in templates:
+        assert kubernetes_validate.validate(pod_template(template), KUBERNETES, strict=True)
+    misspelt = copy.deepcopy(templates[0])
+    misspelt["spec"]["containers"][0]["volumeMount"] = []
+    with pytest.raises(kubernetes_validate.ValidationError, match="volumeMount"):
+        kubernetes_validate.validate(pod_template(misspelt), KUBERNETES, strict=True)
+
+
+def pod_template(template: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": template}
+
+
 def test_the_ray_job_names_the_ray_that_the_image_has(rayjob: dict[str, Any]) -> None:
     assert rayjob["spec"]["rayClusterSpec"]["rayVersion"] == PINNED["ray"]
 
@@ -242,7 +238,7 @@ def test_a_stopped_ray_job_has_time_for_a_clean_end(rayjob: dict[str, Any]) -> N
 
 def test_the_entrypoint_is_a_command_of_tunebook_and_needs_no_quoting(rayjob: dict[str, Any]) -> None:
     entrypoint = rayjob["spec"]["entrypoint"]
-    assert re.fullmatch(r"[\w./ -]+", entrypoint)
+    assert re.fullmatch(r"[\w.:/ -]+", entrypoint)
     program, *words = entrypoint.split()
     assert program == "tunebook"
     assert asked_of_search(words) == {
@@ -250,6 +246,7 @@ def test_the_entrypoint_is_a_command_of_tunebook_and_needs_no_quoting(rayjob: di
         "storage": "/shared/searches",
         "name": "flowers",
         "address": "auto",
+        "tracking_uri": "http://mlflow.example.com:5000",
         "again": True,
     }
 
@@ -260,6 +257,19 @@ def test_the_entrypoint_is_a_command_of_tunebook_and_needs_no_quoting(rayjob: di
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     return read("compose.yaml")
+
+
+def test_the_compose_file_follows_the_compose_specification(compose: dict[str, Any]) -> None:
+    """Its schema is carried by the package check-jsonschema."""
+    text = (
+        resources.files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json").read_text()
+    )
+    schema = json.loads(text)
+    jsonschema.validate(compose, schema)
+    compose = copy.deepcopy(compose)
+    compose["services"]["mlflow"]["enviroment"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="enviroment"):
+        jsonschema.validate(compose, schema)
 
 
 def test_the_server_is_the_mlflow_of_the_lock(compose: dict[str, Any]) -> None:
@@ -335,144 +345,6 @@ def test_the_image_runs_as_a_user_without_rights_and_lets_others_choose_the_comm
     (user,) = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert int(user) > 0
     assert not [line for line in lines if line.startswith("ENTRYPOINT")]
-
-
-# --- scripts --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Path:
-    """A folder of stand-ins for commands that are not here: each prints how it was called."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("tunebook", "srun"):
-        stand_in = folder / name
-        stand_in.write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\"\n")
-        stand_in.chmod(0o755)
-    return folder
-
-
-def run(script: str, *arguments: str, commands: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A script of deploy/, with the stand-ins before all other commands."""
-    return subprocess.run(
-        [str(DEPLOY / script), *arguments],
-        env={"PATH": f"{commands}:{os.environ['PATH']}", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-
-
-def called(script: str, *arguments: str, commands: Path, **environment: str) -> list[str]:
-    """What a script of deploy/ calls in the end, word by word."""
-    done = run(script, *arguments, commands=commands, **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.fixture
-def slurm(commands: Path, tmp_path: Path) -> list[str]:
-    """How the Slurm script calls srun, in an allocation of two nodes with one GPU each."""
-    return called(
-        *("slurm/tunebook.sbatch", "study.yaml", "/shared/searches", "flowers"),
-        commands=commands,
-        SLURM_SUBMIT_DIR="/shared/tunebook",
-        SLURM_JOB_ID="123456",
-        SLURM_JOB_NUM_NODES="2",
-        SLURM_CPUS_PER_TASK="8",
-        SLURM_GPUS_ON_NODE="1",
-        TUNEBOOK_HEAD_IP="192.0.2.1",
-        TMPDIR=str(tmp_path),
-    )
-
-
-def test_the_slurm_script_starts_ray_on_every_node_and_the_search_on_the_head(slurm: list[str]) -> None:
-    assert slurm[:5] == ["srun", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "ray"]
-    words = slurm[slurm.index("tunebook") + 1 :]
-    assert asked_of_search(words) == {
-        "study": Path("study.yaml"),
-        "storage": "/shared/searches",
-        "name": "flowers",
-        "address": "192.0.2.1:23456",
-        "again": True,
-    }
-
-
-def test_the_installed_ray_takes_the_slurm_scripts_words(slurm: list[str]) -> None:
-    from ray.scripts.scripts import cli, start
-    from ray.scripts.symmetric_run import curate_and_validate_ray_start_args, symmetric_run
-
-    name, *words = slurm[slurm.index("ray") + 1 :]
-    assert cli.commands[name] is symmetric_run
-    before = words[: words.index("--")]
-    parsed = symmetric_run.make_context("ray", [*before, "--", "true"], resilient_parsing=True).params
-    assert (parsed["address"], parsed["min_nodes"]) == ("192.0.2.1:23456", 2)
-    for_ray_start = curate_and_validate_ray_start_args(before)
-    started = start.make_context("start", for_ray_start).params
-    assert (started["num_cpus"], started["num_gpus"]) == (8, 1)
-
-
-def test_the_slurm_script_ends_with_the_exit_code_of_the_search(commands: Path, tmp_path: Path) -> None:
-    (commands / "srun").write_text("#!/bin/sh\nexit 3\n")
-    done = run(
-        *("slurm/tunebook.sbatch", "study.yaml", "/shared/searches", "flowers"),
-        commands=commands,
-        SLURM_SUBMIT_DIR="/shared/tunebook",
-        SLURM_JOB_ID="1",
-        SLURM_JOB_NUM_NODES="1",
-        TMPDIR=str(tmp_path),
-    )
-    assert done.returncode == 3
-
-
-def test_the_slurm_script_passes_the_warning_before_the_time_limit_on_to_the_search(
-    commands: Path, tmp_path: Path
-) -> None:
-    checkout, started = tmp_path / "checkout", tmp_path / "started"
-    checkout.mkdir()
-    (checkout / "deploy").symlink_to(DEPLOY)
-    (commands / "srun").write_text('#!/bin/sh\nuntil [ "$1" = -- ]; do shift; done\nshift\nexec "$@"\n')
-    (commands / "tunebook").write_text(
-        f"#!/bin/sh\ntrap 'exit 130' TERM\ntouch {started}\nwhile true; do sleep 0.05; done\n"
-    )
-    script = subprocess.Popen(
-        [str(DEPLOY / "slurm/tunebook.sbatch"), "study.yaml", str(tmp_path), "flowers"],
-        env={
-            "PATH": f"{commands}:{os.environ['PATH']}",
-            "TUNEBOOK_HOME": str(checkout),
-            "SLURM_JOB_ID": "1",
-            "SLURM_JOB_NUM_NODES": "1",
-            "TMPDIR": str(tmp_path),
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        deadline = time.monotonic() + 20
-        while not started.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert started.exists()
-        script.send_signal(signal.SIGUSR1)
-        told, _ = script.communicate(timeout=20)
-    finally:
-        script.kill()
-    assert (script.returncode, told.split(":")[0]) == (130, "Told to stop")
-
-
-def test_the_slurm_script_says_how_it_is_called() -> None:
-    script = str(DEPLOY / "slurm/tunebook.sbatch")
-    done = subprocess.run(
-        [script], capture_output=True, text=True, check=False, timeout=30, env=dict(os.environ)
-    )
-    assert (done.returncode, done.stderr.split(":")[0]) == (2, "usage")
-
-
-def test_the_slurm_script_is_sound_to_its_shell_and_to_shellcheck() -> None:
-    for check in (["bash", "-n"], [str(Path(sys.executable).with_name("shellcheck"))]):
-        script = str(DEPLOY / "slurm/tunebook.sbatch")
-        done = subprocess.run([*check, script], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 # --- all of them ----------------------------------------------------------------------------------------
