@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlflow_server import Server, wait_until
 from search.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from search.tracking.tracker import SERVER_ENVIRONMENT, Tracker, run_ids
+from search.tracking.tracker import Tracker, run_ids
 
 pytestmark = pytest.mark.integration
-
-
-class Server:
-    """`mlflow server` on a SQLite file, in a process group of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.database = f"sqlite:///{folder}/mlflow.db"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        arguments = f"-m mlflow server --host 127.0.0.1 --port {self.port} --workers 1".split()
-        stores = [
-            "--backend-store-uri",
-            self.database,
-            "--artifacts-destination",
-            str(self._folder / "artifacts"),
-        ]
-        with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments, *stores],
-                cwd=self._folder,
-                env={**os.environ, **SERVER_ENVIRONMENT},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        wait_until(self._answers, 60)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
 
 
 @pytest.fixture
@@ -73,13 +22,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path)
     yield server
     server.kill()
-
-
-def wait_until(holds: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.1)
 
 
 def tracker_of(folder: Path, uri: str, experiment: str = "tunebook") -> Tracker:
