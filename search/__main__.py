@@ -60,7 +60,7 @@ def search(
         str | None, typer.Option(help="GPUs a worker: a number, of which a fraction shares one, or auto.")
     ] = None,
     address: Address = None,
-    storage: Annotated[str | None, typer.Option(help="Folder that holds the searches.")] = None,
+    storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow's; default: SQLite in STORAGE.")] = None,
     experiment: Annotated[str | None, typer.Option(help="MLflow experiment.")] = None,

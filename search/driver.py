@@ -32,7 +32,7 @@ from search.ledger import Ledger
 from search.names import default_name
 from search.picture import draw
 from search.prepare import Prepared, build_space, prepare, prepare_again, write_facts
-from search.raytune import StopSwitch, drop_checkpoints, kept_history, run_trials
+from search.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
 from search.results import Summary
 from search.sampler import make_sampler
 from search.storage import InStore, address_of, folder_of, leased, store_of
@@ -42,6 +42,7 @@ from search.tracking.mirror import Mirror
 from search.tracking.tracker import Tracker, resolve_tracking_uri
 from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
+from trainable.store import ATTEMPTS, is_uri
 
 Closing = Literal["finished", "interrupted", "failed"]
 
@@ -80,15 +81,24 @@ def search(
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
     """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
     folder = folder.absolute()
-    with leased(read_search(folder), folder, report.say) as lease:
+    with leased(_kept_here(folder), folder, report.say) as lease:
         return _go_on(folder, lease, address=address, download=download)
 
 
 def sync(folder: Path) -> bool:
     """Send MLflow, and the store that the search is kept in, what they lack; whether nothing is left."""
     folder = folder.absolute()
-    with leased(read_search(folder), folder, report.say) as lease:
+    with leased(_kept_here(folder), folder, report.say) as lease:
         return _sync(folder, lease)
+
+
+def _kept_here(folder: Path) -> Study:
+    """The study of a search's folder. Raises UserError for a copy of what is kept in another store."""
+    study = read_search(folder)
+    if is_uri(study.storage) and folder_of(study.storage, str(study.name)) != folder:
+        place = address_of(study.storage, str(study.name))
+        raise UserError(f"{folder}: its study.yaml says that this search is kept in {place}: name that")
+    return study
 
 
 def settled(study: Study) -> Study:
@@ -213,8 +223,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
             state, reason = _verdict(ledger, switch, prepared)
-            for trial in range(ledger.trials):
-                drop_checkpoints(ledger, prepared, trial)
+            drop_all_checkpoints(ledger, prepared, switch)
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
             best = _leave_results(folder)
             logger.info("%s: %s", state, reason or "every trial has ended")
@@ -236,7 +245,7 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
     """Consumers of the journal at work in the background, and given time to catch up in the end; not where
     another driver has taken the search over: then the journal here is no longer the search's."""
     for follower in followers:
-        follower.start()
+        follower.start(lambda: switch.sure)
     try:
         yield
     finally:
@@ -277,7 +286,7 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
         for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
-            ledger.recover(trial, kept_history(prepared, trial) or ())
+            ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"

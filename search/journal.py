@@ -25,7 +25,7 @@ from trainable.specs.base import Spec
 
 EVENTS_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
-LOCK_ATTEMPTS = 10
+LOCK_ATTEMPTS = 50
 LOCK_PAUSE_SECONDS = 0.02
 """`is_locked` and `undriven` hold the lock for an instant; a driver that starts just then tries again."""
 

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
@@ -76,7 +77,8 @@ class Lease:
         return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
 
     def __enter__(self) -> Self:
-        self._term = self._wait_for_silence() + 1
+        # after the clock too, for the case that someone has deleted what earlier drivers wrote
+        self._term = max(self._wait_for_silence() + 1, int(time.time()))
         self._beat()
         self._thread.start()
         return self
@@ -92,13 +94,18 @@ class Lease:
         except StoreError as left:  # the next driver waits for silence, and begins
             logger.warning("%s", left)
 
+    def give_up(self) -> None:
+        """Be lost: what is in the store is not this driver's."""
+        self._lost = True
+
     def _keep(self) -> None:
-        while not self._ends.wait(BEAT_SECONDS):
+        while not self._ends.wait(BEAT_SECONDS) and not self._lost:
             try:
+                began = _now()
                 if self._is_anothers():
                     self._lost = True
-                    return
-                self._beat()
+                elif _now() - began < SILENCE_SECONDS / 2:  # else what was read is old
+                    self._beat()
             except StoreError as error:  # tried again: only silence costs the lease, and only to another one
                 logger.warning("%s", error)
 
@@ -119,10 +126,11 @@ class Lease:
         if seen is None or seen.ended:
             return 0 if seen is None else seen.term
         self._say(f"{self}: waiting {SILENCE_SECONDS:g} s for a sign of the driver that was at work here")
-        until = time.monotonic() + SILENCE_SECONDS
+        now, until = seen, time.monotonic() + SILENCE_SECONDS
         while time.monotonic() < until:
             time.sleep(BEAT_SECONDS / 2)
-            now = read(self._store) or seen
+            with suppress(StoreError):  # one request in twenty may fail
+                now = read(self._store) or seen
             if now.ended:
                 break
             if now != seen:

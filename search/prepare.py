@@ -48,9 +48,19 @@ class Prepared:
             return str(trial_folder(self.folder, trial))
         return store.at(trial_folder(Path(), trial).as_posix()).uri
 
-    def kept(self, trial: int) -> Kept:
+    def kept(self, trial: int, attempts: int = 1) -> Kept:
         """The checkpoints of a trial, for the driver: Ray's loop does not wait for a store that is down."""
-        return Kept.at(self.place(trial), attempts=1)
+        return Kept.at(self.place(trial), attempts=attempts)
+
+    def with_checkpoints(self) -> set[int]:
+        """The trials that have some, asked for at once. Raises StoreError where a store does not say."""
+        trials = trial_folder(Path(), 0).parent
+        store = store_of(self.study)
+        if store is not None:
+            names = store.at(trials.as_posix()).names()
+        else:
+            names = [each.name for each in (self.folder / trials).glob("*")]
+        return {int(name) for name in names if name.isdecimal()}
 
 
 def prepare(

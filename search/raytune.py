@@ -30,6 +30,7 @@ from search.lease import Lease
 from search.ledger import Decision, Ledger, Proposal
 from search.prepare import Prepared
 from trainable.ddp import Shared
+from trainable.errors import StateError
 from trainable.metrics import EpochResult
 from trainable.store import StoreError
 from trainable.trial import TrialTrainable
@@ -62,6 +63,11 @@ class StopSwitch:
     def lost(self) -> bool:
         """Whether another driver goes on with the search, whose journal and checkpoints are its own now."""
         return self.lease is not None and self.lease.lost
+
+    @property
+    def sure(self) -> bool:
+        """Whether the search is this driver's for certain, so that it may delete and tell others."""
+        return self.lease is None or self.lease.sure
 
     @property
     def out_of_time(self) -> bool:
@@ -175,7 +181,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         if self._is_kept is not None and not self._is_kept(proposal.trial):
             return None
         self._next = None
-        task = Task(proposal.recipe, self._prepared.place(proposal.trial))
+        task = Task(proposal.recipe, self._prepared.place(proposal.trial), str(self._ledger.search_id))
         return {"trial": proposal.trial, **task.config()}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -221,8 +227,12 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         number = trial.config["trial"]
-        history = kept_history(self._prepared, number)
-        self._ledger.start(number, self._ledger.epochs_done(number) if history is None else len(history))
+        try:
+            done = self._prepared.kept(number).epochs()
+        except StoreError as error:
+            logger.warning("trial %d: %s", number, error)
+            done = self._ledger.epochs_done(number)
+        self._ledger.start(number, done)
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self._ledger.retry(trial.config["trial"], self._reason(trial))
@@ -232,7 +242,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A stopped trial's checkpoints have done their work; a finished one keeps its model."""
-        if not self._switch.lost:
+        if self._switch.sure:
             drop_checkpoints(self._ledger, self._prepared, trial.config["trial"])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -260,22 +270,39 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         return self._switch.interrupted or self._switch.out_of_time or self._switch.lost
 
 
-def kept_history(prepared: Prepared, trial: int) -> tuple[EpochResult, ...] | None:
-    """The results that a trial's newest checkpoint covers; None where a store does not say."""
+def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
+    """The results that a trial's newest checkpoint covers; None where that cannot be told."""
     try:
-        return prepared.kept(trial).history()
-    except StoreError as error:
+        return prepared.kept(trial, attempts).history()
+    except (StoreError, StateError, ValueError) as error:  # of JSON, after a disk's fault
         logger.warning("trial %d: %s", trial, error)
         return None
 
 
-def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> None:
-    """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them."""
+def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
+    """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them.
+
+    Whether there is none left; where a store is down, they cost space until it is tried once more.
+    """
     if ledger.ended(trial) in ("stopped", "diverged"):
         try:
             prepared.kept(trial).remove()
-        except StoreError as error:  # they cost space, until the search ends and it is tried once more
+        except StoreError as error:
             logger.warning("trial %d: %s", trial, error)
+            return False
+    return True
+
+
+def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch) -> None:
+    """`drop_checkpoints`, of all trials that have some: also of those that an earlier driver left."""
+    try:
+        trials = prepared.with_checkpoints()
+    except StoreError as error:
+        logger.warning("%s", error)
+        return
+    for trial in range(ledger.trials):
+        if trial in trials and not (switch.sure and drop_checkpoints(ledger, prepared, trial)):
+            return
 
 
 def failure(trial: Trial) -> tuple[str, str]:

@@ -21,14 +21,13 @@ from rich.text import Text
 from search.journal import EVENTS_FILE, read_from
 from search.pruning import Pruning
 from search.results import Summariser, Summary, TrialSummary
-from search.storage import address_of
+from search.storage import place_of
 from search.study import Study
 from search.tables import Rows, counted
 from search.trials_table import trials_table
 from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import brief_table, counts, promise
 from spaces.explain import Row
-from trainable.store import is_uri
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -198,7 +197,7 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     found = with_conclusions(summary, study, folder)
     _tell_diagnosis(found)
-    place = quote(address_of(study.storage, str(study.name)))
+    place = quote(place_of(study, folder))
     _tell_verdicts(found, place)
     match summary.state:
         case "finished":
@@ -224,8 +223,7 @@ def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None =
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     _tell_diagnosis(summary)
     if folder is not None:
-        place = address_of(study.storage, str(study.name)) if is_uri(study.storage) else str(folder)
-        _tell_verdicts(summary, quote(place))
+        _tell_verdicts(summary, quote(place_of(study, folder)))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:

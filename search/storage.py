@@ -17,7 +17,7 @@ from pathlib import Path
 
 from search.folder import BEST_FILE, FACTS_FILE, LOG_FILE, PICTURE_FILE, STUDY_FILE, note_elsewhere
 from search.journal import EVENTS_FILE, Event, TrialEvent, is_locked, undriven
-from search.lease import Lease, is_driven
+from search.lease import DRIVER_FILE, Lease, is_driven
 from search.study import Study
 from search.tracking.consumer import Consumer
 from search.tracking.cursor import CURSOR_FILE
@@ -52,6 +52,11 @@ def store_of(study: Study) -> Store | None:
 def address_of(storage: str, name: str) -> str:
     """The search as a person names it: its folder, or its URI."""
     return Store(storage).at(name).uri if is_uri(storage) else str(Path(storage) / name)
+
+
+def place_of(study: Study, folder: Path) -> str:
+    """What a person names a search by whose folder on this machine this is: that, or its URI."""
+    return address_of(study.storage, str(study.name)) if is_uri(study.storage) else str(folder)
 
 
 def names_in(storage: str) -> list[str]:
@@ -112,18 +117,29 @@ def leased(study: Study, folder: Path, say: Callable[[str], None]) -> Iterator[L
     """This process is the search's only driver for the block, and has brought what the store holds of it.
 
     None where the storage is a folder itself, whose journal is locked. What is left in the folder of a search
-    that never came into the store is deleted. Raises UserError while another driver is at work, StoreError
-    where the store cannot be used.
+    that never came into the store is deleted. Raises UserError while another driver is at work, there or in
+    the folder, or where the store holds something else, StoreError where it cannot be used.
     """
     if (store := store_of(study)) is None:
         yield None
         return
     with Lease(store, say) as lease:
+        _refuse_another_here(folder)
         if bring(store, folder):
             note_elsewhere(folder, False)
-        elif not is_locked(folder):
+        elif set(store.names()) <= {DRIVER_FILE, *FILES}:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            raise UserError(f"{store}: exists and is not a search; choose another --name")
         yield lease
+
+
+def _refuse_another_here(folder: Path) -> None:
+    """Raises UserError where a driver on this machine, which hangs, has not let go of the folder."""
+    if folder.exists():
+        with undriven(folder) as free:
+            if not free:
+                raise UserError(f"{folder}: another driver is at work here, and hangs; end it first")
 
 
 class InStore(Consumer):
@@ -136,6 +152,7 @@ class InStore(Consumer):
         self._there: dict[str, bytes] = {}
         """The digests of the files as they were put."""
         self._journal_there = self._taken_trials = self._known_trials = 0
+        self._is_compared = False
 
     def knows(self, trial: int) -> bool:
         """Whether a trial may start: the store answers, and tells of it. Waits, but not for long."""
@@ -146,6 +163,7 @@ class InStore(Consumer):
         if self._lease.lost:
             raise UserError("another driver has taken this search over")
         if not self._lease.sure:
+            self._is_compared = False
             raise UserError("no sign of life could be written for a while")
 
     def _take(self, events: Sequence[Event]) -> int:
@@ -159,11 +177,21 @@ class InStore(Consumer):
         whole = journal[: journal.rfind(b"\n") + 1]
         if len(whole) < self._journal_there:
             raise UserError(f"{self._journal}: is cut or gone; the store keeps what it has")
+        self._compare(whole)
         for name in FILES:
             self._put(name, self._content(name))
         self._put(EVENTS_FILE, whole or None)
         self._put(CURSOR_FILE, cursor)
         self._journal_there, self._known_trials = len(whole), self._taken_trials
+
+    def _compare(self, journal: bytes) -> None:
+        """See to it that the store's journal is an earlier state of this one: at first, and after each spell
+        in which another driver may have been at work."""
+        if not self._is_compared:
+            if not journal.startswith(self._store.read(EVENTS_FILE) or b""):
+                self._lease.give_up()
+                raise UserError("another driver has gone on with this search")
+            self._is_compared = True
 
     def _content(self, name: str) -> bytes | None:
         file = self._folder / name
@@ -171,6 +199,7 @@ class InStore(Consumer):
 
     def _put(self, name: str, content: bytes | None) -> None:
         if content is not None and self._there.get(name) != (digest := hashlib.sha256(content).digest()):
+            self._open()
             self._store.write(name, content)
             self._there[name] = digest
 

@@ -30,7 +30,7 @@ from trainable.datasets.measure import (
     membership_digest,
     sample,
 )
-from trainable.datasets.remote import cached
+from trainable.datasets.remote import cached, data_root, digest_of
 from trainable.datasets.source import Collection, Flip, Integers, Pixels, Selection
 from trainable.datasets.split import stratified_limit, stratified_split
 from trainable.errors import DataError
@@ -149,16 +149,14 @@ class DataSet:
         """
         if self.copy is None or self.info.in_memory or self.copy.exists():
             return
-        here = cached(self.info.path)
-        if here.parent.name != self.copy.parent.name:
+        if self.copy.parents[1] != data_root():
             raise DataError(
-                f"data.path: the files of {self.info.path} have changed since the search loaded them"
+                f"data.path: the copy of {self.info.path} is in {data_root()} on this machine and is "
+                f"{self.copy} on the search's; set XDG_CACHE_HOME to the same folder on all"
             )
-        if here != self.copy:
-            raise DataError(
-                f"data.path: the copy of {self.info.path} is {here} on this machine and {self.copy} on the "
-                "search's; set XDG_CACHE_HOME to the same folder on all"
-            )
+        if digest_of(Store(self.info.path)) != self.copy.parent.name:
+            raise DataError(f"data.path: files of {self.info.path} have changed since the search loaded them")
+        cached(self.info.path)
 
 
 def load(

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainable import checkpoint
 from trainable.cache import cache_root
 from trainable.metrics import EpochResult
 from trainable.store import ATTEMPTS, Store, StoreError, is_uri
 
-PATIENT_ATTEMPTS = 10
-"""Of a request for what to go on from: a minute's outage is not to cost a trial one of its retries."""
+PATIENCE_SECONDS = 90.0
+"""How long a store is asked for what to go on from: its restart is not to cost a trial one of its retries."""
+PAUSE_SECONDS = 2.0
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Kept:
     def at(cls, place: str, key: str = "", attempts: int = ATTEMPTS) -> Kept:
         """Those in a folder, or behind a URI: then each machine has a folder in its own cache.
 
-        That is another one for each `key`: an earlier trial of the same place has nothing in it.
+        That is another one for each `key`: an earlier search of the same place has nothing in it.
         """
         if not is_uri(place):
             return cls(Path(place))
@@ -55,14 +59,13 @@ class Kept:
 
         None where there is none. Raises StoreError where the store does not say.
         """
-        if self.store is not None:
-            patient, here = replace(self.store, attempts=PATIENT_ATTEMPTS), checkpoint.latest(self.folder)
-            for each in _finished(patient):
-                if here is not None and each.epoch <= here.epoch:
-                    break
-                if (state := _state(patient, each)) is not None:
-                    return state
-        return checkpoint.newest_state(self.folder)
+        there = _patiently(lambda: _finished(self.store))
+        found: list[checkpoint.Checkpoint | There] = [*checkpoint.finished(self.folder), *there]
+        for each in sorted(found, key=_epoch, reverse=True):
+            state = checkpoint.readable(each) if isinstance(each, checkpoint.Checkpoint) else self._read(each)
+            if state is not None:
+                return state
+        return None
 
     def save(self, state: Mapping[str, Any], history: Sequence[EpochResult]) -> None:
         """Write the checkpoint of the history's last epoch, as `checkpoint.save`, but what a store has goes.
@@ -83,6 +86,14 @@ class Kept:
         except StoreError as error:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
 
+    def epochs(self) -> int:
+        """How many epochs the newest checkpoint covers. Raises StoreError where the store does not say."""
+        found: list[checkpoint.Checkpoint | There] = [
+            *checkpoint.finished(self.folder),
+            *_finished(self.store),
+        ]
+        return max(map(_epoch, found), default=0)
+
     def history(self) -> tuple[EpochResult, ...]:
         """The results of the epochs that the newest checkpoint covers; none where there is none.
 
@@ -100,6 +111,15 @@ class Kept:
         checkpoint.remove(self.folder)
         for each in _finished(self.store):
             self._drop(each)
+
+    def _read(self, there: There) -> dict[str, Any] | None:
+        """The state of a checkpoint in the store; None, and a warning, where it cannot be read."""
+        assert self.store is not None
+        store, name = self.store, f"{there.name}/{checkpoint.STATE}"
+        with tempfile.TemporaryDirectory() as place:
+            _patiently(lambda: store.get(name, Path(place) / checkpoint.STATE))
+            found = checkpoint.Checkpoint(Path(place), there.epoch)
+            return checkpoint.readable(found, str(store.at(there.name)))
 
     def _drop(self, there: There) -> None:
         """Take a checkpoint's history away first, so that no half of one is ever found."""
@@ -120,12 +140,20 @@ def _finished(store: Store | None) -> list[There]:
         for each in found
         if all(f"{each.name}/{file}" in files for file in (checkpoint.STATE, checkpoint.HISTORY))
     ]
-    return sorted(whole, key=lambda each: each.epoch, reverse=True)
+    return sorted(whole, key=_epoch, reverse=True)
 
 
-def _state(store: Store, there: There) -> dict[str, Any] | None:
-    """The state of a checkpoint in a store; None, and a warning, where it cannot be read."""
-    with tempfile.TemporaryDirectory() as place:
-        store.get(f"{there.name}/{checkpoint.STATE}", Path(place) / checkpoint.STATE)
-        found = checkpoint.Checkpoint(Path(place), there.epoch)
-        return checkpoint.readable(found, str(store.at(there.name)))
+def _epoch(found: checkpoint.Checkpoint | There) -> int:
+    return found.epoch
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    """What a store answers, once it does. Raises StoreError where that takes too long."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except StoreError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(PAUSE_SECONDS)

@@ -34,17 +34,20 @@ class Task:
     recipe: Recipe
     place: str | Path
     """Where its checkpoints are kept: a folder, or a URI, and then each machine has a folder of its own."""
+    search: str = ""
+    """The search's id: another one has nothing in that folder."""
 
     def config(self) -> dict[str, str]:
-        return {"recipe": json.dumps(self.recipe.tree()), "place": str(self.place)}
+        tree = json.dumps(self.recipe.tree())
+        return {"recipe": tree, "place": str(self.place), "search": self.search}
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Task:
-        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["place"])
+        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["place"], config["search"])
 
     @property
     def kept(self) -> Kept:
-        return Kept.at(str(self.place), self.recipe.digest())
+        return Kept.at(str(self.place), self.search)
 
 
 class Worker:

@@ -30,7 +30,7 @@ def submit(
     address: Address,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     storage: Annotated[
-        str | None, typer.Option(help="Folder on the cluster that holds the searches.")
+        str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
     ] = None,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow's, as the cluster reaches it.")] = None,
     env: Annotated[

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.journal import EVENTS_FILE, Event, read_from
+from trainable.errors import UserError
 
 POLL_SECONDS = 1.0
 """Events of one second are delivered together: fewer requests, and less of the driver's processor."""
@@ -67,11 +68,13 @@ class Consumer(ABC):
         self._busy = threading.Lock()
         self._closing = False
         self._delivers_rest = True
+        self._may: Callable[[], bool] = lambda: True
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Follow the journal from now on; it may not exist yet."""
+    def start(self, may: Callable[[], bool] = lambda: True) -> None:
+        """Follow the journal from now on, while one `may`; it may not exist yet."""
+        self._may = may
         self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
         self._thread.start()
 
@@ -152,6 +155,8 @@ class Consumer(ABC):
         """One round: read what is new, deliver it; whether that worked."""
         with self._busy:
             try:
+                if not self._may():
+                    raise UserError("another driver may be at work")
                 self._open()
                 self._read()
                 self._deliver()

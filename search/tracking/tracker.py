@@ -24,7 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from search.journal import Event, is_locked
-from search.storage import address_of
+from search.storage import place_of
 from search.study import Study
 from search.tracking.changes import (
     LONGEST_TAG,
@@ -228,7 +228,7 @@ class Tracker(Consumer):
 
     def _plan(self) -> str:
         study, objective = self._study, self._study.objective
-        place = address_of(study.storage, str(study.name))
+        place = place_of(study, self._folder)
         return (
             f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
             f"for {objective.metric} ({objective.direction}). `tunebook show {quote(place)}`"

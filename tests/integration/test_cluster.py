@@ -22,7 +22,7 @@ from trainable.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-TRIALS, EPOCHS = 4, 15
+TRIALS, EPOCHS = 4, 30
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,13 @@ def one_is_half_way(events: list[Event]) -> bool:
     )
 
 
+def a_half_way_trial_is_there(store: Store) -> bool:
+    lines = "\n".join(there(store))
+    ended = set(re.findall(r'"event":"end",.*?"trial":(\d+)', lines))
+    kept = {name.split("/")[1].lstrip("0") or "0" for name in store.files() if "/epoch-" in name}
+    return bool(kept - ended)
+
+
 def drivers(events: list[Event]) -> int:
     return sum(isinstance(event, SearchEvent) and event.state != "finished" for event in events)
 
@@ -57,7 +65,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     machines = [tmp_path / name for name in ("first", "second", "third")]
     first = Driver("search", study, log=tmp_path / "log-1", **machine(machines[0]))
     first.wait_for(folder_in(first, machines[0], "mine"), one_is_half_way)
-    _until(lambda: any("/epoch-" in name for name in mine.files()))
+    _until(lambda: a_half_way_trial_is_there(mine))
     os.killpg(first.process.pid, signal.SIGSTOP)
     before = there(mine)
     assert len(before) > 3

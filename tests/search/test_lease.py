@@ -16,7 +16,7 @@ from search.lease import DRIVER_FILE, Beat, Lease, is_driven, read
 from trainable.errors import UserError
 from trainable.store import Store, StoreError
 
-OTHER = Beat("process 2 on another machine, def", 7, 1)
+OTHER = Beat("process 2 on another machine, def", 9_999_999_999, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -94,17 +94,32 @@ def test_who_was_thought_dead_finds_the_lease_lost_and_leaves_it_to_the_other(
 ) -> None:
     with taken(store) as first:
         assert soon(lambda: taken_over(store, first))
-        write(store, Beat(OTHER.owner, 7, 9, ended))
+        write(store, Beat(OTHER.owner, OTHER.term, 9, ended))
         assert (first.lost, first.sure) == (True, False)
-    assert read(store) == Beat(OTHER.owner, 7, 9, ended)
+    assert read(store) == Beat(OTHER.owner, OTHER.term, 9, ended)
 
 
 def test_what_an_earlier_driver_writes_late_changes_nothing(store: Store) -> None:
     write(store, Beat("process 1 on another machine, abc", 3, 1, ended=True))
     with taken(store) as held:
         write(store, Beat("process 1 on another machine, abc", 3, 2))
-        assert soon(lambda: (found := read(store)) is not None and found.term == 4)
+        assert soon(lambda: (found := read(store)) is not None and found.term > 3)
         assert not held.lost
+
+
+def test_a_term_is_later_than_any_before_also_where_they_were_deleted(store: Store) -> None:
+    first = term_of_a_driver(store)
+    store.remove(DRIVER_FILE)
+    time.sleep(1.0)
+    second = term_of_a_driver(store)
+    assert first < second < term_of_a_driver(store)
+
+
+def term_of_a_driver(store: Store) -> int:
+    with taken(store):
+        found = read(store)
+    assert found is not None
+    return found.term
 
 
 def test_a_driver_that_hangs_is_not_sure_of_its_lease(place: Path, store: Store) -> None:

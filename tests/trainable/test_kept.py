@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from tests.trainable.test_checkpoint import history
 from trainable import checkpoint
 from trainable.kept import Kept
-from trainable.store import Store
+from trainable.store import Store, StoreError
 
 
 @pytest.fixture
@@ -74,6 +75,40 @@ def test_of_a_store_the_newest_that_can_be_read_counts(tmp_path: Path, store: St
         found = Kept(other.folder, store).newest_state()
     assert found is not None
     assert found["epoch"] == 3
+
+
+def test_where_the_newest_here_cannot_be_read_an_older_one_in_the_store_is(
+    tmp_path: Path, store: Store
+) -> None:
+    saved(Kept(tmp_path / "trial", store), 3)
+    here = saved(Kept(tmp_path / "other"), 4)
+    for epoch in (3, 4):
+        (here.folder / f"epoch-000{epoch}" / checkpoint.STATE).write_bytes(b"not a checkpoint")
+    with pytest.warns(UserWarning, match="left out, since it cannot be read"):
+        found = Kept(here.folder, store).newest_state()
+    assert found is not None
+    assert found["epoch"] == 3
+
+
+def test_a_store_that_is_away_for_a_while_is_waited_for(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.kept.PAUSE_SECONDS", 0.05)
+    kept, away, files = saved(Kept(tmp_path / "trial", store), 2), [True] * 3, Store.files
+
+    def at_first_not(self: Store) -> Mapping[str, tuple[int, float]]:
+        if away and away.pop():
+            raise StoreError("connection refused")
+        return files(self)
+
+    monkeypatch.setattr(Store, "files", at_first_not)
+    found = kept.newest_state()
+    assert found is not None
+    assert (found["epoch"], away) == (2, [])
+    monkeypatch.setattr("trainable.kept.PATIENCE_SECONDS", 0.0)
+    away.append(True)
+    with pytest.raises(StoreError):
+        kept.newest_state()
 
 
 def test_one_that_is_behind_removes_nothing_of_one_that_is_further(tmp_path: Path, store: Store) -> None:

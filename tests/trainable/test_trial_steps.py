@@ -85,7 +85,7 @@ def test_what_fails_in_making_a_run_fails_in_a_step(
 
 
 def test_even_a_task_that_is_none_fails_only_in_a_step(tmp_path: Path) -> None:
-    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "place": str(tmp_path)})
+    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "place": str(tmp_path), "search": ""})
     with pytest.raises(RecipeError, match=r"loop\.epochs"):
         actor.step()
 
@@ -231,6 +231,7 @@ def test_what_a_store_did_not_take_stays_on_the_machine(
             actor.step()
         actor.cleanup()
         down.setattr(Store, "files", raises)
+        down.setattr("trainable.kept.PATIENCE_SECONDS", 0.0)
         broken = trial(given)
         with pytest.raises(StoreError):
             broken.step()

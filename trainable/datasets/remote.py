@@ -20,13 +20,18 @@ ATTEMPTS = 10
 """Of each request: there is nothing to train on before all files are here."""
 
 
+def data_root() -> Path:
+    """Where copies are kept."""
+    return cache_root() / "data"
+
+
 def cached(uri: str) -> Path:
     """The copy of a folder or a file on this machine; made where it is missing or the files have changed.
 
     Processes that want the same at once wait for the first. Raises DataError where nothing is there.
     """
     store = Store(uri, ATTEMPTS)
-    copy = cache_root() / "data" / digest_of(store) / store.name
+    copy = data_root() / digest_of(store) / store.name
     with _alone(copy.parent):
         if not copy.exists():
             _copy(store, copy)

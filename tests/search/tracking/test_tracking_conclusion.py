@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,7 +71,7 @@ def test_the_note_keeps_the_plan_and_adds_what_came_of_it(client: MlflowClient, 
     write(folder, a_search(folder))
     sync(folder)
     assert note_of(client, folder).startswith("16 trials of up to 20 epochs on digits")
-    assert note_of(client, folder).endswith(f"`tunebook show {folder}`\n\n**Best**: trial 0")
+    assert note_of(client, folder).endswith(f"`tunebook show {quote(str(folder))}`\n\n**Best**: trial 0")
 
 
 def test_a_note_that_is_too_long_for_a_tag_is_cut(client: MlflowClient, folder: Path) -> None:
