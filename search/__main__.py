@@ -11,6 +11,7 @@ import typer
 from search.jobs import cli
 from search.options import Address, Download, Set
 from trainable.errors import UserError
+from trainable.store import is_uri
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -25,7 +26,7 @@ app = typer.Typer(
 
 def _folder(place: str) -> Path:
     """A folder, or one in an object store, brought here."""
-    if "://" not in place:
+    if not is_uri(place):
         return Path(place)
     from search.storage import brought
 

@@ -6,12 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 from search.study import Study
-from trainable.store import Store, is_uri
+from trainable.store import name_in
 
 
 def default_name(study: Study) -> str:
     """The data's name and the time: searches of one storage never collide."""
-    path = study.data.path
-    stem = Path(study.data.name or (Store(path).name if is_uri(path) else path)).stem or "search"
+    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
     clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
     return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -30,7 +30,7 @@ from trainable.datasets.measure import (
     membership_digest,
     sample,
 )
-from trainable.datasets.remote import cached, data_root, digest_of
+from trainable.datasets.remote import cached, data_root
 from trainable.datasets.source import Collection, Flip, Integers, Pixels, Selection
 from trainable.datasets.split import stratified_limit, stratified_split
 from trainable.errors import DataError
@@ -154,9 +154,7 @@ class DataSet:
                 f"data.path: the copy of {self.info.path} is in {data_root()} on this machine and is "
                 f"{self.copy} on the search's; set XDG_CACHE_HOME to the same folder on all"
             )
-        if digest_of(Store(self.info.path)) != self.copy.parent.name:
-            raise DataError(f"data.path: files of {self.info.path} have changed since the search loaded them")
-        cached(self.info.path)
+        cached(self.info.path, expected=self.copy.parent.name)
 
 
 def load(

@@ -59,9 +59,7 @@ class Kept:
 
         None where there is none. Raises StoreError where the store does not say.
         """
-        there = _patiently(lambda: _finished(self.store))
-        found: list[checkpoint.Checkpoint | There] = [*checkpoint.finished(self.folder), *there]
-        for each in sorted(found, key=_epoch, reverse=True):
+        for each in _patiently(self._found):
             state = checkpoint.readable(each) if isinstance(each, checkpoint.Checkpoint) else self._read(each)
             if state is not None:
                 return state
@@ -88,29 +86,31 @@ class Kept:
 
     def epochs(self) -> int:
         """How many epochs the newest checkpoint covers. Raises StoreError where the store does not say."""
-        found: list[checkpoint.Checkpoint | There] = [
-            *checkpoint.finished(self.folder),
-            *_finished(self.store),
-        ]
-        return max(map(_epoch, found), default=0)
+        return next((each.epoch for each in self._found()), 0)
 
     def history(self) -> tuple[EpochResult, ...]:
         """The results of the epochs that the newest checkpoint covers; none where there is none.
 
         Raises StateError for another version's, StoreError where the store does not say.
         """
-        here, there = checkpoint.latest(self.folder), next(iter(_finished(self.store)), None)
-        if there is not None and (here is None or there.epoch > here.epoch):
-            assert self.store is not None
-            name = f"{there.name}/{checkpoint.HISTORY}"
-            return checkpoint.history_in(self.store.read(name) or b"[]", str(self.store.at(name)))
-        return here.history() if here is not None else ()
+        newest = next(iter(self._found()), None)
+        if not isinstance(newest, There):
+            return newest.history() if newest is not None else ()
+        assert self.store is not None
+        name = f"{newest.name}/{checkpoint.HISTORY}"
+        return checkpoint.history_in(self.store.read(name) or b"[]", str(self.store.at(name)))
 
     def remove(self) -> None:
         """Remove every checkpoint, here and in the store. Raises StoreError."""
         checkpoint.remove(self.folder)
         for each in _finished(self.store):
             self._drop(each)
+
+    def _found(self) -> list[checkpoint.Checkpoint | There]:
+        """All whole checkpoints, newest first; of the same epoch the one on this machine."""
+        here, there = checkpoint.finished(self.folder), _finished(self.store)
+        found: list[checkpoint.Checkpoint | There] = [*here, *there]
+        return sorted(found, key=_epoch, reverse=True)
 
     def _read(self, there: There) -> dict[str, Any] | None:
         """The state of a checkpoint in the store; None, and a warning, where it cannot be read."""

@@ -55,6 +55,11 @@ def without_credentials(text: str) -> str:
     return text
 
 
+def name_in(place: str) -> str:
+    """The last part of a path or a URI."""
+    return Store(place).name if is_uri(place) else Path(place).name
+
+
 class StoreError(UserError):
     """A store that cannot be reached, or that refuses."""
 
@@ -147,8 +152,12 @@ class Store:
 
     def write(self, name: str, content: bytes) -> None:
         """Put a small file there."""
-        with self._told(name), self._placed(name) as path:
-            self._write(path, content)
+        with (
+            self._told(name),
+            self._placed(name) as path,
+            self._files.open_output_stream(path) as stream,
+        ):
+            stream.write(content)
 
     def put(self, file: Path, name: str) -> None:
         """Copy a file of this machine there."""
@@ -187,18 +196,12 @@ class Store:
             found: list[FileInfo] = self._files.get_file_info(selector)
             return found
 
-    def _write(self, path: str, content: bytes) -> None:
-        with self._files.open_output_stream(path) as stream:
-            stream.write(content)
-
     @contextmanager
     def _placed(self, name: str) -> Iterator[str]:
         """The path to write a file's content to, for the block; afterwards it stands under its name."""
         path = f"{self._path}/{name}"
-        if (
-            self._files.type_name in WHOLE_FILES
-        ):  # folders are part of names there; marks of them cost requests
-            yield path
+        if self._files.type_name in WHOLE_FILES:
+            yield path  # folders are parts of names there; marks of them would cost requests
             return
         folder, _, last = path.rpartition("/")
         self._files.create_dir(folder, recursive=True)

@@ -75,9 +75,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Free the last trial's run and take the next task. Always True: Ray drops a trial on False."""
         if self._crew is not None and not self._leak:
             problem = self._crew.free()
-            if (
-                problem and self._workers > 1
-            ):  # ranks are replaced without this process, and at no retry's cost
+            if problem and self._workers > 1:
+                # ranks are replaced without this process, and at no retry's cost
                 self._crew.close()
                 self._crew = None
             else:

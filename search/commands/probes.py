@@ -19,6 +19,7 @@ from trainable.errors import UserError
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
 from trainable.run import Run
+from trainable.store import name_in
 from trainable.yamlfile import write_whole
 
 MIB, GIB = 2**20, 2**30
@@ -235,7 +236,7 @@ def _described(run: Run) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "recipe": recipe.digest(),
-        "data": Path(recipe.data.path.partition("?")[0]).name,
+        "data": name_in(recipe.data.path),
         "model": getattr(recipe.model, "name", recipe.model.kind),
         "optimizer": recipe.optimizer.kind,
         "lr": recipe.optimizer.lr,

@@ -22,6 +22,7 @@ from search.names import default_name
 from search.storage import address_of
 from search.study import Study
 from trainable.errors import UserError
+from trainable.store import name_in
 
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """How Ray stops a job: one Ctrl-C, then a minute in which the search ends cleanly."""
@@ -148,7 +149,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
         raise UserError(
             f"{name}: was not started by `tunebook submit`; say its search's folder with --from DIR"
         )
-    folder = out or Path(there.partition("?")[0].rstrip("/").rpartition("/")[2])
+    folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
     courier = f"{name}-fetch-{secrets.token_hex(3)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,20 @@ def trial(number: int) -> TrialEvent:
     return TrialEvent(trial=number, values={}, own=False)
 
 
+def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> list[str]:
+    """The names of the files that are put from now on, in order; `meanwhile` happens just before each."""
+    order: list[str] = []
+    put = Store.write
+
+    def writing(self: Store, name: str, content: bytes) -> None:
+        order.append(name)
+        meanwhile(name)
+        put(self, name, content)
+
+    monkeypatch.setattr(Store, "write", writing)
+    return order
+
+
 def soon_known(kept: InStore, number: int) -> bool:
     until = time.monotonic() + 30.0
     while not (known := kept.knows(number)) and time.monotonic() < until:
@@ -106,16 +120,12 @@ def test_the_journal_there_is_older_than_the_files_beside_it(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, held: Lease
 ) -> None:
     """Whatever the driver writes in the midst: a journal that says finished never stands without the best."""
-    order: list[str] = []
-    put = Store.write
 
-    def writing(self: Store, name: str, content: bytes) -> None:
-        order.append(name)
+    def another_trial(name: str) -> None:
         if name == STUDY_FILE:
             write(folder, trial(1))
-        put(self, name, content)
 
-    monkeypatch.setattr(Store, "write", writing)
+    order = puts(monkeypatch, another_trial)
     write(folder, trial(0))
     kept = InStore(folder, store, held)
     kept.sync()
@@ -216,17 +226,9 @@ def test_a_journal_that_is_cut_or_gone_is_not_put(store: Store, folder: Path, he
 def test_mlflows_cursor_never_points_beyond_the_journal_there(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, held: Lease
 ) -> None:
-    order: list[str] = []
-    put = Store.write
-
-    def writing(self: Store, name: str, content: bytes) -> None:
-        order.append(name)
-        (folder / CURSOR_FILE).write_text("sent meanwhile")
-        put(self, name, content)
-
     (folder / CURSOR_FILE).write_text("sent before")
     write(folder, trial(0))
-    monkeypatch.setattr(Store, "write", writing)
+    order = puts(monkeypatch, lambda name: (folder / CURSOR_FILE).write_text("sent meanwhile"))
     InStore(folder, store, held).sync()
     assert (order[-2:], store.read(CURSOR_FILE)) == ([EVENTS_FILE, CURSOR_FILE], b"sent before")
 

@@ -25,13 +25,17 @@ def data_root() -> Path:
     return cache_root() / "data"
 
 
-def cached(uri: str) -> Path:
+def cached(uri: str, expected: str | None = None) -> Path:
     """The copy of a folder or a file on this machine; made where it is missing or the files have changed.
 
-    Processes that want the same at once wait for the first. Raises DataError where nothing is there.
+    Processes that want the same at once wait for the first. Raises DataError where nothing is there, or where
+    the files are not those of the digest that is expected.
     """
     store = Store(uri, ATTEMPTS)
-    copy = data_root() / digest_of(store) / store.name
+    digest = digest_of(store)
+    if expected not in (None, digest):
+        raise DataError(f"data.path: files of {uri} have changed since the search loaded them")
+    copy = data_root() / digest / store.name
     with _alone(copy.parent):
         if not copy.exists():
             _copy(store, copy)
