@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from report import refuse_busy_machine
-from search.hardware import local_hardware
-from search.prepare import Prepared, prepare
+from search.facts.hardware import local_hardware
+from search.running.prepare import Prepared, prepare
 from search.study import Study
 from spaces.space import Space, Values
-from trainable.run import Run
+from trainable.training.run import Run
 
 TABLE = Path(__file__).parent / "tables" / "photographs_1442.jsonl"
 SEED = 77

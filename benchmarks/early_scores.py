@@ -21,8 +21,8 @@ from scipy.stats import spearmanr
 from report import described, environment, refuse_busy_machine, write
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.recipe import Recipe
-from trainable.run import Run
-from trainable.specs.data import Data
+from trainable.recipe.data import Data
+from trainable.training.run import Run
 
 TRAIN, VALIDATION = 4_000, 2_000
 RESAMPLES = 2_000

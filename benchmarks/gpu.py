@@ -26,12 +26,12 @@ from loops import Epoch, bare_loop, our_run
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from trainable.data import DataSet, from_arrays, load
 from trainable.models.make import make_model
-from trainable.optim import make_phases
-from trainable.precision import autocast, resolve
 from trainable.recipe import Recipe
-from trainable.run import Run
-from trainable.specs.data import Data
-from trainable.task import Classification
+from trainable.recipe.data import Data
+from trainable.training.optim import make_phases
+from trainable.training.precision import autocast, resolve
+from trainable.training.run import Run
+from trainable.training.task import Classification
 
 SHARE_OF_BASELINE = 0.98
 CLASSES = 10

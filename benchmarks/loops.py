@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from trainable.data import ArrayPart, DataSet
 from trainable.models.make import make_model
-from trainable.optim import applied_lr
-from trainable.precision import autocast, resolve
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.training.optim import applied_lr
+from trainable.training.precision import autocast, resolve
+from trainable.training.run import Run
 
 Epoch = Callable[[], float]
 ENDLESS = 10_000

@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from search.driver import settled
-from search.folder import trial_folder
-from search.hardware import Hardware, Node
-from search.prepare import Prepared, prepare, write_facts
+from search.facts.hardware import Hardware, Node
+from search.record.folder import trial_folder
+from search.running.driver import settled
+from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
 from trainable.data import DataSet
-from trainable.ddp import Shared
-from trainable.metrics import EpochResult
-from trainable.trial import TrialTrainable
+from trainable.training.metrics import EpochResult
+from trainable.tune.team import Shared
+from trainable.tune.trial import TrialTrainable
 
 
 class NoopTrial(TrialTrainable):

@@ -88,10 +88,10 @@ def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
 def tunebook(case: Case, trials: int, folder: Path) -> float:
     """Seconds of a search's trials, journal, sampler and MLflow included, with trials that do nothing."""
     from noop import NoopTrial, prepared_search
-    from search.cluster import local_ray
-    from search.driver import make_ledger, tracker_of
-    from search.journal import Journal
-    from search.raytune import StopSwitch, run_trials
+    from search.record.journal import Journal
+    from search.running.cluster import local_ray
+    from search.running.driver import make_ledger, tracker_of
+    from search.running.raytune import StopSwitch, run_trials
 
     prepared, hardware = prepared_search(folder, trials, case.reports)
     with Journal(prepared.folder) as journal, local_ray(hardware):

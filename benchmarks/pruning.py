@@ -5,7 +5,7 @@
 Two sources of curves. The table of 256 recipes on Fashion-MNIST (recipe_table.py), 9 epochs: half of them
 drawn evenly over a wide box, half around the documents' rules. And LCBench's surrogate, 52 epochs, on nine
 tasks: draws that are even, and draws from priors around the best of 25 even ones. Searches are orders of
-their recipes. The last table is what the product chooses (`search.pruning.suggested`).
+their recipes. The last table is what the product chooses (`search.deciding.pruning.suggested`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from offline.pruning_page import page
 from offline.pruning_replay import Curves, Order, replayed
 from offline.search_task import Task
 from report import environment, write
-from search.pruning import SAME_SHAPE, suggested
-from search.scheduler import rungs
+from search.deciding.pruning import SAME_SHAPE, suggested
+from search.deciding.scheduler import rungs
 from spaces.domains import is_number
 from spaces.priors import Confidence, Normal, Prior, Uniform, drawn
 

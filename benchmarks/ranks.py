@@ -25,7 +25,7 @@ def ray_train(trials: int, folder: Path) -> float:
     from ray.tune.integration.ray_train import TuneReportCallback
 
     from trainable.data import load
-    from trainable.specs.data import Data
+    from trainable.recipe.data import Data
 
     ray.init(address="local", num_cpus=WORKERS + 1, log_to_driver=False)
     data = ray.put(load(Data(path="digits")))
@@ -56,12 +56,12 @@ def ray_train(trials: int, folder: Path) -> float:
 
 def tunebook(trials: int, folder: Path) -> float:
     """Seconds of a search's trials of two ranks, journal and sampler included, MLflow not."""
-    from search.cluster import local_ray
-    from search.driver import make_ledger, settled
-    from search.hardware import Hardware, Node
-    from search.journal import Journal
-    from search.prepare import prepare, write_facts
-    from search.raytune import StopSwitch, run_trials
+    from search.facts.hardware import Hardware, Node
+    from search.record.journal import Journal
+    from search.running.cluster import local_ray
+    from search.running.driver import make_ledger, settled
+    from search.running.prepare import prepare, write_facts
+    from search.running.raytune import StopSwitch, run_trials
     from search.study import Study
 
     hardware = Hardware((Node(cpus=WORKERS, gpus=0),))
@@ -95,7 +95,7 @@ def _one_rank(config: dict[str, Any]) -> None:
     from torch import Tensor, distributed
 
     from trainable.ranks import Ranks
-    from trainable.run import Run
+    from trainable.training.run import Run
 
     def reduced(tensor: Tensor) -> Tensor:
         distributed.all_reduce(tensor)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from report import RESULTS, described, environment, told, write
-from search.journal import EndEvent, EpochEvent, Event, TrialEvent, read
+from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
 RUNS = RESULTS / "real-searches"

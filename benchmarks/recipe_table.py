@@ -23,7 +23,7 @@ from early_scores import images_of
 from report import refuse_busy_machine
 from trainable.data import DataSet
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.training.run import Run
 
 TABLE = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
 EPOCHS = 9

@@ -26,9 +26,9 @@ import torch
 from loops import Epoch, bare_loop, file_loop, our_run, timm_pieces, torchvision_steps, v2_loader
 from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, told, write
 from trainable.data import ArrayPart, DataSet, from_arrays, load
-from trainable.loading import make_loader
+from trainable.data.loading import make_loader
 from trainable.recipe import Recipe
-from trainable.specs.data import Data
+from trainable.recipe.data import Data
 
 BATCH = 128
 CLASSES = 10

@@ -16,9 +16,9 @@ from torch import nn
 from trainable.checks.check import check
 from trainable.checks.finding import Finding
 from trainable.data import from_arrays
-from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.training.metrics import EpochResult
+from trainable.training.run import Run
 
 
 def my_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

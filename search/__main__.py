@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from search.commands.options import Address, Download, Set
 from search.jobs import cli
-from search.options import Address, Download, Set
 from trainable.errors import UserError
-from trainable.store import is_uri
+from trainable.files.store import is_uri
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -28,7 +28,7 @@ def _folder(place: str) -> Path:
     """A folder, or one in an object store, brought here."""
     if not is_uri(place):
         return Path(place)
-    from search.storage import brought
+    from search.record.storage import brought
 
     return brought(place)
 
@@ -72,9 +72,9 @@ def search(
     set_: Set = None,
 ) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
-    from search import driver
+    from search.running import driver
     from search.study import study_asked
-    from trainable.yamlfile import parse_setting
+    from trainable.recipe.yamlfile import parse_setting
 
     flags: dict[str, Any] = {
         "data.path": data,
@@ -100,7 +100,7 @@ def resume(
     download: Download = False,
 ) -> None:
     """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
-    from search import driver
+    from search.running import driver
 
     _leave(driver.resume(folder, address=address, download=download))
 
@@ -108,8 +108,8 @@ def resume(
 @app.command()
 def show(folder: Folder, json: Json = False) -> None:
     """Show a search: its trials, the best one, what pruning saved."""
-    from search import report
-    from search.folder import read_search, read_summary
+    from search.record.folder import read_search, read_summary
+    from search.results import report
 
     report.show(read_summary(folder), read_search(folder), as_json=json, folder=folder)
 
@@ -119,7 +119,7 @@ def ui(
     folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 ) -> None:
     """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
-    from search.tracking import tracker
+    from search.followers import tracker
 
     raise typer.Exit(tracker.serve(folder, port))
 
@@ -127,7 +127,7 @@ def ui(
 @app.command()
 def sync(folder: Folder) -> None:
     """Send to MLflow, and to an object store, what could not be sent while the search ran."""
-    from search import driver
+    from search.running import driver
 
     raise typer.Exit(0 if driver.sync(folder) else FAILED)
 
@@ -139,7 +139,7 @@ def export(
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
 ) -> None:
     """Write a trial's recipe, with its provenance, as YAML."""
-    from search.commands.export import export_recipe
+    from search.results.export import export_recipe
 
     print(f"{export_recipe(folder, out, trial)} -> {out}")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from spaces.catalog.overrides import Varying
 from spaces.conditions import settled_values
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.overrides import Varying
 from spaces.priors import mode
-from spaces.rules import Rule
+from spaces.rules.rules import Rule
 from trainable.recipe import Recipe
 
 WEIGHTS, DECAY = "evaluation.weights", "regularisation.ema_decay"

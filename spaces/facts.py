@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, ValidationError
 
 from trainable.errors import Fault, FaultyInput, faults_of
-from trainable.specs.base import Spec
-from trainable.specs.optimizers import Optimizer
+from trainable.recipe.base import Spec
+from trainable.recipe.optimizers import Optimizer
 
 OPTIMIZERS: tuple[str, ...] = tuple(
     each.model_fields["kind"].default for each in get_args(get_args(Optimizer)[0])

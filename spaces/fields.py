@@ -1,6 +1,6 @@
 """What each field of a Recipe is for and who says so: for values that no heuristic has set.
 
-Sources are cited as in `spaces.heuristics`; `ours` marks what neither documents nor papers ask for.
+Sources are cited as in `spaces.rules.heuristics`; `ours` marks what neither documents nor papers ask for.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from inspect import getdoc
 
+from spaces.catalog.overrides import Belief
 from spaces.domains import shown
 from spaces.forms import allowed, forms
-from spaces.overrides import Belief
 from spaces.priors import Weights
-from spaces.rules import Rule
+from spaces.rules.rules import Rule
 
 
 def silence(path: str, rules: Sequence[Rule]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
-from spaces.ends import end_faults, refusals
 from spaces.priors import Prior, Uniform, check_prior, drawn
+from spaces.validity import end_faults, refusals
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 

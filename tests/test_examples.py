@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from search.study import Study, read_study
-from spaces.catalog import make_space
+from spaces.catalog.catalog import make_space
 from spaces.facts import Facts
-from trainable.yamlfile import read_tree
+from trainable.recipe.yamlfile import read_tree
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -59,7 +59,11 @@ def test_every_package_in_the_tree_is_listed_for_the_wheel() -> None:
 
 @pytest.mark.parametrize(
     "modules",
-    ["trainable.recipe, trainable.yamlfile, trainable.metrics", "spaces", "search, search.__main__"],
+    [
+        "trainable.recipe.yamlfile, trainable.training.metrics",
+        "spaces",
+        "search, search.__main__",
+    ],
     ids=["recipe", "spaces", "command line"],
 )
 def test_reading_a_recipe_or_a_command_imports_nothing_heavy(modules: str) -> None:
@@ -74,7 +78,7 @@ def test_every_module_of_spaces_imports_without_torch_and_ray() -> None:
 
 
 def test_one_run_needs_neither_ray_nor_optuna_nor_mlflow() -> None:
-    loaded = python("import sys, trainable.run; print(*sys.modules)").split()
+    loaded = python("import sys, trainable.training.run; print(*sys.modules)").split()
     assert "torch" in loaded
     assert {"ray", "optuna", "mlflow"} & set(loaded) == set()
 

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from trainable.errors import RunError, UserError
-from trainable.evaluate import Scores
+from trainable.recipe.yamlfile import read_recipe
 from trainable.train import Outcome, train, with_settings
-from trainable.yamlfile import read_recipe
+from trainable.training.evaluate import Scores
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

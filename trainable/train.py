@@ -16,18 +16,18 @@ from typing import Any
 import torch
 from safetensors.torch import save as safetensors_bytes
 
+from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataSet, load_for
-from trainable.debug import Say, debugging, tools_named
-from trainable.devices import default_device, device_name, threads
-from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
-from trainable.evaluate import Scores
-from trainable.metrics import EpochResult
 from trainable.models.weights import weights_digest
 from trainable.recipe import Recipe
-from trainable.run import PREFIXES, Run
-from trainable.specs.training import Provenance
-from trainable.yamlfile import parse_setting, write_recipe, write_whole
+from trainable.recipe.training import Provenance
+from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
+from trainable.training.debug import Say, debugging, tools_named
+from trainable.training.devices import default_device, device_name, threads
+from trainable.training.evaluate import Scores
+from trainable.training.metrics import EpochResult
+from trainable.training.run import PREFIXES, Run
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
@@ -75,9 +75,9 @@ def train(
     The threads of the recipe's provenance are used again, and torch's setting is put back afterwards; `say`
     takes a line an epoch, and one for everything in which this machine or these data differ from the
     provenance. `out` gets `model.safetensors` (not where the run diverged: there is no model),
-    `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of `trainable.debug`
-    that are on; `profile` leaves `profile.json` too. Raises UserError before training for whatever stands in
-    its way, RunError for a crash.
+    `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
+    `trainable.training.debug` that are on; `profile` leaves `profile.json` too. Raises UserError before
+    training for whatever stands in its way, RunError for a crash.
     """
     tools = tools_named(debug)
     folder = _checked(out)

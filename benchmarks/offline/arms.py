@@ -16,8 +16,8 @@ from offline.beliefs import Worth, believing
 from offline.replay import Replay, Replayed
 from offline.search_task import seed_of
 from offline.tasks import task
-from search.sampler import Kind, Sampler, TpeSampler, make_sampler
-from search.scheduler import Asha, rungs
+from search.deciding.sampler import Kind, Sampler, TpeSampler, make_sampler
+from search.deciding.scheduler import Asha, rungs
 from spaces.priors import Confidence
 from spaces.space import Space
 
@@ -30,8 +30,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     "benchmarks/offline/replay.py",
     "benchmarks/offline/search_task.py",
-    "search/sampler.py",
-    "search/scheduler.py",
+    "search/deciding/sampler.py",
+    "search/deciding/scheduler.py",
 )
 """What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""
 SOURCES_OF_TASKS = {
@@ -39,7 +39,7 @@ SOURCES_OF_TASKS = {
     "taskset": ("benchmarks/offline/curve_tables.py",),
     "fashion": ("benchmarks/offline/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
 }
-SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "search/prior_tpe.py", "spaces/priors.py")
+SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "search/deciding/prior_tpe.py", "spaces/priors.py")
 
 Make = Callable[[Space, int], Sampler]
 

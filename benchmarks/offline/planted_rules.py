@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search.journal import Outcome
-from search.results import EpochSummary, Summary, TrialSummary
-from search.sampler import Kind, Sampler, make_sampler
-from search.scheduler import Asha, rungs
+from search.deciding.sampler import Kind, Sampler, make_sampler
+from search.deciding.scheduler import Asha, rungs
+from search.record.journal import Outcome
+from search.record.summary import EpochSummary, Summary, TrialSummary
 from search.verdicts.records import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from search.scheduler import Asha
+from search.deciding.scheduler import Asha
 
 Curves = NDArray[np.float64]
 """[recipes, epochs]: scores, higher is better; a run that diverged has the worst there is from there on."""

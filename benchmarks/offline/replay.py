@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from offline.search_task import Train
-from search.journal import Outcome
-from search.sampler import Sampler
-from search.scheduler import Asha
+from search.deciding.sampler import Sampler
+from search.deciding.scheduler import Asha
+from search.record.journal import Outcome
 from spaces.space import Values
 
 

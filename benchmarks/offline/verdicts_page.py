@@ -8,7 +8,7 @@ from typing import Any
 
 from offline.planted_rules import DIVERGING, EPOCHS, FACTOR, GRACE
 from report import described
-from search.scheduler import rungs
+from search.deciding.scheduler import rungs
 from search.verdicts.records import FALSE_SHARE
 
 

@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.targets import Target, target
-from search.report import console, say
-from search.tables import counted
+from search.results.report import console, say
+from search.results.tables import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
-from trainable.devices import threads
+from trainable.training.devices import threads
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
 SCHEMA = 1

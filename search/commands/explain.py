@@ -8,18 +8,18 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from search.commands.inputs import Pointed, pointed_at
 from search.commands.plan import plan_table
-from search.commands.pointed import Pointed, pointed_at
+from search.facts.facts_table import fact_rows, facts_table
+from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, given, looked_up
-from search.facts.told import fact_rows, facts_table
-from search.folder import read_facts, read_search, read_summary
-from search.hardware import local_hardware, per_trial
-from search.prepare import build_space, check_trials, far_rates
-from search.report import console, rows_table, say
+from search.record.folder import read_facts, read_search, read_summary
+from search.results.report import console, rows_table, say
+from search.running.prepare import build_space, check_trials, far_rates
 from search.study import Resources, Study
 from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import full_table
-from spaces.explain import recipe_rows, space_rows
+from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.errors import UserError

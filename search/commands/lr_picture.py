@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from search.picture import DOTS_PER_INCH, INCHES
+from search.results.picture import DOTS_PER_INCH, INCHES
 from trainable.probes.lr_find import LrBand
 
 if TYPE_CHECKING:  # 0.6 s to import

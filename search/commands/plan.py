@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from search.pruning import bits_of, choose_pruning
+from search.deciding.pruning import bits_of, choose_pruning
 from search.study import Study
 from spaces.domains import Value, shown
 from spaces.facts import Facts
-from spaces.heuristics import rulings
-from spaces.loops import wanted_epochs
-from spaces.rulings import Rulings
+from spaces.rules.heuristics import rulings
+from spaces.rules.loops import wanted_epochs
+from spaces.rules.rulings import Rulings
 from spaces.space import Space
 
 OWN = "the documents' own recipe"

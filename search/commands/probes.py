@@ -12,15 +12,15 @@ from rich.table import Table
 
 from search.commands.lr_picture import READINGS, page, picture
 from search.commands.targets import Target
-from search.report import console, say
-from search.tables import counted
-from trainable.devices import threads
+from search.results.report import console, say
+from search.results.tables import counted
 from trainable.errors import UserError
+from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
-from trainable.run import Run
-from trainable.store import name_in
-from trainable.yamlfile import write_whole
+from trainable.recipe.yamlfile import write_whole
+from trainable.training.devices import threads
+from trainable.training.run import Run
 
 MIB, GIB = 2**20, 2**30
 ENDINGS = (".png", ".html", ".json")

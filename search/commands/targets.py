@@ -9,15 +9,15 @@ from typing import Literal
 
 import torch
 
-from search.commands.pointed import is_written, pointed_at
+from search.commands.inputs import is_written, pointed_at
+from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import given, load_data, measure_facts
-from search.folder import read_facts, read_search
-from search.hardware import PerTrial, local_hardware, per_trial
-from search.prepare import build_space
+from search.record.folder import read_facts, read_search
+from search.running.prepare import build_space
 from search.study import Study
 from trainable.data import DataSet, load_for, resolve
-from trainable.devices import default_device
 from trainable.recipe import Recipe
+from trainable.training.devices import default_device
 
 Kind = Literal["recipe", "study", "data"]
 

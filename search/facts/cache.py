@@ -11,18 +11,18 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from search.folder import facts_in, facts_text
+from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
-from trainable.cache import cache_root
 from trainable.data import DataInfo
-from trainable.datasets.fingerprint import fingerprint
-from trainable.datasets.measure import DeviceKind
-from trainable.datasets.remote import digest_of
+from trainable.data.fingerprint import fingerprint
+from trainable.data.measure import DeviceKind
+from trainable.data.remote import digest_of
 from trainable.errors import UserError
+from trainable.files.cache import cache_root
+from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
-from trainable.specs.data import Data
-from trainable.store import Store, is_uri
-from trainable.yamlfile import write_whole
+from trainable.recipe.data import Data
+from trainable.recipe.yamlfile import write_whole
 
 FORM = 1
 """Raised when the same data and model would give other facts."""

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import keep, place_of, recall
-from search.hardware import PerTrial
+from search.facts.hardware import PerTrial
 from search.study import PROBED, Probe, Study
 from spaces.facts import Facts
 from trainable.data import DataInfo, DataSet, load
-from trainable.datasets.measure import DeviceKind
+from trainable.data.measure import DeviceKind
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from trainable.run import Run
+    from trainable.training.run import Run
 
 Say = Callable[[str], None]
 
@@ -106,8 +106,8 @@ def probed(
         return facts
     import torch
 
-    from trainable.devices import default_device, threads
-    from trainable.run import Run
+    from trainable.training.devices import default_device, threads
+    from trainable.training.run import Run
 
     if facts.gpus and not torch.cuda.is_available():
         raise UserError(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from search.options import Download, Set
+from search.commands.options import Download, Set
 
 Address = Annotated[
     str,

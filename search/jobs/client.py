@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from search.cluster_token import bring_token, why_refused
+from search.running.cluster_token import bring_token, why_refused
 from trainable.errors import UserError
 
 SEARCH, FOLDER = "tunebook.search", "tunebook.folder"

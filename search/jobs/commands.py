@@ -14,15 +14,15 @@ from typing import Any
 
 from rich.table import Table
 
-from search import report
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import STUDY, entrypoint, meant_there, pack, variables
 from search.jobs.parcel import unpacked
-from search.names import default_name
-from search.storage import address_of
+from search.record.storage import address_of
+from search.results import report
 from search.study import Study
+from search.study.names import default_name
 from trainable.errors import UserError
-from trainable.store import name_in
+from trainable.files.store import name_in
 
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """How Ray stops a job: one Ctrl-C, then a minute in which the search ends cleanly."""

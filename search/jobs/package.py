@@ -9,13 +9,13 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from search.followers.uri import without_password
 from search.study import WEIGHTS, Study, StudyError
-from search.tracking.uri import without_password
-from spaces.catalog import named
+from spaces.catalog.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
-from trainable.specs.models import OWN_WEIGHTS
-from trainable.store import is_uri
+from trainable.files.store import is_uri
+from trainable.recipe.models import OWN_WEIGHTS
 
 STUDY, SCRIPT = "study.yaml", "job.sh"
 PACKAGES = ("search", "spaces", "trainable")

@@ -13,7 +13,10 @@ import tarfile
 import time
 from pathlib import Path
 
-from search.folder import (
+from search.followers.cursor import CURSOR_FILE
+from search.followers.mirror import MIRROR_FILE
+from search.followers.uri import without_password
+from search.record.folder import (
     BEST_FILE,
     FACTS_FILE,
     LOG_FILE,
@@ -22,11 +25,8 @@ from search.folder import (
     read_search,
     read_summary,
 )
-from search.journal import EVENTS_FILE
-from search.storage import brought
-from search.tracking.cursor import CURSOR_FILE
-from search.tracking.mirror import MIRROR_FILE
-from search.tracking.uri import without_password
+from search.record.journal import EVENTS_FILE
+from search.record.storage import brought
 from trainable.errors import UserError
 
 REPORT_FILE = "report.txt"
@@ -73,7 +73,7 @@ def unpacked(text: str, folder: Path) -> list[str]:
 
 def report_of(folder: Path) -> str:
     """What `tunebook show` prints of a search."""
-    from search import report
+    from search.results import report
 
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):

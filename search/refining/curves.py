@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal, overridden
 from search.refining.shifts import Shifts, shifts
 from spaces.domains import listed, shown
-from trainable.remedies import Change
+from trainable.curves.remedies import Change
 
 REGULARISERS = (
     "optimizer.weight_decay",

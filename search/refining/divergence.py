@@ -12,7 +12,7 @@ from search.refining.ranges import below, written
 from search.refining.shifts import shifts
 from spaces.domains import Float, fraction_of, is_number
 from spaces.space import Dimension
-from trainable.remedies import changes
+from trainable.curves.remedies import changes
 
 RATES = ("optimizer.lr", "optimizer.sgd_lr")
 CALMER = ("schedule.warmup_epochs", "regularisation.clip_norm")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from search.prepare import build_space, check_trials
-from search.pruning import choose_pruning
+from search.deciding.pruning import choose_pruning
+from search.running.prepare import build_space, check_trials
 from search.study import Study
+from spaces.catalog.overrides import PLACE, Belief, Varying, parse, path_of
 from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
-from spaces.overrides import PLACE, Belief, Varying, parse, path_of
 from spaces.priors import told
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo

@@ -7,17 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from search.record.summary import Summary, TrialSummary
 from search.refining.trends import Trends
-from search.results import Summary, TrialSummary
 from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
+from spaces.catalog.overrides import PLACE
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.overrides import PLACE
 from spaces.space import Dimension, Space
+from trainable.curves.diagnosis import Diagnosis
 from trainable.data import DataInfo
-from trainable.diagnosis import Diagnosis
-from trainable.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
 """Google's, https://github.com/google-research/tuning_playbook; cited by the names of its sections."""

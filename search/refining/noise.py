@@ -9,9 +9,9 @@ from search.refining.evidence import PLAYBOOK, TOP, Evidence, Finding, Judged, K
 from search.refining.shifts import Shifts, shifts
 from search.verdicts.standings import marks
 from spaces.domains import Choice, listed
-from trainable.curves import Thresholds
-from trainable.metrics import OBJECTIVES
-from trainable.remedies import Change, changes
+from trainable.curves.curves import Thresholds
+from trainable.curves.remedies import Change, changes
+from trainable.training.metrics import OBJECTIVES
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """More than most changes of a recipe gain (003:70-82: 0.1 to 1.1): less noise hides little."""

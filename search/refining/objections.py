@@ -7,13 +7,13 @@ import inspect
 from search.refining.evidence import Evidence
 from spaces.conditions import holds, settled_values
 from spaces.domains import Choice
-from spaces.heuristics import frame
-from spaces.rules import RULES, Rule
-from spaces.rulings import Distribution
+from spaces.rules.heuristics import frame
+from spaces.rules.rules import RULES, Rule
+from spaces.rules.rulings import Distribution
 from spaces.silence import when_silent
 from spaces.space import Values
+from trainable.curves.remedies import Change
 from trainable.recipe import Recipe
-from trainable.remedies import Change
 
 
 def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from search.folder import read_facts, read_search, read_summary
-from search.prepare import build_space
+from search.record.folder import read_facts, read_search, read_summary
+from search.record.storage import names_in
+from search.record.summary import Summary
 from search.refining.audit import audit
 from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
-from search.results import Summary
-from search.storage import names_in
+from search.running.prepare import build_space
 from search.study import Study
 from search.verdicts.conclusions import verdicts_of
 from search.verdicts.words import effect
+from spaces.catalog.overrides import PLACE
 from spaces.domains import SpaceError
-from spaces.overrides import PLACE
 from trainable.errors import FaultyInput, UserError
-from trainable.yamlfile import to_yaml, write_whole
+from trainable.recipe.yamlfile import to_yaml, write_whole
 
 NUMBERED = re.compile(r"(.*)-(\d+)")
 LONGEST_NAME = 100

@@ -8,8 +8,8 @@ from pathlib import Path
 from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import Finding
 from search.refining.refine import Refined, refined, write_next
-from search.report import command, console, say
-from search.tables import Rows, counted
+from search.results.report import command, console, say
+from search.results.tables import Rows, counted
 from trainable.errors import UserError
 
 NOTHING_WRITTEN = 1

@@ -1,4 +1,4 @@
-"""From what would mend the best recipe (`trainable.remedies`) to what the next search expects."""
+"""From what would mend the best recipe (`trainable.curves.remedies`) to what the next search expects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from search.refining.objections import objection
 from search.refining.ranges import belief, even, wider, written
 from search.refining.trends import by_luck
 from search.study import Study
+from spaces.catalog.overrides import FORMS
 from spaces.domains import Choice, Value, is_number, shown
-from spaces.overrides import FORMS
 from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.space import Dimension
-from trainable.remedies import Change
+from trainable.curves.remedies import Change
 
 AGAINST = 0.05
 """The trials speak against a change if they are better the other way, with a chance below this; ours."""

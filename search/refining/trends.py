@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from search.verdicts.standings import marks, places, positions
 from spaces.domains import Choice, Value, fraction_of
 from spaces.space import Dimension, Space
-from trainable.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:
-    from search.results import Summary
+    from search.record.summary import Summary
     from search.verdicts.effects import Column, Estimate
 
 LEAST_WITH = 8

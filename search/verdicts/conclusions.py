@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.folder import read_facts, read_search, read_summary
-from search.prepare import build_space
-from search.results import Summary
+from search.followers.changes import Conclusion
+from search.record.folder import read_facts, read_search, read_summary
+from search.record.summary import Summary
+from search.running.prepare import build_space
 from search.study import Study
-from search.tracking.changes import Conclusion
 from search.verdicts.diagnosis import with_diagnosis
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdicts
@@ -16,7 +16,7 @@ from search.verdicts.words import markdown, mlflow_table
 from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
-from spaces.heuristics import rulings
+from spaces.rules.heuristics import rulings
 from spaces.space import Space
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from search.results import Summary, TrialSummary
+from search.record.summary import Summary, TrialSummary
 from spaces.space import Space
+from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataInfo
-from trainable.diagnosis import Diagnosis, diagnose
-from trainable.metrics import EpochResult
+from trainable.training.metrics import EpochResult
 
 
 def with_diagnosis(summary: Summary, space: Space, info: DataInfo) -> Summary:

@@ -14,14 +14,14 @@ from functools import lru_cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, assert_never
 
-from search.results import Summary
+from search.record.summary import Summary
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places, positions
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
-from spaces.rulings import Ruling
+from spaces.rules.rulings import Ruling
 from spaces.space import Dimension, Space, Values
-from trainable.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.verdicts.effects import Column, Estimate

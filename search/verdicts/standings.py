@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from spaces.domains import SpaceError
 from spaces.space import Space
-from trainable.metrics import Mode
+from trainable.training.metrics import Mode
 
 if TYPE_CHECKING:
-    from search.results import Summary, TrialSummary
+    from search.record.summary import Summary, TrialSummary
 
 
 def marks(summary: Summary) -> tuple[int, ...]:

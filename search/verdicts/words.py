@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from search.tables import Row, Rows
+from search.results.tables import Row, Rows
 from search.verdicts.records import FALSE_SHARE, WORDS, Verdict, Verdicts
 
 COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from offline.beliefs import DRAWS, believing, displaced
-from small_tasks import bowl, sgd, straight, task_of
 from spaces.domains import Choice, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Uniform, Weights
+from tests.benchmarks.small_tasks import bowl, sgd, straight, task_of
 
 
 def test_a_right_prior_is_centred_on_the_best_draw_and_starts_there() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from offline.curve_tables import Table, fashion_mnist, taskset
 from offline.search_task import WORST
-from small_tasks import EPOCHS, SPACE, adamw, sgd, straight, task_of
+from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, sgd, straight, task_of
 
 
 def test_a_proposal_gets_the_nearest_row_on_the_ranges_own_scale() -> None:

@@ -7,9 +7,9 @@ from optuna.trial import TrialState
 
 from offline.replay import Replay, Replayed
 from offline.search_task import Task
-from search.sampler import RandomSampler, TpeSampler, make_sampler
-from search.scheduler import Asha
-from small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
+from search.deciding.sampler import RandomSampler, TpeSampler, make_sampler
+from search.deciding.scheduler import Asha
+from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
 
 UNPRUNED = Asha((), 3, "max")
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, small_recipe
-from tests.trainable.test_synchronisation import CASES
-from trainable.run import Run
+from tests.trainable.training.test_synchronisation import CASES
+from trainable.training.run import Run
 
 pytestmark = pytest.mark.gpu
 
@@ -75,7 +75,7 @@ def test_memory_that_runs_out_halves_the_micro_batch() -> None:
 SHARE = """
 import torch
 from tests.trainable.small_runs import data_set
-from trainable.worker import Worker
+from trainable.tune.worker import Worker
 Worker(data_set(), "cuda", threads=1, gpu_share=0.25)
 whole = torch.cuda.get_device_properties(0).total_memory
 torch.empty(whole // 8, dtype=torch.uint8, device="cuda")

@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from clusters import free_port
-from search.tracking.tracker import SERVER_ENVIRONMENT
+from search.followers.tracker import SERVER_ENVIRONMENT
+from tests.integration.clusters import free_port
 
 START_SECONDS = 120.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters import free_port
+from tests.integration.clusters import free_port
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 USER = "postgres"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from search.journal import EVENTS_FILE, EpochEvent, Event, read
+from search.record.journal import EVENTS_FILE, EpochEvent, Event, read
 from search.study import Study
 
 PATIENCE_SECONDS = 240.0

@@ -10,7 +10,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
-from trainable.worker import Task
+from trainable.tune.worker import Task
 
 
 class Listed(Searcher):  # type: ignore[misc]  # ray ships no types

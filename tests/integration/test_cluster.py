@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters import Cluster, running
-from mlflow_server import Server
-from postgresql_server import postgresql_server
-from search.folder import read_summary
-from search.journal import RetryEvent, StartEvent
+from search.record.folder import read_summary
+from search.record.journal import RetryEvent, StartEvent
 from search.study import Study
-from small_searches import digits_study, epochs_by_trial, events_in
+from tests.integration.clusters import Cluster, running
+from tests.integration.mlflow_server import Server
+from tests.integration.postgresql_server import postgresql_server
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.s3_server import KEYS, s3_server
-from trainable.store import Store
+from trainable.files.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -14,14 +14,14 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
-from search.hardware import PerTrial
-from search.raytune import placement
-from small_trials import Listed, Recorder
+from search.facts.hardware import PerTrial
+from search.running.raytune import placement
+from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
-from trainable import checkpoint
-from trainable.ddp import Shared
-from trainable.trial import TrialTrainable
-from trainable.worker import Task
+from trainable.checkpoints import checkpoint
+from trainable.tune.team import Shared
+from trainable.tune.trial import TrialTrainable
+from trainable.tune.worker import Task
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -39,7 +39,7 @@ class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
         return str(TrialScheduler.STOP)
 
 
-class Clock(Recorder):  # type: ignore[misc]
+class Clock(Recorder):
     """When each trial had its first result, and which ranks there were."""
 
     def __init__(self) -> None:

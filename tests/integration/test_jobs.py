@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters import Cluster, running, tunebook
-from search.folder import read_summary
-from small_searches import digits_study, epochs_by_trial, events_in
+from search.record.folder import read_summary
+from tests.integration.clusters import Cluster, running, tunebook
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mlflow_server import Server, wait_until
-from search.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.followers.tracker import Tracker, run_ids
+from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from search.tracking.tracker import Tracker, run_ids
+from tests.integration.mlflow_server import Server, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
 ) -> None:
     from mlflow import MlflowClient
 
-    monkeypatch.setattr("search.tracking.consumer.LONGEST_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("search.followers.consumer.LONGEST_PAUSE_SECONDS", 1.0)
     folder, local = tmp_path / "late", tmp_path / "local"
     tracker = tracker_of(folder, server.uri)
     with Journal(folder) as journal:

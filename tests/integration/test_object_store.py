@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from clusters import tunebook
-from search.folder import read_summary
-from search.journal import EndEvent, Event, SearchEvent, StartEvent
-from search.storage import brought
-from small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
+from search.record.folder import read_summary
+from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
+from search.record.storage import brought
+from tests.integration.clusters import tunebook
+from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
 from tests.s3_server import S3Server, s3_server
 from tests.trainable.small_images import write_classes
-from trainable.store import Store
+from trainable.files.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

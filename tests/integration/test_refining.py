@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from search import driver
-from search.folder import read_summary
+from search.record.folder import read_summary
 from search.refining.refine import refined, write_next
+from search.running import driver
 from search.study import read_study
-from small_searches import digits_study
+from tests.integration.small_searches import digits_study
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from search.folder import read_summary, trial_folder
-from search.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent, is_locked
-from small_searches import Driver, digits_study, epochs_by_trial, events_in
-from trainable import checkpoint
+from search.record.folder import read_summary, trial_folder
+from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent, is_locked
+from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in
+from trainable.checkpoints import checkpoint
 
 pytestmark = pytest.mark.integration
 

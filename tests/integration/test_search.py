@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from search import driver
-from search.folder import read_summary
-from search.journal import EndEvent, RetryEvent
-from search.raytune import StopSwitch
-from search.tracking.cursor import read_cursor
-from search.tracking.tracker import run_ids
-from small_searches import digits_study, epochs_by_trial, events_in
+from search.followers.cursor import read_cursor
+from search.followers.tracker import run_ids
+from search.record.folder import read_summary
+from search.record.journal import EndEvent, RetryEvent
+from search.running import driver
+from search.running.raytune import StopSwitch
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
-from trainable.yamlfile import read_recipe
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -121,8 +121,8 @@ def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
 
 
 def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from search import report
-    from search.folder import read_search
+    from search.record.folder import read_search
+    from search.results import report
 
     report.show(read_summary(finished), read_search(finished), as_json=True)
     tree = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in the JSON"))

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from ray import tune
 
-from small_trials import Listed, Recorder
+from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
-from trainable import checkpoint
-from trainable.ddp import Shared
+from trainable.checkpoints import checkpoint
 from trainable.errors import RecipeError
-from trainable.run import Run
-from trainable.trial import TrialTrainable
-from trainable.worker import Task
+from trainable.training.run import Run
+from trainable.tune.team import Shared
+from trainable.tune.trial import TrialTrainable
+from trainable.tune.worker import Task
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 

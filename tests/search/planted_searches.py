@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search.folder import FACTS_FILE
-from search.journal import Journal
-from search.ledger import Decision, Ledger
-from search.prepare import build_space
-from search.pruning import choose_pruning
-from search.sampler import make_sampler
-from search.scheduler import Asha
+from search.deciding.ledger import Decision, Ledger
+from search.deciding.pruning import choose_pruning
+from search.deciding.sampler import make_sampler
+from search.deciding.scheduler import Asha
+from search.record.folder import FACTS_FILE
+from search.record.journal import Journal
+from search.running.prepare import build_space
 from search.study import Study
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space, Values
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
-from trainable.metrics import EpochResult
+from trainable.training.metrics import EpochResult
 
 EPOCHS = 20
 CLASSES = 10

@@ -5,12 +5,12 @@ from typing import assert_never
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spaces.catalog import NAMES, make_space
+from spaces.catalog.catalog import NAMES, make_space
 from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
-from spaces.optimizers import KINDS, OptimizerKind
-from spaces.rules import RULES
+from spaces.rules.optimizers import KINDS, OptimizerKind
+from spaces.rules.rules import RULES
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe
 

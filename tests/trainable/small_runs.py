@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from trainable.data import DataSet, from_arrays
-from trainable.metrics import EpochResult
 from trainable.recipe import Recipe
+from trainable.training.metrics import EpochResult
 
 CLASSES = 3
 SIZE = 8

@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 from tests.trainable.small_runs import TIMES, images, small_recipe
 from trainable.__main__ import main
-from trainable.devices import device_name
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.run import Run
-from trainable.specs.training import Provenance
+from trainable.recipe.training import Provenance
+from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.train import differences, may_be_same, threads_of, with_settings
-from trainable.yamlfile import read_recipe, write_recipe
+from trainable.training.devices import device_name
+from trainable.training.run import Run
 
 torch.set_num_threads(1)
 

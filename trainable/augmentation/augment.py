@@ -18,7 +18,7 @@ from trainable.augmentation.draws import Draws, Stream, integers
 from trainable.augmentation.geometry import flip, pad_crop, padding, resized_crop
 from trainable.augmentation.randaugment import rand_augment
 from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
-from trainable.specs.augmentations import (
+from trainable.recipe.augmentations import (
     Augmentation,
     AutoAugment,
     NoCrop,

@@ -23,7 +23,7 @@ from trainable.augmentation.grids import (
     drawn_stripes,
     in_hidden_cells,
 )
-from trainable.specs.augmentations import Cutout, GridMask, HideAndSeek, Masking, NoMasking, RandomErasing
+from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Masking, NoMasking, RandomErasing
 
 
 def make_masking(spec: Masking, epochs: int) -> tuple[Change, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.specs.augmentations import CutMix, Mixup, NoMixing
+from trainable.recipe.augmentations import CutMix, Mixup, NoMixing
 
 Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 """(images [B, C, H, W], labels [B], classes, generator on the CPU) -> images, soft targets [B, classes]."""

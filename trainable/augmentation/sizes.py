@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from trainable.augmentation.draws import Draws, Stream, integers
-from trainable.specs.augmentations import FixedSize, MultiScale, Progressive, Size
+from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
 
 SMALL = 64
 """Images under so many pixels take sizes in finer steps: one of 32 would be half or all of their own."""

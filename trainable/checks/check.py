@@ -24,12 +24,12 @@ from trainable.checks.shuffled import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for
-from trainable.debug import Tool as RunTool
-from trainable.debug import chosen
-from trainable.devices import default_device
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.training.debug import Tool as RunTool
+from trainable.training.debug import chosen
+from trainable.training.devices import default_device
+from trainable.training.run import Run
 
 Tool = Literal["gradcheck"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from trainable.checks.finding import Finding, Level, listed, passed
 from trainable.checks.sampling import parts, pixels, some
 from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.datasets.source import FileSource, Integers
+from trainable.data.source import FileSource, Integers
 
 MOST = 50_000
 """Images that are compared; of larger sets a sample."""

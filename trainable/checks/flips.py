@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.checks.learning import FEW, Lesson
-from trainable.datasets.source import Flip
+from trainable.data.source import Flip
 
 LOST_SKILL = 0.35
 """Share of its skill that a net loses on mirror images, from which the mirror is said to change labels. One

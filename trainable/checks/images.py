@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from trainable.checks.finding import Finding, Level, listed, passed
 from trainable.checks.sampling import parts, pixels, some
 from trainable.data import DataSet, FilePart
-from trainable.datasets.decode import Broken, Form, decode
-from trainable.datasets.source import Pixels, Selection
-from trainable.loading import make_loader
+from trainable.data.decode import Broken, Form, decode
+from trainable.data.loading import make_loader
+from trainable.data.source import Pixels, Selection
 from trainable.recipe import Recipe
 
 SAMPLE = 500

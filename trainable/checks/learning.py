@@ -14,9 +14,9 @@ from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.sampling import in_memory, largest_classes
 from trainable.checks.subject import PLAIN, Subject, logits, train
 from trainable.data import DataSet, resolve
-from trainable.datasets.source import Flip
+from trainable.data.source import Flip
 from trainable.recipe import Recipe
-from trainable.run import Run
+from trainable.training.run import Run
 
 CLASSES = 10
 """A sample to learn from has the largest classes only: of a thousand a small net would see too few each."""

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from trainable.checks.finding import CheckName, Finding, Level, listed, passed
 from trainable.checks.subject import Subject
-from trainable.evaluate import full_precision
 from trainable.models.lint import Lint, lints
-from trainable.run import Run
+from trainable.training.evaluate import full_precision
+from trainable.training.run import Run
 
 IMAGES = 128
 """Images on which the first loss is measured: its standard error is about 0.05."""

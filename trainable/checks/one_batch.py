@@ -11,10 +11,10 @@ import torch
 from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.steps import EXPLODED
 from trainable.checks.subject import EASY, Subject
-from trainable.evaluate import full_precision
-from trainable.loading import Batch
-from trainable.optim import applied_lr
-from trainable.run import Run
+from trainable.data.loading import Batch
+from trainable.training.evaluate import full_precision
+from trainable.training.optim import applied_lr
+from trainable.training.run import Run
 
 STEPS = 200
 """001:193 says 50 to 200."""

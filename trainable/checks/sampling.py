@@ -11,8 +11,8 @@ import torch
 from torch.nn.functional import interpolate
 
 from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.datasets.decode import Form, decode, raise_broken
-from trainable.datasets.source import Integers, Pixels, Selection
+from trainable.data.decode import Form, decode, raise_broken
+from trainable.data.source import Integers, Pixels, Selection
 
 
 def parts(data: DataSet) -> Iterator[tuple[str, Part]]:

@@ -13,7 +13,7 @@ from trainable.checks.learning import FEW
 from trainable.checks.sampling import in_memory
 from trainable.checks.subject import Subject, logits, train
 from trainable.data import ArrayPart
-from trainable.datasets.source import Integers
+from trainable.data.source import Integers
 
 STEPS = 60
 LEAST_STEPS = 10

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainable import schedule
 from trainable.checks.finding import Finding, listed, passed
-from trainable.loading import Batch
-from trainable.memory import give_back, ran_out
-from trainable.optim import applied_lr
-from trainable.run import Run
+from trainable.data.loading import Batch
+from trainable.training import schedule
+from trainable.training.memory import give_back, ran_out
+from trainable.training.optim import applied_lr
+from trainable.training.run import Run
 
 AGREEMENT = 0.05
 """How far two gradients of one window may be apart, over their size: rounding gives 1e-3 in bf16, a gradient

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable import seeds
 from trainable.data import DataSet, resolve
-from trainable.evaluate import full_precision
-from trainable.loading import make_loader
+from trainable.data.loading import make_loader
 from trainable.models.make import make_model
 from trainable.recipe import Recipe
-from trainable.run import Run
-from trainable.seeds import Use
+from trainable.training import seeds
+from trainable.training.evaluate import full_precision
+from trainable.training.run import Run
+from trainable.training.seeds import Use
 
 PLAIN: Mapping[str, Any] = {
     "regularisation.label_smoothing": 0.0,

@@ -12,7 +12,7 @@ from trainable.errors import ModelError
 from trainable.models.groups import head_of
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 FAMILIES_WITH_DEPTH = (
     "resnet_small; torchvision's resnet, resnext, wide_resnet, convnext, efficientnet, swin and maxvit; "

@@ -9,7 +9,7 @@ from torch import nn
 
 from trainable.errors import ModelError
 from trainable.models.layers import NORMALISATIONS, has_parameters, repeated_blocks
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 
 def head_of(model: nn.Module) -> str:

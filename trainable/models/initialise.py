@@ -13,7 +13,7 @@ from trainable.models.groups import head_of
 from trainable.models.layers import NORMALISATIONS
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 

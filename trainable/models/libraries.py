@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 RGB = 3
 

@@ -14,7 +14,7 @@ from trainable.models.libraries import from_timm, from_torchvision, title_of, un
 from trainable.models.published import timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
 from trainable.models.weights import load_weights, read_weights
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 

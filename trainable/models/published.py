@@ -13,7 +13,7 @@ from torch import Tensor
 from trainable.errors import ModelError
 from trainable.models.libraries import check_timm_name, timm_options, title_of
 from trainable.models.weights import read_weights
-from trainable.specs import models as specs
+from trainable.recipe import models as specs
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:

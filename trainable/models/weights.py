@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainable.errors import ModelError
 from trainable.models.groups import head_parameters
-from trainable.specs.models import OWN_WEIGHTS
+from trainable.recipe.models import OWN_WEIGHTS
 
 NAMES_SHOWN = 8
 WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+")  # of DistributedDataParallel and torch.compile

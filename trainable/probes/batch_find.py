@@ -16,11 +16,11 @@ import torch
 
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
-from trainable.memory import give_back, ran_out
 from trainable.probes.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
 from trainable.probes.reckoning import SMALLEST, Line, draw_line
-from trainable.run import Run
+from trainable.training.memory import give_back, ran_out
+from trainable.training.run import Run
 
 Bound = Literal["memory", "limit", "largest", "images"]
 """What keeps the micro-batch from being larger: it ran out of memory, `limit_bytes` (on a CPU its default,

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median, stdev
 from typing import Any
 
+from trainable.data.loading import Batch
 from trainable.errors import UserError
-from trainable.loading import Batch
-from trainable.memory import ran_out
-from trainable.optim import applied_lr
-from trainable.run import Run
-from trainable.specs.optimizers import Optimizer
+from trainable.recipe.optimizers import Optimizer
+from trainable.training.memory import ran_out
+from trainable.training.optim import applied_lr
+from trainable.training.run import Run
 
 BETA = 0.98
 """Of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from trainable.memory import ran_out
 from trainable.probes.live_bytes import LiveBytes
+from trainable.training.memory import ran_out
 
 SMALLEST = 2
 """Images: BatchNorm needs two values a channel."""

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from search.facts.facts_table import IN_WORDS, FactRow, fact_rows
+from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
-from search.facts.told import IN_WORDS, FactRow, fact_rows
-from search.hardware import Hardware, Node
-from search.prepare import prepare, write_facts
+from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
-from trainable.specs.data import Data
-from trainable.yamlfile import write_recipe
+from trainable.recipe.data import Data
+from trainable.recipe.yamlfile import write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
 MACHINE = Hardware((Node(cpus=2, gpus=0),))

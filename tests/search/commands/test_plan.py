@@ -8,7 +8,7 @@ import pytest
 
 from search.commands.plan import OWN, first_trial, plan_table
 from search.study import Study
-from spaces.catalog import NAMES, make_space
+from spaces.catalog.catalog import NAMES, make_space
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 

@@ -16,7 +16,7 @@ from search.study import study_from
 from spaces.facts import OPTIMIZERS
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.yamlfile import parse_setting, write_recipe
+from trainable.recipe.yamlfile import parse_setting, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from search.facts.cache import cache_folder, keep, place_of, recall
+from search.facts.hardware import PerTrial
 from search.facts.measured import looked_up
-from search.hardware import PerTrial
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from search.facts.hardware import PerTrial
 from search.facts.measured import given, load_data, measure_facts, probed
-from search.hardware import PerTrial
 from search.study import Study
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts

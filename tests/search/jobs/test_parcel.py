@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from search.folder import read_search, read_summary
 from search.jobs.parcel import REPORT_FILE, packed, unpacked
+from search.record.folder import read_search, read_summary
 from tests.search.planted_searches import Run, planted
 from trainable.errors import UserError
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from search.folder import read_facts
-from search.journal import Journal
-from search.prepare import build_space
+from search.record.folder import read_facts
+from search.record.journal import Journal
 from search.refining.draft import Draft
 from search.refining.ranges import below, wider, written
 from search.refining.refine import Refined, next_name, refined
+from search.running.prepare import build_space
 from search.study import Study, read_study
 from spaces.domains import Choice, Float, Integer
 from tests.search.planted_searches import Images, Landscape, Run, planted

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from offline.planted_rules import EPOCHS, search
-from search.folder import FACTS_FILE, read_search, read_summary
-from search.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
-from search.prepare import build_space
-from search.results import Summary
+from search.record.folder import FACTS_FILE, read_search, read_summary
+from search.record.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
+from search.record.summary import Summary
+from search.running.prepare import build_space
 from search.study import Study
 from search.verdicts.conclusions import conclusion, with_conclusions
 from spaces.space import Values
-from tests.search.test_report import INFO
+from tests.search.results.test_report import INFO
 from tests.spaces.small_facts import digits_facts
 
 TRIALS = 48

@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from search.journal import Outcome
-from search.results import EpochSummary, Summary, TrialState, TrialSummary
+from search.record.journal import Outcome
+from search.record.summary import EpochSummary, Summary, TrialState, TrialSummary
 from search.verdicts.standings import marks, places
 
 MARKS = (2, 6, 18)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from offline.planted_rules import PLANTED, nothing, planted, search, space_of_rules
-from search.results import EpochSummary, Summary, TrialSummary
+from search.record.summary import EpochSummary, Summary, TrialSummary
 from search.verdicts.judging import (
     BORDER,
     CLEARLY_LESS,
@@ -22,7 +22,7 @@ from search.verdicts.judging import (
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.rulings import Ruling
+from spaces.rules.rulings import Ruling
 from spaces.space import Dimension, Space, Values, nothing_believed
 from tests.search.small_spaces import conditional_space
 from trainable.recipe import Recipe

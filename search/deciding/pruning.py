@@ -1,0 +1,208 @@
+"""Which rungs trials are compared at and how many go on, chosen for the budget and the space, with a reason.
+
+The numbers are from benchmarks/results/pruning.md, the choice is told in docs/decisions/0009. Pruning is as
+hard as may be while a search keeps four fifths of its worth: so many of its trials, all trained to the end,
+have as good a best one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rungs
+from search.study import Study, StudyError
+from spaces.concentration import concentration
+from spaces.domains import Choice, is_number, listed
+from spaces.space import Space
+from trainable.errors import Fault
+from trainable.recipe.schedules import SGDR, Cyclic
+from trainable.training.metrics import Mode
+from trainable.training.schedule import cycle_ends
+
+ALIKE_BITS = 0.5
+"""From here on draws are taken to be alike: one prior of high confidence is enough."""
+OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
+"""No trial is stopped in the first eighth of a run; nor in the first third where trials that are alike have
+schedules of different shapes, since 1cycle stands too low until then and a constant rate too high."""
+SAME_SHAPE = frozenset({"cosine", "poly"})
+"""Schedules between which early scores are fair."""
+BEHIND_WARMUP = BEHIND_FREEZE = 1
+"""Epochs. Before the rate has risen, it is how fast that ranks the trials; before the whole model is trained,
+it is how long the head alone was."""
+
+WHY_WARM = "the first lies an epoch behind the longest warm-up"
+WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
+WHY_TOLD = {
+    OF_THE_RUN: "before an eighth of the run scores say little of its end",
+    OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
+}
+NO_RUNG = "no rung lies before the last epoch"
+EVEN = "even draws are told apart by early scores"
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The epochs after which trials are compared, and that one in `factor` goes on; why, in words."""
+
+    rungs: tuple[int, ...]
+    factor: int
+    why: str
+
+    def scheduler(self, mode: Mode) -> Asha:
+        """ASHA at these rungs."""
+        return Asha(self.rungs, self.factor, mode)
+
+    def told(self, epochs: int) -> str:
+        """All of it in a sentence, for trials of so many epochs."""
+        if not self.rungs:
+            return f"no trial is stopped early: {self.why}"
+        saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
+        when = f"compared after {listed(map(str, self.rungs))} epochs"
+        return (
+            f"{when}, where one in {_number(self.factor)} goes on, "
+            f"which saves about {saved:.0%} of the epochs: {self.why}"
+        )
+
+
+class Suggestion(NamedTuple):
+    """The first rung, what part goes on, and whether there are more rungs; the reasons of both."""
+
+    grace: int
+    factor: int
+    once: bool
+    why_then: str
+    why_so_hard: str
+
+    def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
+        """The first rung and, unless trials are compared once, those after it in the first half of a run.
+
+        A later one would save less than its trial has cost already, for a score that the search then lacks.
+        """
+        found = rungs(self.grace, factor, epochs)
+        return tuple(each for each in found if each == self.grace or (not self.once and 2 * each <= epochs))
+
+
+def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0) -> Suggestion:
+    """The pruning that fits a budget and a space.
+
+    Args:
+        warmup: the longest that any trial can have, in epochs.
+        bits: by which the priors narrow down what is drawn, as `bits_of` has them.
+        uneven: whether trials have schedules of different shapes.
+        frozen: the most epochs in which any trial trains its head alone.
+    """
+    alike = bits >= ALIKE_BITS
+    part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
+    reasons = {  # where two ask for the same epoch, the first is told
+        WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
+        WHY_THAWED: frozen + BEHIND_FREEZE,
+        WHY_TOLD[part]: math.ceil(epochs / part),
+    }
+    why = max(reasons, key=lambda each: reasons[each])
+    return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _why_so_hard(bits))
+
+
+def choose_pruning(study: Study, space: Space) -> Pruning:
+    """What the study says of rungs and factor; what fits where it says nothing.
+
+    A schedule of cycles has its rungs at their ends, for scores compare there only (arXiv 1608.03983). Raises
+    StudyError for a written rung that is none.
+    """
+    choice, budget = study.scheduler, study.budget
+    suggestion = suggested(
+        budget.epochs,
+        longest_warmup(space),
+        bits_of(study, space),
+        uneven=has_uneven_schedules(space),
+        frozen=longest_freeze(space),
+    )
+    factor = choice.reduction_factor or suggestion.factor
+    match choice.kind:
+        case "none":
+            return Pruning((), factor, "the study says so")
+        case "asha":
+            grace, epochs = choice.grace_epochs, budget.epochs
+            usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
+            found = _rungs(study, space, usual)
+            return Pruning(found, factor, _why(study, suggestion, space) if found else NO_RUNG)
+        case _:
+            assert_never(choice.kind)
+
+
+def bits_of(study: Study, space: Space) -> float:
+    """Bits by which priors narrow down what the study draws: none where its sampler asks no prior."""
+    return 0.0 if study.sampler.kind == "tpe" else concentration(space)
+
+
+def longest_warmup(space: Space) -> float:
+    """The longest warm-up that any trial of the space can have, in epochs."""
+    return _largest(space, "schedule.warmup_epochs")
+
+
+def longest_freeze(space: Space) -> int:
+    """The most epochs in which any trial of the space trains its head alone."""
+    return math.ceil(_largest(space, "model.freeze_epochs"))
+
+
+def has_uneven_schedules(space: Space) -> bool:
+    """Whether trials have schedules of different shapes, between which early scores are unfair."""
+    kinds = {
+        option
+        for dimension in space.dimensions
+        if dimension.path == "schedule.kind" and isinstance(dimension.domain, Choice)
+        for option in dimension.domain.options
+    }
+    return len(kinds) > 1 and not kinds <= SAME_SHAPE
+
+
+def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are written, else the usual ones; with a schedule of cycles at their ends."""
+    written, epochs, schedule = study.scheduler.rungs, study.budget.epochs, space.base.schedule
+    if not isinstance(schedule, SGDR | Cyclic):
+        return written if written is not None else usual
+    ends = tuple(end for end in cycle_ends(schedule, epochs) if end < epochs)
+    if written is None:
+        return first_at_or_after(usual, ends)
+    if off := sorted(set(written) - set(ends)):
+        known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
+        told = (
+            f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
+        )
+        raise StudyError([Fault("scheduler.rungs", told)])
+    return written
+
+
+def _largest(space: Space, path: str) -> float:
+    """The largest number that any trial of the space can have at a path."""
+    ends = [space.base.get(path)]
+    for dimension in space.dimensions:
+        if dimension.path == path:
+            ends += dimension.domain.extremes()
+    return max(float(end) for end in ends if is_number(end))
+
+
+# --- in words -----------------------------------------------------------------------------------------
+
+
+def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
+    choice = study.scheduler
+    if choice.rungs is not None or choice.grace_epochs is not None:
+        then = "the study says when"
+    elif isinstance(space.base.schedule, SGDR | Cyclic):
+        then = f"scores compare at the ends of the {space.base.schedule.kind} schedule's cycles alone"
+    else:
+        then = suggestion.why_then
+    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study says how many go on"
+    return f"{then}; {hard}"
+
+
+def _why_so_hard(bits: float) -> str:
+    if bits >= ALIKE_BITS:
+        return f"priors make trials alike ({bits:.1f} bits), and early scores of these say less"
+    return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
+
+
+def _number(count: int) -> str:
+    return {2: "two", 3: "three", 4: "four"}.get(count, str(count))

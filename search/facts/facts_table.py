@@ -1,0 +1,151 @@
+"""Facts for a person to read: each with its unit in words, what it is, and where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from search.facts.measured import Measured
+from search.study import PROBED, Study
+from spaces.facts import Facts
+from trainable.recipe.data import Data
+
+GIB = 2**30
+NONE = "-"
+
+
+class FactRow(NamedTuple):
+    """One fact: its name, its value with the unit, what it is, and where it is from."""
+
+    name: str
+    value: str
+    meaning: str
+    origin: str
+
+
+class InWords(NamedTuple):
+    """How the values of a fact are shown, what it is, and where it is from unless something else is known."""
+
+    show: Callable[[Any], str]
+    meaning: str
+    origin: str
+
+
+def facts_table(rows: Sequence[FactRow]) -> Table:
+    """One row a fact."""
+    table = Table(title="facts", title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in ("fact", "value", "what it is", "from"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("fact", "value"))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
+    """Every fact of a study, or of a recipe alone, with its section `data`.
+
+    `measured` are the facts before any was written over.
+    """
+    return [
+        FactRow(name, _value(name, facts), words.meaning, _origin(name, measured, data, study))
+        for name, words in IN_WORDS.items()
+    ]
+
+
+def _value(name: str, facts: Facts) -> str:
+    value = getattr(facts, name)
+    return NONE if value is None else IN_WORDS[name].show(value)
+
+
+def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> str:
+    if study is not None and name in study.facts.values():
+        told = "written in the study"
+        return (
+            told if measured.kept or name in PROBES else f"{told}; measured: {_value(name, measured.facts)}"
+        )
+    if name in PROBES:
+        return _probe_origin(name, measured, study)
+    if name in ("channels", "image_size", "flips") and getattr(data, name) is not None:
+        return f"data.{name}"
+    if name in SETTLED:
+        return _settled_origin(name, measured, study)
+    origin = IN_WORDS[name].origin
+    return f"{origin} (cached)" if measured.cached else origin
+
+
+def _settled_origin(name: str, measured: Measured, study: Study | None) -> str:
+    if name == "gpu_memory_bytes":
+        return "measured" if measured.facts.gpus else "no GPU is used"
+    if name == "gpus" and (study is None or study.resources.gpus is None):
+        return "what the machine has"
+    return IN_WORDS[name].origin if study is not None else SETTLED[name]
+
+
+def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
+    probe = PROBES[name]
+    if name == "lr_band_kind" and study is not None and "lr_band" in study.facts.values():
+        return "base.optimizer.kind, or the documents' own"
+    if getattr(measured.facts, name) is not None:
+        return f"{probe}, as the search began"
+    if study is None or probe not in study.space.probes:
+        return f"by space.probes: [{probe}]"
+    return f"{probe} found none" if measured.kept else f"{probe} will measure it as the search begins"
+
+
+def _counted(noun: str, nouns: str = "") -> Callable[[float], str]:
+    return lambda count: f"1 {noun}" if count == 1 else f"{count:,.12g} {nouns or noun + 's'}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _grey(channels: int) -> str:
+    return "1, grey" if channels == 1 else f"{channels}, colour"
+
+
+def _flips(flips: tuple[str, ...]) -> str:
+    return ", ".join(flips) or "none"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def _band(band: tuple[float, float]) -> str:
+    return f"{band[0]:.3g} to {band[1]:.3g} at 256"
+
+
+IN_WORDS: dict[str, InWords] = {
+    "train_images": InWords(_counted("image"), "to train on", "counted"),
+    "classes": InWords(_counted("class", "classes"), "of the labels", "counted"),
+    "class_balance": InWords("{:.2f}".format, "smallest class over largest", "counted"),
+    "channels": InWords(_grey, "of an image", "as most of the images"),
+    "image_size": InWords("{} px".format, "side, as the model sees it", "as most of the images"),
+    "flips": InWords(_flips, "mirrorings that labels survive", "known of the set, or none"),
+    "parameters": InWords("{:,}".format, "numbers that training adjusts", "counted on the model"),
+    "epochs": InWords(_counted("epoch"), "of the longest trial", "budget.epochs"),
+    "cpus": InWords(_counted("CPU"), "of a worker", "resources.cpus"),
+    "gpus": InWords(_counted("GPU"), "of a worker", "resources.gpus"),
+    "workers": InWords(_counted("worker"), "of a trial", "resources.workers"),
+    "gpu_memory_bytes": InWords(_gigabytes, "memory of a GPU", "measured"),
+    "pretrained": InWords(_yes, "begins from learnt weights", "base.model.weights"),
+    "attention": InWords(_yes, "the model has attention layers", "found in the model"),
+    "largest_micro_batch": InWords(_counted("image"), "that fit into memory at once", "batch-find"),
+    "lr_band": InWords(_band, "rates that a sweep recommends", "lr-find"),
+    "lr_band_kind": InWords(str, "optimizer of that sweep", "lr-find"),
+}
+PROBES = {name: probe for probe, fact in PROBED.items() for name in IN_WORDS if name.startswith(fact)}
+"""The probe that measures a fact, where one does."""
+SETTLED = {
+    "epochs": "loop.epochs",
+    "cpus": "as a trial has by default",
+    "gpus": "what the machine has",
+    "workers": "as a trial has by default",
+    "gpu_memory_bytes": "measured",
+    "pretrained": "model.weights",
+}
+"""Facts that no look at images or model finds, and where they are from when a recipe is explained alone."""

@@ -1,0 +1,94 @@
+"""How many trials share a GPU: as many as its memory holds, by what a step of the first takes, measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from search.facts.hardware import Hardware, PerTrial
+from search.facts.measured import Say
+from search.study import StudyError
+from trainable.data import DataSet
+from trainable.errors import Fault
+from trainable.recipe import Recipe
+
+if TYPE_CHECKING:  # Ray takes seconds to import
+    from trainable.tune.team import Shared
+
+HEADROOM = 1.25
+"""Over what the first trial takes: others have an optimizer with more state, or averaged weights."""
+
+CONTEXT_BYTES = 600 * 2**20
+"""Of CUDA itself in each process, which torch does not count: an estimate, by what drivers of 2025 take."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a process takes of a GPU at most while it trains a recipe, and what was free there before."""
+
+    trial_bytes: int
+    free_bytes: int
+
+    def trials(self) -> int:
+        """How many fit at once; a trial that does not fit with headroom has the GPU to itself."""
+        return max(1, int(self.free_bytes / (HEADROOM * self.trial_bytes)))
+
+
+def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
+    """The part of a GPU that each trial gets; how it was found is said.
+
+    A step of `recipe` is taken on a GPU: in this process where it sees one, else on a machine of the cluster.
+    Never more trials than the machine has processors for. Raises StudyError where there is no GPU.
+    """
+    if not trial.gpus:
+        raise StudyError([Fault("resources.pack", f"there is no GPU to share: {hardware}")])
+    say("pack: measuring what a trial takes of a GPU")
+    found = _measured(recipe, data)
+    most = max(node.cpus // trial.cpus // node.gpus for node in hardware.nodes if node.gpus)
+    count = min(found.trials(), max(1, most))
+    gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
+    say(f"pack: a trial takes {gib}; {count} on each GPU")
+    return int(1e4 / count) / 1e4  # Ray counts in ten-thousandths: rounded up, one less would fit
+
+
+def footprint(recipe: Recipe, data: DataSet) -> Footprint:
+    """What a whole step of the recipe takes of this process's first GPU, which is given back."""
+    import torch
+
+    from trainable.probes.batch_find import batch_find
+    from trainable.training.memory import give_back
+    from trainable.training.run import Run
+
+    device = torch.device("cuda")
+    give_back(device)
+    free, whole = torch.cuda.mem_get_info()
+    run = Run(recipe, data=data, device=device)
+    size = min(recipe.loop.batch_size, recipe.loop.micro_batch or recipe.loop.batch_size)
+    try:
+        tried = [
+            each.peak_bytes for each in batch_find(run, largest=size).tried if each.peak_bytes is not None
+        ]
+    finally:
+        run.close()
+    del run
+    give_back(device)
+    return Footprint(max(tried, default=whole) + CONTEXT_BYTES, free)
+
+
+def _measured(recipe: Recipe, data: DataSet) -> Footprint:
+    """A recipe's footprint, here or on one of the cluster's GPUs."""
+    import torch
+
+    if torch.cuda.is_available():
+        return footprint(recipe, data)
+    import ray
+
+    from trainable.tune.team import Shared
+
+    there = ray.remote(num_cpus=1, num_gpus=1)(_footprint_there)
+    found: Footprint = ray.get(there.remote(recipe, Shared.put(data)))
+    return found
+
+
+def _footprint_there(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
+    return footprint(recipe, data.get())

@@ -1,0 +1,224 @@
+"""What MLflow is to be told: a journal's events as changes to runs. Pure: knows no MLflow, file or clock."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from search.record.journal import (
+    EndEvent,
+    EpochEvent,
+    Event,
+    Outcome,
+    RetryEvent,
+    SearchEvent,
+    SearchState,
+    StartEvent,
+    TrialEvent,
+)
+from search.record.summary import Summariser
+from spaces.domains import Value
+
+Run = int | None
+"""A trial's number; None is the search's own run, the parent of all."""
+Status = Literal["RUNNING", "FINISHED", "KILLED", "FAILED"]
+
+SEARCH_ID = "tunebook.search_id"
+TRIAL = "tunebook.trial"
+STATE = "tunebook.state"
+NOTE = "mlflow.note.content"
+"""A run's description in MLflow's pages, in Markdown."""
+TABLES = "mlflow.loggedArtifacts"
+"""The files of a run that MLflow's pages show as tables."""
+REASON = "tunebook.reason"
+LONGEST_TAG = 5000
+"""Characters: MLflow takes 8000 since version 2, servers before that 5000."""
+LONGEST_PARAM = 6000
+
+
+class Point(NamedTuple):
+    """One value of a metric. The same key, time and step sent again is the same point of its history."""
+
+    key: str
+    value: float
+    milliseconds: int
+    step: int
+
+
+@dataclass
+class Change:
+    """What a run is to be told, all at once."""
+
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
+    status: tuple[Status, int] | None = None
+    """And since when, in milliseconds."""
+
+
+class Conclusion(NamedTuple):
+    """What the search's own run is told when the search is over."""
+
+    note: str
+    """Markdown."""
+    table: str
+    """JSON as MLflow's `log_table` writes it, of one row a rule."""
+
+
+class Outbox:
+    """Takes in events one by one and holds what they change, by run, until it is sent.
+
+    `objective` is the study's metric and `epochs` the budget's longest trial.
+    """
+
+    def __init__(self, objective: str, epochs: int) -> None:
+        self.search_id: str | None = None
+        """None before the search began."""
+        self.name = ""
+        self.began: dict[Run, int] = {}
+        """When each run came to be, in milliseconds."""
+        self.changes: dict[Run, Change] = {}
+        self.recipes: dict[int, Mapping[str, Value]] = {}
+        """The values of new trials, whose recipes are to be stored."""
+        self._objective = objective
+        self._summariser = Summariser(objective=objective, epochs=epochs)
+        self._live: set[int] = set()
+        self._state: SearchState | None = None
+        self._latest = 0.0
+
+    def take(self, event: Event) -> None:
+        """Take in the journal's next event."""
+        self._summariser.apply(event)
+        self._latest = event.time
+        match event:
+            case SearchEvent():
+                self._take_search(event)
+            case TrialEvent():
+                self._take_trial(event)
+            case StartEvent():
+                self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt)})
+            case EpochEvent():
+                self._take_epoch(event)
+            case RetryEvent():
+                self._tag(event.trial, {"tunebook.last_failure": event.reason})
+            case EndEvent():
+                self._take_end(event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last driver has ended, in whichever way."""
+        return self._state in ("finished", "interrupted", "failed")
+
+    def empty(self) -> None:
+        """What was taken so far is known to MLflow."""
+        self.changes.clear()
+        self.recipes.clear()
+
+    def interrupt(self) -> None:
+        """Close what a killed driver left open, as of its last event; `resume` opens it again."""
+        if self._state in ("started", "resumed"):
+            self._end_search("KILLED", "interrupted", "the driver was killed")
+            self._state = "interrupted"
+
+    def _take_search(self, event: SearchEvent) -> None:
+        self.search_id, self.name, self._state = event.search_id, event.name, event.state
+        self.began.setdefault(None, milliseconds(event.time))
+        match event.state:
+            case "started":
+                self._tag(None, {STATE: "running"})
+            case "resumed":
+                self._reopen(None, "running")
+                self._tag(None, {REASON: ""})  # why the driver before this one stopped
+                for trial in self._live:
+                    self._reopen(trial, "queued")
+            case "finished":
+                self._end_search("FINISHED", event.state, event.reason)
+            case "interrupted":
+                self._end_search("KILLED", event.state, event.reason)
+            case "failed":
+                self._end_search("FAILED", event.state, event.reason)
+
+    def _take_trial(self, event: TrialEvent) -> None:
+        self._live.add(event.trial)
+        self.began[event.trial] = milliseconds(event.time)
+        self.recipes[event.trial] = event.values
+        self._change(event.trial).params.update(
+            {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
+        )
+        self._tag(event.trial, {STATE: "queued", "tunebook.own": written(event.own)})
+
+    def _take_epoch(self, event: EpochEvent) -> None:
+        at = milliseconds(event.time)
+        points = (Point(key, value, at, event.epoch) for key, value in event.metrics.items())
+        self._change(event.trial).points.extend(points)
+        rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
+        self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
+
+    def _take_end(self, event: EndEvent) -> None:
+        self._live.discard(event.trial)
+        self._change(event.trial).status = (status_of(event.state), milliseconds(event.time))
+        self._tag(event.trial, {STATE: event.state, "tunebook.outcome": event.state, REASON: event.reason})
+
+    def _end_search(self, status: Status, state: str, reason: str | None) -> None:
+        at = milliseconds(self._latest)
+        self._change(None).status = (status, at)
+        self._change(None).points = self._summary(at)
+        self._tag(None, {STATE: state, REASON: reason})
+        for trial in self._live:
+            self._change(trial).status = ("KILLED", at)
+            self._tag(trial, {STATE: "interrupted"})
+
+    def _reopen(self, run: Run, state: str) -> None:
+        self._change(run).status = ("RUNNING", milliseconds(self._latest))
+        self._tag(run, {STATE: state})
+
+    def _summary(self, at: int) -> list[Point]:
+        """The search in numbers, at a step that grows with it: the epochs trained."""
+        summary = self._summariser.summary(self._latest, locked=False)
+        numbers: dict[str, float] = {
+            "epochs_trained": summary.epochs_trained,
+            "epochs_if_unpruned": summary.epochs_if_unpruned,
+            "trials": len(summary.trials),
+        }
+        for state, count in Counter(trial.state for trial in summary.trials).items():
+            numbers[f"trials_{state}"] = count
+        if summary.best is not None:
+            numbers[f"best_{self._objective}"] = summary.best.metrics[self._objective]
+            numbers["best_trial"] = summary.best.id
+        return [Point(key, float(value), at, summary.epochs_trained) for key, value in numbers.items()]
+
+    def _change(self, run: Run) -> Change:
+        return self.changes.setdefault(run, Change())
+
+    def _tag(self, run: Run, tags: Mapping[str, str | None]) -> None:
+        told = {key: clip(value, LONGEST_TAG) for key, value in tags.items() if value is not None}
+        self._change(run).tags.update(told)
+
+
+def status_of(outcome: Outcome) -> Status:
+    """MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
+    match outcome:
+        case "finished":
+            return "FINISHED"
+        case "stopped" | "diverged":
+            return "KILLED"
+        case "failed":
+            return "FAILED"
+
+
+def written(value: Value) -> str:
+    """A value as a recipe's YAML has it: `0.1`, `true`, `null`, and words without quotes."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def clip(text: str, length: int) -> str:
+    """The text, or its beginning with an ellipsis where it is longer."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def milliseconds(seconds: float) -> int:
+    """Unix time in seconds as MLflow counts it."""
+    return round(seconds * 1000)

@@ -1,0 +1,191 @@
+"""What follows a journal and tells others of it: in the background, once a second, never in the search's way.
+
+The journal is the spool. Events that could not be delivered are read again by the next process, so a delivery
+must be safe to repeat.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.record.journal import EVENTS_FILE, Event, read_from
+from trainable.errors import UserError
+
+POLL_SECONDS = 1.0
+"""Events of one second are delivered together: fewer requests, and less of the driver's processor."""
+LONGEST_PAUSE_SECONDS = 30.0
+LAST_ATTEMPTS = 2
+"""So often is a delivery that must happen now tried in vain: a server that is down is not waited for."""
+MESSAGE_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What a receiver lacks: events not delivered yet, and single items that it refused for good."""
+
+    receiver: str
+    events: int
+    error: str | None = None
+    """Why the last delivery failed, in one line; None if it did not."""
+    refused: int = 0
+    refusal: str | None = None
+    """The last item refused and why, in one line."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to deliver; what was refused for good is not."""
+        return not self.events and self.error is None
+
+    def __str__(self) -> str:
+        count = "1 event" if self.events == 1 else f"{self.events} events"
+        line = f"{self.receiver} lacks {count}" if self.events else f"{self.receiver} has every event"
+        line = f"{line}: {self.error}" if self.error else line
+        if self.error and not self.events:
+            line = f"{self.receiver}: {self.error}"
+        return f"{line}; {self.refused} refused for good, the last: {self.refusal}" if self.refused else line
+
+
+class Consumer(ABC):
+    """Follows the journal of a search folder and delivers its events to a receiver.
+
+    `start` does so in a background thread until `close`; `sync` does so at once, in the caller's. Neither
+    raises: what went wrong is in the Backlog.
+    """
+
+    receiver: str
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = folder / EVENTS_FILE
+        self._offset = 0
+        self._taken = 0
+        self._undelivered = 0
+        self._error: str | None = None
+        self._busy = threading.Lock()
+        self._closing = False
+        self._delivers_rest = True
+        self._may: Callable[[], bool] = lambda: True
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, may: Callable[[], bool] = lambda: True) -> None:
+        """Follow the journal from now on, while one `may`; it may not exist yet."""
+        self._may = may
+        self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
+        self._thread.start()
+
+    def catch_up(self, deadline_seconds: float, enough: Callable[[], bool] | None = None) -> Backlog:
+        """Wait until the background thread has delivered what the journal holds now (or `enough` of it), or
+        has failed to. It begins at once."""
+        deadline = time.monotonic() + deadline_seconds
+        size = self._journal.stat().st_size if self._journal.exists() else 0
+        enough = enough or (lambda: self._offset >= size and not self._undelivered)
+        while time.monotonic() < deadline and self._error is None and not enough():
+            self._wake.set()
+            time.sleep(0.02)
+        return self.backlog()
+
+    def close(self, deadline_seconds: float, *, rest: bool = True) -> Backlog:
+        """Deliver the rest and stop; a slow receiver is waited for until the deadline, a dead one less."""
+        self._closing, self._delivers_rest = True, rest
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(deadline_seconds)
+        return self.backlog()
+
+    def sync(self) -> Backlog:
+        """Deliver everything there is, now."""
+        self._drain()
+        return self.backlog()
+
+    def backlog(self) -> Backlog:
+        """What is known to be undelivered, without asking anybody."""
+        return Backlog(self.receiver, self._undelivered, self.problem)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last delivery failed, in one line, or goes on though time was up; None for neither."""
+        busy = self._closing and self._thread is not None and self._thread.is_alive()
+        return self._error or ("has not answered in time" if busy else None)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Get hold of what deliveries take, where that is not done yet; called before each."""
+
+    @abstractmethod
+    def _take(self, events: Sequence[Event]) -> int:
+        """Take in the journal's next events; how many of them are to be delivered."""
+
+    @abstractmethod
+    def _deliver(self) -> None:
+        """Send what was taken and is not delivered; raises whatever went wrong. Called again, it goes on."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Let go of what `_open` got."""
+
+    @abstractmethod
+    def _tell(self, error: str) -> None:
+        """A delivery has failed; the Backlog says so too, and another one follows."""
+
+    def _follow(self) -> None:
+        failures = 0
+        while True:
+            self._wake.wait(_pause(failures))
+            self._wake.clear()
+            if self._closing:
+                break
+            failures = 0 if self._attempt() else failures + 1
+        self._drain()
+
+    def _drain(self) -> None:
+        for attempt in range(LAST_ATTEMPTS if self._delivers_rest else 0):
+            if attempt:
+                time.sleep(POLL_SECONDS)
+            if self._attempt():
+                break
+        with self._busy:
+            self._release()
+
+    def _attempt(self) -> bool:
+        """One round: read what is new, deliver it; whether that worked."""
+        with self._busy:
+            try:
+                if not self._may():
+                    raise UserError("another driver may be at work")
+                self._open()
+                self._read()
+                self._deliver()
+            except Exception as error:  # a receiver may fail in any way; the search goes on
+                self._error = one_line(error)
+                self._tell(self._error)
+                return False
+            self._undelivered = 0
+            self._error = None
+            return True
+
+    def _read(self) -> None:
+        if self._journal.exists():
+            events, offset = read_from(self._journal, self._offset)
+            self._taken += len(events)
+            self._undelivered += self._take(events)
+            self._offset = offset
+
+    def _rewind(self) -> None:
+        """Read the journal from its beginning next time."""
+        self._offset = self._taken = self._undelivered = 0
+
+
+def one_line(error: BaseException) -> str:
+    """An error's kind and message, cut to what a terminal shows."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
+
+
+def _pause(failures: int) -> float:
+    """A second, doubled by each failure in a row up to the longest pause."""
+    return min(POLL_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,69 @@
+"""How far a search has been sent to MLflow, and which runs it became: `mlflow.json` in the search's folder.
+
+Losing the file loses nothing: everything is sent again, to the runs that are found by their tags.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from trainable.errors import UserError
+from trainable.recipe.base import Spec
+from trainable.recipe.yamlfile import write_whole
+
+CURSOR_FILE = "mlflow.json"
+LOCK_FILE = ".mlflow.lock"
+
+
+class Cursor(Spec):
+    """How far a search folder's journal has been sent, where to, and the runs that it became."""
+
+    uri: str
+    experiment: str
+    experiment_id: str | None = None
+    parent_run_id: str | None = None
+    run_ids: dict[int, str] = Field(default_factory=dict)
+    """By trial."""
+    events: int = 0
+    """So many of the journal's events need not be sent again."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """The digests of the parent's files as they were sent."""
+    refused: int = 0
+    refusal: str | None = None
+
+
+def read_cursor(folder: Path) -> Cursor | None:
+    """A search folder's cursor; None where there is none. An unreadable one counts as none."""
+    try:
+        return Cursor.model_validate_json((folder / CURSOR_FILE).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def run_ids(folder: Path) -> dict[int, str]:
+    """The MLflow run of each trial, as far as it is known, without asking MLflow."""
+    cursor = read_cursor(folder)
+    return dict(cursor.run_ids) if cursor is not None else {}
+
+
+def write_cursor(folder: Path, cursor: Cursor) -> None:
+    """Write it whole or not at all."""
+    write_whole(folder / CURSOR_FILE, cursor.model_dump_json(indent=2).encode())
+
+
+def hold_lock(folder: Path) -> int:
+    """The file descriptor of a lock that one process has; the kernel drops it with the process.
+
+    Raises UserError where another one has it.
+    """
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UserError("another process is sending this search's events just now") from None
+    return lock

@@ -1,0 +1,222 @@
+"""One search's runs in MLflow: found or created, never twice, and told their changes in few requests.
+
+Only MlflowClient is used, so nothing that a person does with MLflow's global state is touched. MLflow takes
+2 s to import: only the tracker's background thread imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+from requests import HTTPError
+
+from search.followers.changes import SEARCH_ID, TRIAL, Change, Run
+from search.followers.consumer import one_line
+from search.followers.uri import database_file
+from trainable.errors import UserError
+
+PARENT = "mlflow.parentRunId"
+METRICS_IN_A_BATCH = 800
+TAGS_IN_A_BATCH = 100
+"""MLflow takes 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all."""
+RUNS_IN_A_PAGE = 1000
+
+REFUSALS = (
+    "BAD_REQUEST",
+    "INVALID_PARAMETER_VALUE",
+    "MALFORMED_REQUEST",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+)
+"""What a server says to a request that it will never take; all else may pass, a wrong password too."""
+MAY_PASS = (401, 403, 408, 429)
+"""HTTP's client errors that are not about what was sent."""
+
+Item = Metric | Param | RunTag
+Some = TypeVar("Some")
+
+
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Else MLflow's pages open on traces of language models, of which there are none."""
+
+
+class RunStore:
+    """The runs of the search `search_id`, in the experiment of this name, which is created where it lacks.
+
+    `runs` are the ids of those that exist. `refuse(item, why)` is told of each item that MLflow will never
+    take; every other failure is raised, and the call may then be repeated by another RunStore.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        experiment: str,
+        artifacts: str | None,
+        search_id: str,
+        refuse: Callable[[str, str], None],
+    ) -> None:
+        if (file := database_file(uri)) is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        self._client = MlflowClient(tracking_uri=uri)
+        self._refuse = refuse
+        self._search_id = search_id
+        self.experiment_id = self._find_experiment(experiment, artifacts)
+        self.runs: dict[Run, str] = self._find_runs()
+
+    def create(self, run: Run, run_name: str, began: int, tags: Mapping[str, str]) -> str:
+        """A new run's id; one of a trial hangs below the search's own, which must exist."""
+        own = {SEARCH_ID: self._search_id}
+        if run is not None:
+            own |= {TRIAL: str(run), PARENT: self.runs[None]}
+        created = self._client.create_run(self.experiment_id, began, {**tags, **own}, run_name)
+        self.runs[run] = str(created.info.run_id)
+        return self.runs[run]
+
+    def send(self, run: Run, change: Change) -> None:
+        """Tell a run its params, tags and metrics, and then its status."""
+        run_id = self.runs[run]
+        for items in _batches(change):
+            self._log(run, run_id, items)
+        if change.status is not None:
+            status, since = change.status
+            with_end = status != "RUNNING"
+            self._unless_refused(
+                f"{_called(run)}: status {status}",
+                lambda: (
+                    self._client.set_terminated(run_id, status, since)
+                    if with_end
+                    else self._client.update_run(run_id, status)
+                ),
+            )
+
+    def store_text(self, run: Run, text: str, name: str) -> None:
+        """Keep a text as a file of the run."""
+        self._store(f"{_called(run)}: {name}", lambda: self._client.log_text(self.runs[run], text, name))
+
+    def store_file(self, run: Run, path: Path) -> None:
+        """Keep a copy of a file with the run."""
+        self._store(
+            f"{_called(run)}: {path.name}", lambda: self._client.log_artifact(self.runs[run], str(path))
+        )
+
+    def _find_experiment(self, name: str, artifacts: str | None) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(name, artifacts, EXPERIMENT_TAGS))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                found = self._client.get_experiment_by_name(name)  # another search was quicker
+        if found is None:
+            raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
+        if found.lifecycle_stage == "deleted":
+            raise UserError(
+                f"MLflow's experiment {name!r} is deleted: restore it there, or search with another"
+            )
+        return str(found.experiment_id)
+
+    def _find_runs(self) -> dict[Run, str]:
+        """Deleted ones too, so that what a person has thrown away does not come back."""
+        found: dict[Run, str] = {}
+        for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
+            trial = run.data.tags.get(TRIAL)
+            found.setdefault(None if trial is None else int(trial), str(run.info.run_id))
+        return found
+
+    def _pages(self) -> Iterator[Any]:
+        token: str | None = None
+        while token != "":
+            page = self._client.search_runs(
+                [self.experiment_id],
+                f"tags.`{SEARCH_ID}` = '{self._search_id}'",
+                ViewType.ALL,
+                RUNS_IN_A_PAGE,
+                ["attributes.start_time ASC"],
+                token,
+            )
+            yield from page
+            token = page.token or ""
+
+    def _log(self, run: Run, run_id: str, items: list[Item]) -> None:
+        """Log items; of a batch that is refused, each half by itself, down to the item that is at fault."""
+        try:
+            self._client.log_batch(
+                run_id,
+                metrics=[item for item in items if isinstance(item, Metric)],
+                params=[item for item in items if isinstance(item, Param)],
+                tags=[item for item in items if isinstance(item, RunTag)],
+            )
+        except MlflowException as error:
+            if not is_refusal(error):
+                raise
+            if len(items) == 1:
+                self._refuse(f"{_called(run)}: {_described(items[0])}", one_line(error))
+            elif self._is_gone(run_id):
+                self._refuse(f"{_called(run)}: everything", "the run is deleted")
+            else:
+                middle = len(items) // 2
+                self._log(run, run_id, items[:middle])
+                self._log(run, run_id, items[middle:])
+
+    def _is_gone(self, run_id: str) -> bool:
+        try:
+            return bool(self._client.get_run(run_id).info.lifecycle_stage == "deleted")
+        except MlflowException as error:
+            if not is_refusal(error):
+                raise
+            return True
+
+    def _store(self, what: str, call: Callable[[], object]) -> None:
+        """As `_unless_refused`, for files, which other libraries take to other places."""
+        try:
+            self._unless_refused(what, call)
+        except (MlflowException, OSError):
+            raise
+        except Exception as error:
+            # such as a cloud's library that is not installed, or credentials that this machine lacks
+            self._refuse(what, one_line(error))
+
+    def _unless_refused(self, what: str, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            self._refuse(what, one_line(error))
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the server has understood a request and will never take it."""
+    if isinstance(error, MlflowException):
+        return error.error_code in REFUSALS
+    if isinstance(error, HTTPError) and error.response is not None:
+        return 400 <= error.response.status_code < 500 and error.response.status_code not in MAY_PASS
+    return False
+
+
+def _batches(change: Change) -> Iterator[list[Item]]:
+    """A change's params, tags and metrics in lists that MLflow takes at once."""
+    params = _chunks([Param(key, value) for key, value in change.params.items()], TAGS_IN_A_BATCH)
+    tags = _chunks([RunTag(key, value) for key, value in change.tags.items()], TAGS_IN_A_BATCH)
+    metrics = _chunks([Metric(*point) for point in change.points], METRICS_IN_A_BATCH)
+    for chunks in zip_longest(params, tags, metrics, fillvalue=()):
+        yield list(chain.from_iterable(chunks))
+
+
+def _chunks(items: list[Some], size: int) -> list[list[Some]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _called(run: Run) -> str:
+    return "the search" if run is None else f"trial {run}"
+
+
+def _described(item: Item) -> str:
+    return f"{type(item).__name__.lower()} {item.key}"

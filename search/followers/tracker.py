@@ -1,0 +1,365 @@
+"""The search in MLflow: a parent run, a run below it for each trial, sent in the background from the journal.
+
+The journal is the spool and `mlflow.json` the cursor into it: what could not be sent is not behind the
+cursor yet. Every message may be sent twice: runs are found by their tags before any is created, and a metric
+with the same key, time and step is one point of its history.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from search.followers.changes import (
+    LONGEST_TAG,
+    NOTE,
+    TABLES,
+    Change,
+    Conclusion,
+    Outbox,
+    Run,
+    clip,
+)
+from search.followers.consumer import Backlog, Consumer, one_line
+from search.followers.cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
+from search.followers.uri import (
+    artifact_location,
+    database_file,
+    resolve_tracking_uri,
+    without_password,
+)
+from search.record.journal import Event, is_locked
+from search.record.storage import place_of
+from search.study import Study
+from spaces.domains import Value
+from trainable.errors import UserError
+
+if TYPE_CHECKING:  # MLflow takes 2 s to import
+    from search.followers.mlflow_runs import RunStore
+
+__all__ = ["Tracker", "resolve_tracking_uri", "run_ids", "serve"]
+
+STUDY_FILE = "study.yaml"
+PARENT_FILES = (STUDY_FILE, "best.yaml", "trials.png")
+"""Files of the search folder that are kept with the search's run, whenever they appear or change."""
+RECIPE_FILE = "recipe.yaml"
+VERDICTS_FILE = "verdicts.json"
+UI_LOG_FILE = "mlflow-ui.log"
+
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # A request repeated inside the client may create a run twice; we ask what there is before we repeat one.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""Jobs on traces and prompts would be eight more processes; to look at runs takes none of them."""
+REQUEST_SECONDS = "20"
+"""A server that is stuck is given up after so long; MLflow's own 120 s are used where the variable is set."""
+
+
+class Tracker(Consumer):
+    """Sends a search to MLflow.
+
+    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` gives a trial's whole recipe
+    as YAML from its values, `conclude` what a search that is over has come to; both are called in the
+    background thread. `versions` (package -> version) become tags of the search's run. One process at a time
+    sends: another one's delivery fails and says so.
+    """
+
+    receiver = "MLflow"
+
+    def __init__(
+        self,
+        folder: Path,
+        study: Study,
+        recipe_text: Callable[[Mapping[str, Value]], str],
+        versions: Mapping[str, str] | None = None,
+        conclude: Callable[[], Conclusion] | None = None,
+    ) -> None:
+        super().__init__(folder)
+        if study.tracking.uri is None:
+            raise ValueError("the study's tracking.uri must be resolved")
+        self._folder = folder
+        self._study = study
+        self._recipe_text = recipe_text
+        self._versions = dict(versions or {})
+        self._conclude = conclude
+        self._fresh = Cursor(uri=study.tracking.uri, experiment=study.tracking.experiment)
+        self._cursor = self._saved = self._fresh
+        self._outbox = self._empty()
+        self._refusals: dict[str, str] = {}
+        self._store: RunStore | None = None
+        self._lock: int | None = None
+        self._closes_orphans = False
+
+    def sync(self) -> Backlog:
+        """Send everything there is, now; runs that a killed driver left open are closed as interrupted."""
+        self._closes_orphans = True
+        return super().sync()
+
+    def backlog(self) -> Backlog:
+        cursor = self._cursor
+        return Backlog(self.receiver, self._undelivered, self.problem, cursor.refused, cursor.refusal)
+
+    def _open(self) -> None:
+        if self._lock is not None:
+            return
+        self._lock = hold_lock(self._folder)
+        saved = read_cursor(self._folder)
+        here = (self._fresh.uri, self._fresh.experiment)
+        self._start_over(saved if saved and (saved.uri, saved.experiment) == here else self._fresh)
+
+    def _release(self) -> None:
+        self._store = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _tell(self, error: str) -> None:
+        """Nothing: the Backlog at the end is enough."""
+
+    def _take(self, events: Sequence[Event]) -> int:
+        for event in events:
+            self._outbox.take(event)
+            if event.sequence < self._cursor.events:
+                self._outbox.empty()
+        return sum(event.sequence >= self._cursor.events for event in events)
+
+    def _deliver(self) -> None:
+        if self._outbox.search_id is None:
+            return
+        try:
+            store = self._store or self._connect(self._outbox.search_id)
+            self._send(store)
+            self._cursor = self._cursor.model_copy(update={"events": self._taken})
+            self._save()
+        except Exception:
+            self._save()
+            self._store = None  # what MLflow has is asked again before anything is created
+            raise
+
+    def _connect(self, search_id: str) -> RunStore:
+        self._store = store = open_store(self._study, search_id, self._refuse)
+        if self._cursor.events and None not in store.runs:
+            self._start_over(self._fresh)  # MLflow has lost the search, or is another one: tell it everything
+            self._read()
+        return store
+
+    def _send(self, store: RunStore) -> None:
+        """Everything in the outbox: trials first, as the search ends after them; files last.
+
+        Files may go elsewhere than numbers; where that place cannot be reached, the numbers have arrived.
+        """
+        if self._closes_orphans and not is_locked(self._folder):
+            self._outbox.interrupt()
+        changes, recipes = self._outbox.changes, self._outbox.recipes
+        for run in [None, *sorted(run for run in changes if run is not None)]:
+            self._ensure(store, run)
+        for run in sorted(changes, key=lambda run: (run is None, run)):
+            store.send(run, changes[run])
+            del changes[run]
+        for trial in sorted(recipes):
+            self._send_recipe(store, trial, recipes[trial])
+            del recipes[trial]
+        self._send_files(store)
+
+    def _ensure(self, store: RunStore, run: Run) -> None:
+        if run in store.runs:
+            return
+        began = self._outbox.began[run]
+        if run is None:
+            store.create(run, self._outbox.name, began, self._parent_tags())
+        else:
+            store.create(run, f"trial-{run:04d}", began, _source_tags())
+
+    def _send_recipe(self, store: RunStore, trial: int, values: Mapping[str, Value]) -> None:
+        try:
+            text = self._recipe_text(values)
+        except Exception as error:  # it is not MLflow's, and a second attempt would not change it
+            self._refuse(f"trial {trial}: {RECIPE_FILE}", one_line(error))
+            return
+        store.store_text(trial, text, RECIPE_FILE)
+
+    def _send_files(self, store: RunStore) -> None:
+        for name in PARENT_FILES:
+            digest = _digest(self._folder / name)
+            if digest is not None and digest != self._cursor.files.get(name):
+                if name == STUDY_FILE:
+                    store.store_text(None, readable(self._study).yaml(), name)
+                else:
+                    store.store_file(None, self._folder / name)
+                self._note_sent(name, digest)
+        if self._conclude is not None and self._outbox.is_over:
+            self._send_conclusion(store, self._conclude)
+
+    def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
+        """The verdicts as a table and in the note of the search's run, where they are not there yet."""
+        try:
+            note, table = conclude()
+        except Exception as error:  # as with a recipe: another attempt would not change it
+            self._refuse(VERDICTS_FILE, one_line(error))
+            return
+        digest = _short_hash(f"{note}\n{table}".encode())
+        if digest == self._cursor.files.get(VERDICTS_FILE):
+            return
+        store.store_text(None, table, VERDICTS_FILE)
+        shown_as = json.dumps([{"path": VERDICTS_FILE, "type": "table"}])
+        whole = clip(f"{self._plan()}\n\n{note}", LONGEST_TAG)
+        store.send(None, Change(tags={TABLES: shown_as, NOTE: whole}))
+        self._note_sent(VERDICTS_FILE, digest)
+
+    def _note_sent(self, name: str, digest: str) -> None:
+        files = {**self._cursor.files, name: digest}
+        self._cursor = self._cursor.model_copy(update={"files": files})
+
+    def _plan(self) -> str:
+        study, objective = self._study, self._study.objective
+        place = place_of(study, self._folder)
+        return (
+            f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
+            f"for {objective.metric} ({objective.direction}). `tunebook show {quote(place)}`"
+        )
+
+    def _parent_tags(self) -> dict[str, str]:
+        versions = {f"tunebook.version.{name}": version for name, version in self._versions.items()}
+        return {**_source_tags(), NOTE: self._plan(), **versions}
+
+    def _refuse(self, item: str, why: str) -> None:
+        """Note an item that MLflow will never take; one that a repeated delivery meets again counts once."""
+        new = item not in self._refusals
+        self._refusals[item] = why
+        update = {"refused": self._cursor.refused + new, "refusal": f"{item}: {why}"}
+        self._cursor = self._cursor.model_copy(update=update)
+
+    def _start_over(self, cursor: Cursor) -> None:
+        """Read the journal from its beginning: the events before the cursor are known, the rest is sent."""
+        self._cursor = cursor
+        self._refusals = {}
+        self._outbox = self._empty()
+        self._rewind()
+
+    def _empty(self) -> Outbox:
+        return Outbox(objective=self._study.objective.metric, epochs=self._study.budget.epochs)
+
+    def _save(self) -> None:
+        if self._store is not None:
+            runs = self._store.runs
+            update = {
+                "experiment_id": self._store.experiment_id,
+                "parent_run_id": runs.get(None),
+                "run_ids": {run: run_id for run, run_id in runs.items() if run is not None},
+            }
+            self._cursor = self._cursor.model_copy(update=update)
+        if self._cursor != self._saved:
+            write_cursor(self._folder, self._cursor)
+            self._saved = self._cursor
+
+
+def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
+    """The search's runs in the MLflow that the study names; the first call in a process imports MLflow."""
+    os.environ.update(ENVIRONMENT)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
+    from search.followers.mlflow_runs import RunStore
+
+    for name in ("mlflow", "alembic"):
+        # they tell of every table that they create, and log the errors that they raise as well
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    uri = str(study.tracking.uri)
+    return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
+
+
+def readable(study: Study) -> Study:
+    """The study as others may see it: without the password of its tracking URI."""
+    uri = without_password(str(study.tracking.uri))
+    return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
+
+
+def serve(folder: Path, port: int) -> int:
+    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; the exit code.
+
+    Where the runs are kept by a server, that one's address is printed instead. What MLflow prints goes to
+    `mlflow-ui.log` in the search's folder. Raises UserError where its server cannot start.
+    """
+    from search.record.folder import read_search
+
+    uri = str(read_search(folder).tracking.uri)
+    cursor = read_cursor(folder)
+    experiment = cursor.experiment_id if cursor is not None else None
+    page = f"/#/experiments/{experiment}/runs" if experiment else ""
+    if uri.startswith(("http://", "https://")):
+        print(f"{uri.rstrip('/')}{page}")
+        return 0
+    file = database_file(uri)
+    if file is not None and not file.exists():
+        raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
+    _check_free(port)
+    print(f"http://127.0.0.1:{port}{page}  (Ctrl-C ends it)", flush=True)
+    command = [sys.executable, *f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()]
+    # in the environment: a database's URI may hold a password, and anyone can read a command line
+    environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
+    log = folder / UI_LOG_FILE
+    with (
+        _sigterm_interrupts(),
+        log.open("wb") as out,
+        subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
+    ):
+        try:
+            raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
+        except KeyboardInterrupt:
+            server.terminate()  # Ctrl-C has reached it as well; a signal to this process alone has not
+    return 0
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM is a KeyboardInterrupt for the block: what was started in it is not left behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does it
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UserError(f"--port {port}: cannot be used: {error.strerror}; give another one") from None
+
+
+def _source_tags() -> dict[str, str]:
+    tags = {"mlflow.source.name": "tunebook", "mlflow.source.type": "LOCAL"}
+    with suppress(KeyError, OSError):  # a container's user may have no name
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        return _short_hash(file.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

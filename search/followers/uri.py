@@ -1,0 +1,127 @@
+"""Where MLflow keeps the runs: what a person may write, made absolute once or refused with the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainable.errors import UserError
+from trainable.files.store import Store, is_uri
+
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+DATABASE_FILE = "mlflow.db"
+ARTIFACT_FOLDER = "mlflow-artifacts"
+MOUNTS = Path("/proc/mounts")
+
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb3", "fuse.sshfs")
+"""Prefixes of types whose locks SQLite cannot rely on (sqlite.org/howtocorrupt.html, section 2.1)."""
+OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "hdfs", "dbfs", "r2", "b2", "ftp", "sftp")
+"""Schemes of places for files: MLflow keeps artifacts there, but no runs."""
+
+STORES = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
+"""Schemes, without a driver's name, of what MLflow keeps runs in beside SQLite."""
+
+_SQLITE = re.compile(r"^(?P<head>sqlite(\+\w+)?:///)(?P<path>[^?]*)(?P<query>(\?.*)?)$")
+_SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
+
+
+def resolve_tracking_uri(
+    uri: str | None, storage: str | Path, env: Mapping[str, str], mounts: Path = MOUNTS
+) -> str:
+    """The tracking URI that means the same from any folder: `uri`, else $MLFLOW_TRACKING_URI, else SQLite.
+
+    The default is `mlflow.db` in `storage`, the folder that holds the searches. Servers' addresses stay as
+    they are. Raises UserError for plain folders and object stores, where MLflow keeps no runs, and for SQLite
+    where its locks do not work.
+    """
+    if uri:
+        return _absolute(uri, "tracking.uri", mounts)
+    if env.get(URI_VARIABLE):
+        return _absolute(env[URI_VARIABLE], URI_VARIABLE, mounts)
+    return _absolute(f"sqlite:///{storage}/{DATABASE_FILE}", "tracking.uri", mounts)
+
+
+def database_file(uri: str) -> Path | None:
+    """The file behind a SQLite URI; None for any other."""
+    match = _SQLITE.match(uri)
+    return Path(match["path"]) if match else None
+
+
+def without_password(uri: str) -> str:
+    """The URI with its password left out, for people to read."""
+    return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri))
+
+
+def artifact_location(uri: str, storage: str | Path) -> str | None:
+    """Where a new experiment keeps its files; None where the server decides.
+
+    Without this, MLflow would put them into a folder of whatever directory the command was called from.
+    """
+    if (file := database_file(uri)) is not None:
+        return (file.parent / ARTIFACT_FOLDER).as_uri()
+    if re.match(r"^(postgresql|mysql|mssql)(\+\w+)?:", uri):
+        if is_uri(str(storage)):
+            return str(Store(str(storage)).at(ARTIFACT_FOLDER))
+        return (Path(storage).absolute() / ARTIFACT_FOLDER).as_uri()
+    return None
+
+
+def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
+    """Raises UserError where SQLite at `path` would be corrupted; `where` names what a person wrote."""
+    kind = "an object store" if re.match(r"^/?[a-z0-9]+:/", str(path)) else file_system(path, mounts)
+    if kind == "an object store" or kind.startswith(NETWORK_FILE_SYSTEMS):
+        raise UserError(
+            f"{where}: SQLite cannot be used at {path}, which lies on {kind}: its locks do not work there. "
+            "Give a database file on a local disk (--tracking-uri sqlite:////local/mlflow.db), a server "
+            "(`mlflow server`, then --tracking-uri http://HOST:5000), or postgresql://"
+        )
+
+
+def file_system(path: Path, mounts: Path = MOUNTS) -> str:
+    """The type of the file system that a path lies on, such as `ext4`; empty where it cannot be told."""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return ""
+    place = path.resolve()
+    best, kind = Path(), ""
+    for line in lines:
+        _, point, found, *_ = line.split(" ")
+        # the kernel writes a space in a path as \040; of equal points the later one hides the earlier
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point))
+        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+            best, kind = mount, found
+    return kind
+
+
+def _absolute(uri: str, where: str, mounts: Path) -> str:
+    if match := _SQLITE.match(uri):
+        return _absolute_sqlite(match, where, mounts)
+    scheme = _SCHEME.match(uri)
+    kind = scheme["scheme"] if scheme else "databricks" if uri == "databricks" else "file"
+    if kind.startswith("sqlite"):
+        raise UserError(f"{where}: expected sqlite:///FILE, got {uri!r}; SQLite in memory would be lost")
+    if kind in OBJECT_STORES:
+        raise UserError(f"{where}: {uri!r} is a place for files; {_INSTEAD}")
+    if kind == "file":
+        raise UserError(
+            f"{where}: {uri!r} is a folder, and MLflow 3 keeps no runs in plain folders; {_INSTEAD}"
+        )
+    if kind.partition("+")[0] not in STORES:
+        raise UserError(f"{where}: MLflow knows no {kind}://; {_INSTEAD}")
+    return uri
+
+
+def _absolute_sqlite(match: re.Match[str], where: str, mounts: Path) -> str:
+    text = match["path"]
+    if text in ("", ":memory:"):
+        raise UserError(f"{where}: expected sqlite:///FILE, got {match[0]!r}; SQLite in memory would be lost")
+    if re.match(r"^/?[a-z0-9]+:/", text):
+        check_locks_work(Path(text), where, mounts)
+    path = Path(text).expanduser().absolute()
+    check_locks_work(path, where, mounts)
+    return f"{match['head']}{path}{match['query']}"
+
+
+_INSTEAD = "use a database file (sqlite:///PATH/mlflow.db), a server (http://HOST:5000) or postgresql://USER@HOST/NAME"

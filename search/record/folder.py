@@ -1,0 +1,103 @@
+"""A search's folder, STORAGE/NAME/: what stands where in it, and how others read it while a driver writes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from search.followers.cursor import run_ids
+from search.record.journal import EVENTS_FILE, Event, is_locked, read
+from search.record.summary import Summary, summarise
+from search.study import Study, read_study
+from spaces.catalog.explain import reasons
+from spaces.facts import Facts
+from spaces.space import Space
+from trainable.data import DataInfo
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.recipe.yamlfile import to_yaml
+
+STUDY_FILE = "study.yaml"
+FACTS_FILE = "facts.json"
+BEST_FILE = "best.yaml"
+LOG_FILE = "search.log"
+PICTURE_FILE = "trials.png"
+ELSEWHERE_FILE = ".elsewhere"
+
+
+def trial_folder(folder: Path, trial: int) -> Path:
+    """Where a trial keeps its checkpoints."""
+    return folder / "trials" / f"{trial:04d}"
+
+
+def read_search(folder: Path) -> Study:
+    """The resolved study of a search folder. Raises UserError where the folder is none."""
+    if not (folder / STUDY_FILE).exists():
+        raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
+    return read_study(folder / STUDY_FILE)
+
+
+def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
+    """What was measured when the search began. Raises UserError where the file is missing."""
+    if not (folder / FACTS_FILE).exists():
+        raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)")
+    return facts_in(folder / FACTS_FILE)
+
+
+def facts_in(file: Path) -> tuple[Facts, DataInfo]:
+    """What `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
+    try:
+        record = json.loads(file.read_text())
+        return Facts.from_tree(record["facts"], str(file)), DataInfo.from_tree(record["data"])
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{file}: not valid JSON: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{file}: not what a search writes: {error}") from None
+
+
+def facts_text(facts: Facts, info: DataInfo) -> bytes:
+    """Facts and what is known of the data, as JSON."""
+    return json.dumps({"facts": facts.tree(), "data": info.tree()}, indent=2).encode()
+
+
+def read_events(folder: Path) -> list[Event]:
+    """The journal's events; none where a driver was killed before it began.
+
+    Raises UserError where the journal is gone and the trials are not: they must not be mixed with new ones.
+    """
+    path = folder / EVENTS_FILE
+    events = read(path) if path.exists() else []
+    if not events and any((folder / "trials").glob("*")):
+        raise UserError(f"{path}: missing or empty, but trials/ is not; put it back or start a new search")
+    return events
+
+
+def note_elsewhere(folder: Path, running: bool) -> None:
+    """Remember of a search that was brought here whether another machine's driver is at work on it."""
+    if running:
+        (folder / ELSEWHERE_FILE).touch()
+    else:
+        (folder / ELSEWHERE_FILE).unlink(missing_ok=True)
+
+
+def read_summary(folder: Path) -> Summary:
+    """What the search has come to, from its journal. Raises UserError where there is none."""
+    study = read_search(folder)
+    # before the journal is read: a search that ends in between has not been killed
+    locked = is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+    return summarise(
+        read_events(folder),
+        time.time(),
+        objective=study.objective.metric,
+        epochs=study.budget.epochs,
+        locked=locked,
+        mlflow_run_ids=run_ids(folder),
+    )
+
+
+def recipe_text(recipe: Recipe, facts: Facts, space: Space) -> str:
+    """A recipe as YAML, with the reason of every value that a heuristic speaks of beside it."""
+    return to_yaml(recipe.tree(), reasons(recipe, facts, space))

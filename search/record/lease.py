@@ -1,0 +1,161 @@
+"""The right to drive a search that is kept in an object store: one driver at a time, on whatever machine.
+
+A store of objects has no locks. So the driver writes its name and a count into `.driver` every few seconds; a
+new one watches what it finds there, and where the count stands still for long enough the search is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Self
+
+from trainable.errors import UserError
+from trainable.files.store import Store, StoreError
+
+DRIVER_FILE = ".driver"
+BEAT_SECONDS = 2.0
+SILENCE_SECONDS = 20.0
+"""Of a driver that is taken for dead. A beat that hangs takes 9 s: three requests, given up after 3 s."""
+RECENT_SECONDS = 60.0
+"""A beat that is younger by the clocks of two machines is taken for a living driver's, to be shown."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A driver's sign of life: its name, its term, a count, and at last that it has ended.
+
+    The last one stays, and each new driver's term is one higher. So a driver that was thought dead and wakes
+    up finds another's name, and never nothing; and what it may still write is known for old.
+    """
+
+    owner: str
+    term: int
+    count: int
+    ended: bool = False
+
+
+class Lease:
+    """Held for a block, unless another driver takes it meanwhile: then it is `lost`, for good.
+
+    Entering raises UserError while another driver is at work there, StoreError where nothing can be written.
+    A wait for a driver that may be alive is said.
+    """
+
+    def __init__(self, store: Store, say: Callable[[str], None]) -> None:
+        self._store = Store(store.uri, attempts=1)
+        self._say = say
+        self._owner = f"process {os.getpid()} on {socket.gethostname()}, {secrets.token_hex(4)}"
+        self._term = self._count = 0
+        self._renewed = 0.0
+        self._lost = False
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"driver of {store}", daemon=True)
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another driver has taken the search over: nothing of it may be written any more."""
+        return self._lost
+
+    @property
+    def sure(self) -> bool:
+        """Whether nobody can have taken the search over; one that hung cannot say before its next beat."""
+        return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
+
+    def __enter__(self) -> Self:
+        # after the clock too, for the case that someone has deleted what earlier drivers wrote
+        self._term = max(self._wait_for_silence() + 1, int(time.time()))
+        self._beat()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._thread.join()
+        try:
+            if not self._is_anothers():
+                self._beat(ended=True)
+        except StoreError as left:  # the next driver waits for silence, and begins
+            logger.warning("%s", left)
+
+    def give_up(self) -> None:
+        """Be lost: what is in the store is not this driver's."""
+        self._lost = True
+
+    def _keep(self) -> None:
+        while not self._ends.wait(BEAT_SECONDS) and not self._lost:
+            try:
+                began = _now()
+                if self._is_anothers():
+                    self._lost = True
+                elif _now() - began < SILENCE_SECONDS / 2:  # else what was read is old
+                    self._beat()
+            except StoreError as error:  # tried again: only silence costs the lease, and only to another one
+                logger.warning("%s", error)
+
+    def _is_anothers(self) -> bool:
+        found = read(self._store)
+        return self._lost or (found is not None and found.owner != self._owner and found.term >= self._term)
+
+    def _beat(self, *, ended: bool = False) -> None:
+        began = _now()
+        self._count += 1
+        told = Beat(self._owner, self._term, self._count, ended)
+        self._store.write(DRIVER_FILE, json.dumps(asdict(told)).encode())
+        self._renewed = began
+
+    def _wait_for_silence(self) -> int:
+        """The last term, once no driver has written for so long that none is at work."""
+        seen = read(self._store)
+        if seen is None or seen.ended:
+            return 0 if seen is None else seen.term
+        self._say(f"{self}: waiting {SILENCE_SECONDS:g} s for a sign of the driver that was at work here")
+        now, until = seen, time.monotonic() + SILENCE_SECONDS
+        while time.monotonic() < until:
+            time.sleep(BEAT_SECONDS / 2)
+            with suppress(StoreError):  # one request in twenty may fail
+                now = read(self._store) or seen
+            if now.ended:
+                break
+            if now != seen:
+                holder = now.owner.rpartition(",")[0]
+                raise UserError(f"{self}: this search is running already, in {holder}")
+        return now.term
+
+
+def read(store: Store) -> Beat | None:
+    """The last beat in a store; None where there is none. Raises StoreError, also for what is no beat."""
+    content = store.read(DRIVER_FILE)
+    if content is None:
+        return None
+    try:
+        return Beat(**json.loads(content))
+    except (ValueError, TypeError):
+        raise StoreError(f"{store.at(DRIVER_FILE)}: not what a driver writes") from None
+
+
+def is_driven(store: Store) -> bool:
+    """Whether a driver seems to be at work there, by the age of its last beat."""
+    found, age = read(store), store.age(DRIVER_FILE)
+    return found is not None and not found.ended and age is not None and age < RECENT_SECONDS
+
+
+def _now() -> float:
+    """Seconds that pass also while the machine sleeps, where the system tells."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,93 @@
+"""From a search folder to `best.yaml`: a trial's whole recipe, why its values, and where it comes from."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from search.record.folder import read_facts, read_search, read_summary
+from search.record.summary import Summary, TrialSummary
+from search.running.prepare import build_space
+from search.study import Study
+from spaces.catalog.explain import reasons
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.recipe.training import Provenance
+from trainable.recipe.yamlfile import write_recipe
+from trainable.train import versions as run_versions
+
+
+def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
+    """Write the best trial's recipe, or the named trial's, to `out`; which one it was, in words.
+
+    Raises UserError where the search has no such trial, or no finished one yet.
+    """
+    study = read_search(folder)
+    summary = read_summary(folder)
+    chosen = _chosen(summary, folder, trial)
+    facts, info = read_facts(folder)
+    space = build_space(study, facts, info)
+    recipe = space.recipe(chosen.values)
+    provenance = Provenance(
+        search=summary.search,
+        trial=chosen.id,
+        mlflow_run_id=chosen.mlflow_run_id,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        metrics=dict(chosen.metrics),
+        data_digest=info.digest,
+        class_names=info.classes,
+        threads=facts.cpus,
+        device="cuda" if facts.gpus else "cpu",
+        micro_batch=_micro_batch(chosen),
+        versions=versions(),
+        git_commit=git_commit(Path.cwd()),
+    )
+    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, facts, space))
+    return _in_words(chosen, study, recipe)
+
+
+def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
+    if trial is None:
+        if summary.best is None:
+            raise UserError(f"{folder}: no trial has finished yet, so there is no best recipe to export")
+        return summary.best
+    for candidate in summary.trials:
+        if candidate.id == trial:
+            return candidate
+    known = f"0 to {len(summary.trials) - 1}" if summary.trials else "none yet"
+    raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
+
+
+def _micro_batch(trial: TrialSummary) -> int | None:
+    """What fitted into memory in the trial's last epoch; None before its first."""
+    found = trial.metrics.get("micro_batch")
+    return None if found is None else int(found)
+
+
+def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:
+    metric = study.objective.metric
+    value = trial.metrics.get(metric)
+    score = f"{metric} {value:.4f}" if value is not None else "no result yet"
+    return f"trial {trial.id} ({trial.state}, {score}, recipe {recipe.digest()})"
+
+
+def versions() -> dict[str, str]:
+    """The versions that a run's numbers and a search's course depend on."""
+    return run_versions("ray", "optuna", "mlflow")
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit of the user's tree, `+changes` where files differ from it; None outside a repository."""
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+changes" if changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    return done.stdout.strip()

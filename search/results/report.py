@@ -1,0 +1,264 @@
+"""What a person sees of a search: the plan, the live table, the table of trials, an explanation."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from search.deciding.pruning import Pruning
+from search.record.journal import EVENTS_FILE, read_from
+from search.record.storage import place_of
+from search.record.summary import Summariser, Summary, TrialSummary
+from search.results.tables import Rows, counted
+from search.results.trials_table import trials_table
+from search.study import Study
+from search.verdicts.conclusions import with_conclusions
+from search.verdicts.words import brief_table, counts, promise
+from spaces.catalog.explain import Row
+
+REFRESH_SECONDS = 0.5
+LINES_BESIDE_ROWS = 8
+"""Of a live table: the headline, the heading, the notes below, and room for the prompt."""
+logger = logging.getLogger(__name__)
+
+
+def console() -> Console:
+    """Where tables go; a narrow pipe still gets whole lines."""
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+def command() -> str:
+    """How this program was called, so that the commands it prints can be typed as they are."""
+    called = sys.argv[0]
+    return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
+
+
+def say(text: str) -> None:
+    """One plain line."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
+    """The search in one line, before it starts."""
+    trials, epochs = study.budget.trials, study.budget.epochs
+    line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
+    if study.budget.hours is not None:
+        line += f"; {study.budget.hours:g} hours at most"
+    return f"{line}; {pruning.told(epochs)}"
+
+
+def headline(summary: Summary, metric: str) -> str:
+    """Best so far, trials by state, epochs saved: the search in one line while and after it runs."""
+    states = Counter(trial.state for trial in summary.trials)
+    parts = [f"{count} {state}" for state, count in sorted(states.items())]
+    best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
+    if best is not None:
+        line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
+        if own is not None and own.id != best.id and metric in own.metrics:
+            line += f", the documents' own recipe {own.metrics[metric]:.4f}"
+        parts.insert(0, line)
+    parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained")
+    if summary.saved:
+        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved")
+    return ", ".join(parts)
+
+
+def ranked(summary: Summary, metric: str, mode: str) -> list[TrialSummary]:
+    """Trials as a person wants them: finished ones first, then by epochs trained and score."""
+    sign = 1.0 if mode == "max" else -1.0
+
+    def key(trial: TrialSummary) -> tuple[bool, int, float]:
+        score = trial.metrics.get(metric)
+        return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
+
+    return sorted(summary.trials, key=key, reverse=True)
+
+
+class LiveView:
+    """The running search on the screen: a table on a terminal, else one plain line for each trial that ends.
+
+    It reads the journal like any other reader; `update` may be called as often as one likes.
+    """
+
+    def __init__(self, study: Study, pruning: Pruning, concurrent: int, folder: Path) -> None:
+        self._study = study
+        self._metric = study.objective.metric
+        self._path = folder / EVENTS_FILE
+        self._offset = 0
+        self._summariser = Summariser(self._metric, study.budget.epochs)
+        self._told: set[int] = set()
+        self._drawn = 0.0
+        self._began = time.monotonic()
+        self._console = console()
+        self._live: Live | None = None
+        self._plan = plan(study, pruning, concurrent)
+        self._read()
+        self._epochs_before = self._summary().epochs_trained
+        self._told.update(trial.id for trial in self._summary().trials if trial.ended)
+
+    def __enter__(self) -> Self:
+        self._console.print(self._plan, soft_wrap=True)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._read()
+        self._tell_ends()
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self) -> None:
+        """Draw what is new, at most twice a second."""
+        if time.monotonic() - self._drawn < REFRESH_SECONDS:
+            return
+        self._drawn = time.monotonic()
+        if not self._read():
+            return
+        if self._live is not None:
+            self._live.update(self._picture(), refresh=True)
+        self._tell_ends()
+
+    def _read(self) -> bool:
+        if not self._path.exists():
+            return False
+        events, self._offset = read_from(self._path, self._offset)
+        for event in events:
+            self._summariser.apply(event)
+        return bool(events) or self._live is not None
+
+    def _summary(self) -> Summary:
+        return self._summariser.summary(time.time(), locked=True)
+
+    def _picture(self) -> Group:
+        summary = self._summary()
+        rows = [trial for trial in summary.trials if trial.state == "running"]
+        ended = [
+            trial for trial in ranked(summary, self._metric, self._study.objective.direction) if trial.ended
+        ]
+        rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
+        left = self._time_left(summary)
+        head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
+        return Group(head, trials_table(summary, self._metric, rows, self._console.width))
+
+    def _tell_ends(self) -> None:
+        summary = self._summary()
+        for trial in summary.trials:
+            if not trial.ended or trial.id in self._told:
+                continue
+            self._told.add(trial.id)
+            value = trial.metrics.get(self._metric)
+            score = "" if value is None else f", {self._metric} {value:.4f}"
+            reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
+            done = f"{len(self._told)}/{self._study.budget.trials}"
+            left = self._time_left(summary)
+            epochs = counted(trial.epochs, "epoch")
+            line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
+            logger.info(line)
+            if self._live is None:
+                say(f"{line}; {left}" if left else line)
+
+    def _time_left(self, summary: Summary) -> str:
+        """The epochs that the trials still to come are expected to take, at the pace so far."""
+        ended = [trial for trial in summary.trials if trial.ended]
+        trained = summary.epochs_trained - self._epochs_before
+        if not ended or trained <= 0 or len(ended) == self._study.budget.trials:
+            return ""
+        each = sum(trial.epochs for trial in ended) / len(ended)
+        to_come = each * (self._study.budget.trials - len(ended))
+        to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
+        seconds = max(0.0, to_come) * (time.monotonic() - self._began) / trained
+        return f"about {_duration(seconds)} left"
+
+
+def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
+    """The end of a search: its trials, what they say of the best and the rules, and how to go on.
+
+    `tests` says whether the data have a test part for the recipe to be scored on.
+    """
+    out = console()
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
+    out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    found = with_conclusions(summary, study, folder)
+    _tell_diagnosis(found)
+    place = quote(place_of(study, folder))
+    _tell_verdicts(found, place)
+    match summary.state:
+        case "finished":
+            say(f"\nbest recipe: {best_file}")
+            say(f"  {command()} ui {place}")
+            say(f"  {command()} train {best_file} --out {summary.search}-model{' --test' if tests else ''}")
+        case "interrupted":
+            say(f"\ninterrupted; go on with:\n  {command()} resume {place}")
+        case _:
+            say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
+
+
+def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None = None) -> None:
+    """The table of a search's trials, or the whole summary as JSON; with its folder, its conclusions too."""
+    if folder is not None:
+        summary = with_conclusions(summary, study, folder)
+    if as_json:
+        print(json.dumps(summary.json(), indent=2, allow_nan=False))
+        return
+    out = console()
+    out.print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
+    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
+    out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    _tell_diagnosis(summary)
+    if folder is not None:
+        _tell_verdicts(summary, quote(place_of(study, folder)))
+
+
+def rows_table(title: str, rows: Sequence[Row]) -> Rows:
+    """An explanation: one row a field, with what it is, why, and who says so."""
+    cells = tuple((row.path, row.what, row.reason, row.source) for row in rows)
+    return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
+
+
+def _tell_diagnosis(summary: Summary) -> None:
+    if summary.best is None or summary.diagnosis is None:
+        return
+    first, *others = summary.diagnosis.lines()
+    say(f"\ntrial {summary.best.id} is {first}")
+    for line in others:
+        say(line)
+
+
+def _tell_verdicts(summary: Summary, place: str) -> None:
+    """The rules that the trials spoke on, and where to read of the others."""
+    verdicts = summary.verdicts
+    if verdicts is None or not verdicts.beliefs:
+        return
+    say(f"\nrules: {counts(verdicts)}; `{command()} explain {place}` lists them all")
+    if verdicts.clear:
+        console().print(brief_table(verdicts))
+        say(promise(verdicts))
+
+
+def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
+    return ranked(summary, study.objective.metric, study.objective.direction)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,101 @@
+"""The table of a search's trials, on screens of any width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from rich.console import Console, Group
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from search.record.summary import Summary, TrialSummary
+from search.results.tables import counted
+from spaces.domains import shown
+from trainable.recipe import REFERENCE_BATCH
+
+RATES = ("optimizer.lr", "optimizer.sgd_lr")
+WIDEST = 10_000
+"""Columns of a screen on which any table fits."""
+COLOURS = {
+    "finished": "green",
+    "running": "cyan",
+    "queued": "dim",
+    "stopped": "yellow",
+    "diverged": "magenta",
+    "failed": "red",
+    "paused": "dim",
+}
+
+
+def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary], width: int) -> Group:
+    """One row a trial: how far it came, its score, and a column for each value that was searched.
+
+    A number cut in two is two wrong ones. So where the screen is too narrow, columns are left out from the
+    right, and a line says how many.
+    """
+    paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
+    fitting, table = paths, _trials_table(summary, metric, trials, paths, brief=False)
+    for number in range(len(paths), -1, -1):
+        if _width_of(table) <= width:
+            break
+        fitting = paths[:number]
+        table = _trials_table(summary, metric, trials, fitting, brief=True)
+    return Group(table, *_notes(paths, fitting))
+
+
+def _trials_table(
+    summary: Summary, metric: str, trials: Sequence[TrialSummary], paths: Sequence[str], *, brief: bool
+) -> Table:
+    """The table with the columns of some values; `brief` says no more of the best trial than that it is."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("trial", "state", "epochs", metric.replace("_", "_\n", 1), *_headings(paths)):
+        justify: Literal["left", "right"] = "left" if name == "state" else "right"
+        table.add_column(name, justify=justify, vertical="bottom", no_wrap=True)
+    for trial in trials:
+        value = trial.metrics.get(metric)
+        is_best = summary.best is not None and trial.id == summary.best.id
+        table.add_row(
+            str(trial.id),
+            _state(trial, is_best=is_best, brief=brief),
+            str(trial.epochs),
+            "" if value is None else f"{value:.4f}",
+            *(_short(trial.values[path]) if path in trial.values else "" for path in paths),
+            style="bold" if is_best else "",
+        )
+    return table
+
+
+def _state(trial: TrialSummary, *, is_best: bool, brief: bool) -> Text:
+    """Only a finished trial can be the best, so that the word alone says both."""
+    word = "best" if is_best and brief else f"{trial.state}{', best' if is_best else ''}"
+    return Text(word, style=COLOURS.get(trial.state, ""))
+
+
+def _width_of(table: Table) -> int:
+    """What it takes with every cell in one line."""
+    wide = Console(width=WIDEST)
+    return Measurement.get(wide, wide.options, table).maximum
+
+
+def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
+    """What the reader of a table of trials must know."""
+    if left_out := len(paths) - len(fitting):
+        yield Text(f"+{counted(left_out, 'column')}: see --json, or a wider screen", style="dim")
+    if any(path in RATES for path in fitting):
+        yield Text(f"rates are at batch {REFERENCE_BATCH}", style="dim")
+
+
+def _headings(paths: Sequence[str]) -> list[str]:
+    """A narrow heading for each dotted path: its last name, of a kind the section's, in lines at underscores.
+
+    With the section before it where two would be the same.
+    """
+    short = [path.removesuffix(".kind").rpartition(".")[2] for path in paths]
+    whole = [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
+    return [name.replace("_", "_\n").replace(".", ".\n") for name in whole]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else shown(value)

@@ -1,0 +1,138 @@
+"""Ray for a search: a private one on this machine, or a running cluster that is joined."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from search.facts.hardware import Hardware, Node
+from search.running.cluster_token import NO_TOKEN, bring_token, the_token, why_refused
+from trainable.errors import UserError
+
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints boxes and ignores reporters
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal is the log; TensorBoard's logger imports torch
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a trial's reason goes to the journal
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: one clean stop
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's own snapshots are never restored from
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what befell a process stands in the journal, in one line
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+}
+
+
+KNOCK_SECONDS = 5.0
+FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+"""What Ray's own clients ask of a head before all else."""
+
+
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[Hardware]:
+    """Join the running cluster at `address` for the block; what it has.
+
+    An address is never guessed: without one, a leftover cluster on this machine is not joined. A token is
+    brought where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers,
+    or where it refuses the token.
+    """
+    _quieten()
+    bring_token()
+    _knock(address)
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"--address {address}: no Ray cluster answers: {str(error).strip().splitlines()[0]} "
+            f"(if {NO_TOKEN})"
+        ) from None
+    try:
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield Hardware(tuple(Node(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in alive))
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def local_ray(hardware: Hardware) -> Iterator[None]:
+    """A private Ray on this machine for the block; one that this process has is used and left alone."""
+    _quieten()
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(
+        address="local",
+        num_cpus=sum(node.cpus for node in hardware.nodes),
+        num_gpus=hardware.gpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises UserError where nothing listens there, or the token is refused: Ray would try for long."""
+    if "://" in address:
+        raise UserError(
+            f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
+            "address is for `tunebook submit`"
+        )
+    place = address if address != "auto" else _started_here()
+    if place is None:
+        return
+    host, colon, port = place.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
+    if not _lets_in(place):
+        raise UserError(f"--address {address}: {why_refused()}")
+
+
+def _started_here() -> str | None:
+    """What Ray takes `auto` for: RAY_ADDRESS, else the cluster that was last started on this machine."""
+    written = os.environ.get("RAY_ADDRESS", "")
+    if written:
+        return written if "://" not in written else None
+    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    return file.read_text().strip() if file.is_file() else None
+
+
+def _lets_in(address: str) -> bool:
+    """Whether the cluster's head takes the token, or asks for none.
+
+    Ray itself would try again for 20 seconds and then speak of an instance that has crashed.
+    """
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary(FIRST_QUESTION)
+        token = the_token()
+        try:
+            ask(b"", timeout=KNOCK_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
+        except grpc.RpcError as error:
+            return error.code() is not grpc.StatusCode.UNAUTHENTICATED
+    return True
+
+
+def _quieten() -> None:
+    """Ray's settings and loggers, before it is started or joined."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    for name in ("ray", "ray.tune", "ray.data", "ray.train"):
+        logging.getLogger(name).setLevel(logging.ERROR)

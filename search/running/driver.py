@@ -1,0 +1,309 @@
+"""A search from its first check to its last event: start, resume, end, and what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+from typing import Literal
+
+from search.deciding.ledger import Ledger
+from search.deciding.sampler import make_sampler
+from search.facts.hardware import Hardware, local_hardware
+from search.followers.consumer import Backlog, Consumer
+from search.followers.mirror import Mirror
+from search.followers.tracker import Tracker, resolve_tracking_uri
+from search.record.folder import (
+    BEST_FILE,
+    FACTS_FILE,
+    LOG_FILE,
+    PICTURE_FILE,
+    STUDY_FILE,
+    read_facts,
+    read_search,
+    read_summary,
+    recipe_text,
+)
+from search.record.journal import Journal, is_locked
+from search.record.lease import Lease
+from search.record.storage import InStore, address_of, folder_of, leased, store_of
+from search.record.summary import Summary
+from search.results import report
+from search.results.export import export_recipe, versions
+from search.results.picture import draw
+from search.running.cluster import joined, local_ray
+from search.running.prepare import Prepared, build_space, prepare, prepare_again, write_facts
+from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
+from search.study import Study, read_study
+from search.study.names import default_name
+from search.verdicts.conclusions import conclusion
+from trainable.errors import UserError
+from trainable.files.store import ATTEMPTS, is_uri
+
+Closing = Literal["finished", "interrupted", "failed"]
+
+DRAIN_SECONDS = 60.0
+"""How long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
+CATCH_UP_SECONDS = 15.0
+
+logger = logging.getLogger(__name__)
+
+
+def search(
+    study: Study, *, address: str | None = None, download: bool = False, again: bool = False
+) -> Closing:
+    """Run a new search and return how it ended: finished, interrupted or failed.
+
+    With `again` a search of the same name and study goes on instead, for what starts it to be able to call it
+    again without knowing how far it came. Raises UserError before anything is written when the study, the
+    data or the resources are wrong.
+    """
+    if again and study.name is None:
+        raise UserError("--resume: goes on with a search by its name; give --name NAME")
+    study = settled(study)
+    folder = folder_of(study.storage, str(study.name))
+    with leased(study, folder, report.say) as lease:
+        if again and is_the_same(folder, study):
+            return _go_on(folder, lease, address=address, download=download)
+        refuse_existing(folder, study)
+        with _machines(address) as hardware:
+            prepared = prepare(study, folder, hardware, download=download, say=report.say)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_facts(prepared)
+            study.write(folder)  # last: a folder with a study in it can be resumed
+            return _drive(prepared, hardware, lease)
+
+
+def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
+    """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
+    folder = folder.absolute()
+    with leased(_kept_here(folder), folder, report.say) as lease:
+        return _go_on(folder, lease, address=address, download=download)
+
+
+def sync(folder: Path) -> bool:
+    """Send MLflow, and the store that the search is kept in, what they lack; whether nothing is left."""
+    folder = folder.absolute()
+    with leased(_kept_here(folder), folder, report.say) as lease:
+        return _sync(folder, lease)
+
+
+def _kept_here(folder: Path) -> Study:
+    """The study of a search's folder. Raises UserError for a copy of what is kept in another store."""
+    study = read_search(folder)
+    if is_uri(study.storage) and folder_of(study.storage, str(study.name)) != folder:
+        place = address_of(study.storage, str(study.name))
+        raise UserError(f"{folder}: its study.yaml says that this search is kept in {place}: name that")
+    return study
+
+
+def settled(study: Study) -> Study:
+    """The study with a name, absolute paths and an absolute tracking URI: it means the same from anywhere."""
+    named = study.resolved(study.name or default_name(study))
+    uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
+    return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
+
+
+def refuse_existing(folder: Path, study: Study) -> None:
+    """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
+    place = address_of(study.storage, str(study.name))
+    _check_writable(folder)
+    if not folder.exists() or {path.name for path in folder.iterdir()} <= {FACTS_FILE}:
+        return
+    if not (folder / STUDY_FILE).exists() or not (folder / FACTS_FILE).exists():
+        raise UserError(f"{place}: exists and is not a search; choose another --name")
+    if is_locked(folder):
+        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
+    if is_the_same(folder, study):
+        raise UserError(f"{place}: this search exists; go on with `tunebook resume {quote(place)}`")
+    raise UserError(f"{place}: another study has this name; choose another --name")
+
+
+def is_the_same(folder: Path, study: Study) -> bool:
+    """Whether a search's folder has this very study. Raises StudyError where its file cannot be read."""
+    return (folder / STUDY_FILE).exists() and read_study(folder / STUDY_FILE) == study
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises UserError where the folder cannot be made, before minutes are spent on the data."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{folder}: cannot be made: {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be made: {there} is not writable")
+
+
+def tracker_of(folder: Path) -> Tracker:
+    """What sends a search folder's journal to MLflow."""
+    study = read_search(folder)
+    facts, info = read_facts(folder)
+    space = build_space(study, facts, info)
+    return Tracker(
+        folder,
+        study,
+        lambda values: recipe_text(space.recipe(values), facts, space),
+        versions(),
+        lambda: conclusion(folder),
+    )
+
+
+def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
+    """The search's memory, rebuilt from what the journal holds."""
+    study = prepared.study
+    return Ledger(
+        journal,
+        prepared.space,
+        make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
+        prepared.pruning.scheduler(study.objective.direction),
+        trials=study.budget.trials,
+        epochs=study.budget.epochs,
+        metric=study.objective.metric,
+    )
+
+
+@contextlib.contextmanager
+def _machines(address: str | None) -> Iterator[Hardware]:
+    """What the search may use: this machine, or the cluster at `address`, joined for the block."""
+    if address is None:
+        yield local_hardware()
+        return
+    with joined(address) as hardware:
+        yield hardware
+
+
+def _go_on(folder: Path, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
+    """`resume`, with the lease of a search that is kept in a store."""
+    study = read_search(folder)
+    summary, place = read_summary(folder), address_of(study.storage, str(study.name))
+    if summary.state == "running":
+        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
+    if summary.state == "finished":
+        report.say(f"{place}: this search is finished; `tunebook show {quote(place)}` shows it")
+        _sync(folder, lease)
+        return "finished"
+    with _machines(address) as hardware:
+        return _drive(prepare_again(study, folder, hardware, download=download), hardware, lease)
+
+
+def _sync(folder: Path, lease: Lease | None) -> bool:
+    backlogs = [tracker_of(folder).sync()]
+    if (kept := _in_store(read_search(folder), folder, lease)) is not None:
+        backlogs.append(kept.sync())
+    for backlog in backlogs:
+        report.say(str(backlog))
+    return all(backlog.complete for backlog in backlogs)
+
+
+def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closing:
+    """Everything from the first event of this driver to its last.
+
+    A private Ray is started only here, when every check has passed, so that a mistake is told at once.
+    """
+    study, folder, name = prepared.study, prepared.folder, str(prepared.study.name)
+    tracker, kept = tracker_of(folder), _in_store(study, folder, lease)
+    switch = StopSwitch(_deadline(study, read_summary(folder)), lease)
+    if switch.lost:
+        raise UserError(f"{lease}: another driver has begun with this search meanwhile")
+    followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
+    followers += [kept] if kept is not None else []  # last: with what the others have written
+    with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
+        ledger = make_ledger(prepared, journal)
+        ledger.begin(name)
+        logger.info("%s on %s, %s", name, hardware, versions())
+        view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
+        with _following(followers, switch):
+            with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
+                is_kept = kept.knows if kept is not None else None
+                run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
+            if switch.lost:  # nothing of the search is this driver's to write any more
+                report.say(f"{lease}: another driver has taken this search over, and goes on with it")
+                return "interrupted"
+            state, reason = _verdict(ledger, switch, prepared)
+            drop_all_checkpoints(ledger, prepared, switch)
+            tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
+            best = _leave_results(folder)
+            logger.info("%s: %s", state, reason or "every trial has ended")
+            ledger.close(state, reason)  # last: what is finished has its results
+        backlogs = [follower.backlog() for follower in followers]
+    report.closing(folder, study, read_summary(folder), best, tests=bool(prepared.data.info.test_images))
+    _tell(backlogs, quote(address_of(study.storage, name)))
+    return state
+
+
+def _in_store(study: Study, folder: Path, lease: Lease | None) -> InStore | None:
+    """What keeps the search in its store, where it has one."""
+    store = store_of(study)
+    return InStore(folder, store, lease) if store is not None and lease is not None else None
+
+
+@contextlib.contextmanager
+def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
+    """Consumers of the journal at work in the background, and given time to catch up in the end; not where
+    another driver has taken the search over: then the journal here is no longer the search's."""
+    for follower in followers:
+        follower.start(lambda: switch.sure)
+    try:
+        yield
+    finally:
+        for follower in followers:
+            follower.close(DRAIN_SECONDS, rest=not switch.lost)
+
+
+def _deadline(study: Study, summary: Summary) -> float | None:
+    """When the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
+    if study.budget.hours is None:
+        return None
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
+
+
+@contextlib.contextmanager
+def _logging_to(file: Path) -> Iterator[None]:
+    """What this package logs goes to a file for the block, and nowhere else."""
+    handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    package = logging.getLogger("search")
+    level, package.propagate = package.level, False
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(level)
+        package.propagate = True
+        handler.close()
+
+
+def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
+    """How the search ended, and why, once no trial runs any more."""
+    if switch.interrupted:
+        return "interrupted", "stopped by a signal"
+    reason = None
+    if switch.out_of_time and ledger.open_trials:
+        reason = "the budget of hours is spent"
+        for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
+            ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
+        ledger.cut_short(reason)
+    if not ledger.has_finished_trial:
+        return "failed", "no trial finished: all crashed, diverged or were cut short"
+    return "finished", reason
+
+
+def _leave_results(folder: Path) -> Path | None:
+    """`best.yaml` and the picture of the trials; the recipe's path, if any trial has finished."""
+    summary = read_summary(folder)
+    if summary.best is not None:
+        export_recipe(folder, folder / BEST_FILE)
+    draw(summary, folder / PICTURE_FILE)
+    return folder / BEST_FILE if summary.best is not None else None
+
+
+def _tell(backlogs: list[Backlog], place: str) -> None:
+    """What did not arrive, and the command that sends it."""
+    for backlog in backlogs:
+        if not backlog.complete:
+            report.say(f"{backlog}; send it with `tunebook sync {place}`")

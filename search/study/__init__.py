@@ -1,0 +1,31 @@
+"""What is asked: a search as data, read from YAML."""
+
+from search.study.study import (
+    PROBED,
+    RECIPE_SECTIONS,
+    WEIGHTS,
+    Probe,
+    Resources,
+    Study,
+    StudyError,
+    model_named,
+    read_study,
+    settings_of,
+    study_asked,
+    study_from,
+)
+
+__all__ = [
+    "PROBED",
+    "RECIPE_SECTIONS",
+    "WEIGHTS",
+    "Probe",
+    "Resources",
+    "Study",
+    "StudyError",
+    "model_named",
+    "read_study",
+    "settings_of",
+    "study_asked",
+    "study_from",
+]

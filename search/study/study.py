@@ -1,0 +1,354 @@
+"""The Study: one whole search as data, read from YAML and kept, resolved, in the search folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from spaces.averages import with_values
+from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
+from spaces.fields import leaves_of
+from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
+from trainable.files.store import is_uri, without_credentials
+from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
+from trainable.recipe.data import Data
+from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
+from trainable.training.metrics import OBJECTIVES, Mode
+
+DEFAULT_STORAGE = "searches"
+FIXED_BY_THE_STUDY = {
+    "data": "write it in the study's own section `data`",
+    "loop.epochs": "write budget.epochs, the length of the longest trial",
+    "version": "it is the file format's",
+    "provenance": "it is written by the search",
+}
+"""Recipe fields that `base` may not hold, and where they belong."""
+
+LEAST_SECTIONS_OF_A_RECIPE = 3
+WEIGHTS = "model.weights"
+
+
+class StudyError(FaultyInput):
+    """A study that cannot be."""
+
+    subject = "study"
+
+
+Probe = Literal["lr-find", "batch-find"]
+PROBED: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
+"""The fact that each probe measures."""
+
+
+class SpaceChoice(Spec):
+    """Which named space, and which of its dimensions are replaced (dotted path -> domain)."""
+
+    name: str = "document"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
+
+
+class SamplerChoice(Spec):
+    kind: Literal["prior-tpe", "tpe", "random", "qmc"] = "prior-tpe"
+
+
+class SchedulerChoice(Spec):
+    """ASHA's stopping rule, or none. `None` means: chosen for the budget and the space."""
+
+    kind: Literal["asha", "none"] = "asha"
+    grace_epochs: Annotated[int, Field(ge=1)] | None = None
+    reduction_factor: Annotated[int, Field(ge=2)] | None = None
+    rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+
+    @model_validator(mode="after")
+    def rungs_rise(self) -> Self:
+        if self.rungs is not None:
+            if list(self.rungs) != sorted(set(self.rungs)):
+                raise ValueError(f"rungs must rise, got {list(self.rungs)}")
+            if self.grace_epochs is not None:
+                raise ValueError("give grace_epochs or rungs, not both")
+        return self
+
+
+class Budget(Spec):
+    trials: Annotated[int, Field(ge=1)] = 16
+    epochs: Annotated[int, Field(ge=1)] = Field(20, description="of the longest trial")
+    hours: Annotated[float, Field(gt=0.0)] | None = None
+
+
+def _none_for_auto(written: object) -> object:
+    return None if written == "auto" else written
+
+
+class Resources(Spec):
+    """What each of a trial's `workers` takes: several train one model, one process each, data-parallel."""
+
+    cpus: Annotated[int, Field(ge=1)] = 1
+    gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
+        None, description="a number, 0.25 for four trials on each; auto: one where there are any, else none"
+    )
+    pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
+    workers: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def whole_gpus(self) -> Self:
+        if self.pack and (self.gpus not in (None, 1) or self.workers > 1):
+            raise ValueError(
+                "pack: decides what part of a GPU a trial of one worker gets; leave out gpus and workers"
+            )
+        if self.gpus is not None and self.gpus > 1:
+            raise ValueError(
+                f"gpus {self.gpus:g}: a worker uses at most one GPU; for a trial on several write "
+                f"workers: {ceil(self.gpus)} and gpus: 1"
+            )
+        if self.workers > 1 and self.gpus not in (None, 0, 1):
+            raise ValueError(
+                f"gpus {self.gpus:g}: workers of one trial cannot share a GPU (NCCL refuses it); write 1"
+            )
+        return self
+
+
+class Limits(Spec):
+    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch hangs")
+    retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
+
+
+class Objective(Spec):
+    metric: str = "val_accuracy"
+    mode: Mode | None = None
+
+    @model_validator(mode="after")
+    def metric_is_known(self) -> Self:
+        if self.metric not in OBJECTIVES:
+            raise ValueError(f"metric {self.metric!r} is none of {', '.join(OBJECTIVES)}")
+        if self.mode not in (None, OBJECTIVES[self.metric]):
+            raise ValueError(f"mode of {self.metric} is {OBJECTIVES[self.metric]!r}, got {self.mode!r}")
+        return self
+
+    @property
+    def direction(self) -> Mode:
+        return OBJECTIVES[self.metric]
+
+
+class Tracking(Spec):
+    uri: str | None = Field(None, description="default: SQLite beside the searches")
+    experiment: str = "tunebook"
+
+
+class Study(Spec):
+    """One search: a base recipe, a space around it, how to sample, when to stop, and what it may use."""
+
+    version: Literal[1] = 1
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    data: Data
+    base: dict[str, Any] = Field(default_factory=dict)
+    facts: GivenFacts = GivenFacts()
+    space: SpaceChoice = SpaceChoice()
+    sampler: SamplerChoice = SamplerChoice()
+    scheduler: SchedulerChoice = SchedulerChoice()
+    budget: Budget = Budget()
+    resources: Resources = Resources()
+    concurrent: Annotated[int, Field(ge=1)] | None = None
+    limits: Limits = Limits()
+    objective: Objective = Objective()
+    tracking: Tracking = Tracking()
+    storage: Annotated[str, AfterValidator(without_credentials)] = DEFAULT_STORAGE
+
+    @model_validator(mode="after")
+    def rungs_lie_in_the_budget(self) -> Self:
+        late = [rung for rung in self.scheduler.rungs or () if rung >= self.budget.epochs]
+        if late:
+            raise ValueError(f"scheduler.rungs {late} are not below budget.epochs {self.budget.epochs}")
+        grace = self.scheduler.grace_epochs
+        if grace is not None and grace >= self.budget.epochs > 1:
+            raise ValueError(
+                f"scheduler.grace_epochs {grace} is not below budget.epochs {self.budget.epochs}: "
+                "nothing would be pruned"
+            )
+        return self
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
+        """The study that a mapping describes. Raises StudyError with every fault at once."""
+        strangers = RECIPE_SECTIONS & set(tree)
+        if len(strangers) >= LEAST_SECTIONS_OF_A_RECIPE:
+            raise UserError(
+                f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
+                "or put its sections under `base:`"
+            )
+        try:
+            study = cls.model_validate_json(json.dumps(tree))
+        except TypeError as error:
+            raise StudyError([Fault("", f"not plain data: {error}")], where) from None
+        except ValidationError as error:
+            faults = [_told(fault, strangers) for fault in faults_of(error, tree, cls)]
+            raise StudyError(faults, where) from None
+        if twice := list(_written_and_probed(study)):
+            raise StudyError(twice, where)
+        try:
+            study.base_recipe()
+        except RecipeError as error:
+            faults = [Fault(f"base.{path}" if path else "base", message) for path, message in error.faults]
+            raise StudyError(faults, where) from None
+        return study
+
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """The values that `base` fixes, by dotted path; nested and dotted keys mean the same."""
+        return dict(leaves_of(self.base))
+
+    def base_recipe(self) -> Recipe:
+        """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
+        paths = [path for path, _ in leaves_of(self.base)]
+        if twice := sorted({path for path in paths if paths.count(path) > 1}):
+            raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
+        for path in self.pinned:
+            for field, instead in FIXED_BY_THE_STUDY.items():
+                if path == field or path.startswith(f"{field}."):
+                    raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
+        with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
+        return with_values(with_length.model_copy(update={"data": self.data}), self.pinned)
+
+    def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
+        """A copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr": 0.2}`."""
+        return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
+
+    def resolved(self, name: str) -> Study:
+        """A copy whose paths are absolute, so that it means the same from any folder.
+
+        Raises StudyError where the weights to start from are no file.
+        """
+        storage = self.storage if is_uri(self.storage) else str(Path(self.storage).expanduser().absolute())
+        data = self.data
+        if not data.bundled and not is_uri(data.path):
+            data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
+        base = dict(self.base)
+        weights = self.pinned.get(WEIGHTS)
+        if weights is not None and weights != OWN_WEIGHTS:
+            base = _replaced(base, WEIGHTS, str(_weights_file(weights)))
+        return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
+
+    def yaml(self) -> str:
+        return to_yaml(self.model_dump(mode="json"), {})
+
+    def write(self, folder: Path) -> None:
+        """Write `study.yaml`, readable by its owner alone: a tracking URI may hold a password."""
+        write_whole(folder / "study.yaml", self.yaml().encode(), mode=0o600)
+
+
+def _written_and_probed(study: Study) -> Iterator[Fault]:
+    for probe in dict.fromkeys(study.space.probes):
+        for name in study.facts.values():
+            if name.startswith(PROBED[probe]):
+                yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
+
+
+def _told(fault: Fault, strangers: Set[str]) -> Fault:
+    """A fault of the schema; where a key belongs elsewhere, that is said instead."""
+    path, _ = fault
+    if path in strangers:
+        return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
+    section, _, name = path.partition(".")
+    if section == "facts" and name in SETTLED_ELSEWHERE:
+        known = ", ".join(GivenFacts.model_fields)
+        return Fault(path, f"cannot be written: {SETTLED_ELSEWHERE[name]} (known here: {known})")
+    return fault
+
+
+RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)
+
+
+def read_study(path: Path) -> Study:
+    """The study in a YAML file. Raises UserError or StudyError."""
+    return Study.from_tree(read_tree(path), where=str(path))
+
+
+def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a study's tree with values set by dotted path; the schema judges new keys."""
+    copy: dict[str, Any] = json.loads(json.dumps(tree))
+    for path, value in values.items():
+        node = copy
+        *sections, name = _split(path)
+        if sections == ["base"] and isinstance(copy.get("base"), dict):
+            copy["base"] = _unpinned(copy["base"], name)
+        for section in sections:
+            child = node.setdefault(section, {})
+            if not isinstance(child, dict):
+                raise StudyError([Fault(path, f"{section} is a single value, not a section")])
+            node = child
+        node[name] = value
+    return copy
+
+
+def _split(path: str) -> list[str]:
+    """`space.overrides` and `base` are keyed by the Recipe's own dotted paths: these stay whole."""
+    for head in ("space.overrides.", "base."):
+        if path.startswith(head):
+            return [*head.rstrip(".").split("."), path.removeprefix(head)]
+    return path.split(".")
+
+
+def _unpinned(base: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The pins without a field, or a section's; nested and dotted keys mean the same."""
+    return {path: value for path, value in leaves_of(base) if not f"{path}.".startswith(f"{place}.")}
+
+
+def _replaced(tree: Mapping[str, Any], path: str, value: Any, prefix: str = "") -> dict[str, Any]:
+    """A copy with another value at a path that is there, nested or dotted."""
+    copy: dict[str, Any] = {}
+    for name, old in tree.items():
+        place = f"{prefix}{name}"
+        if isinstance(old, Mapping):
+            copy[name] = _replaced(old, path, value, f"{place}.")
+        else:
+            copy[name] = value if place == path else old
+    return copy
+
+
+def _weights_file(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if path.is_file():
+        return path
+    told = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
+    raise StudyError([Fault(f"base.{WEIGHTS}", told)])
+
+
+def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
+    """The study in a file, or the default one, with values set by dotted path. Raises StudyError.
+
+    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`.
+    """
+    tree = read_tree(path) if path is not None else {}
+    values = dict(values)
+    if isinstance(name := values.get("base.model"), str):
+        values["base.model"] = model_named(name)
+    if path is None and "data.path" not in values:
+        raise UserError("give a study file, or --data PATH")
+    return Study.from_tree(tree_with_values(tree, values), where=str(path) if path is not None else "")
+
+
+def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
+    """The study in a file, or the default one, with a command's flags that were given and its `--set`s."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return study_from(path, given | settings_of(settings))
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The values of a study that `path=value` texts set, by dotted path."""
+    return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
+
+
+def model_named(name: str) -> dict[str, str]:
+    """The model section that a name on the command line stands for."""
+    if name == "resnet_small":
+        return {"kind": "resnet_small"}
+    if name.startswith("timm/"):
+        return {"kind": "timm", "name": name.removeprefix("timm/")}
+    return {"kind": "torchvision", "name": name}

@@ -1,0 +1,163 @@
+"""The named spaces: which rules each of them asks, around the documents' own recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, assert_never, get_args
+
+from spaces.averages import own_decay, with_values
+from spaces.catalog.overrides import in_study, parse_all
+from spaces.catalog.placing import dimension_of, make_dimensions
+from spaces.catalog.wide import WIDE
+from spaces.conditions import check_fixed, has, holds, settled_values
+from spaces.domains import Choice, Domain, SpaceError, Value
+from spaces.facts import Facts
+from spaces.rules import schedules
+from spaces.rules.heuristics import fixed_by_rule
+from spaces.rules.rules import RULES, Rule
+from spaces.space import Dimension, Space
+from trainable.errors import Fault
+from trainable.recipe import Recipe
+
+Name = Literal["document", "finetune", "quick", "wide"]
+NAMES: tuple[Name, ...] = get_args(Name)
+
+MOVING_CYCLES = tuple(
+    f"schedule.{name}" for name in ("warmup_epochs", "cycle_epochs", "growth", "rise_epochs")
+)
+"""Fields that decide where the cycles of a schedule end."""
+
+TUNED_RATE = ("optimizer.lr",)
+"""All that a study of under ten trials should tune, says Google's Deep Learning Tuning Playbook where it is
+asked about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)."""
+
+FINE_TUNED = (
+    *TUNED_RATE,
+    "optimizer.weight_decay",
+    "model.freeze_epochs",
+    "model.freeze_norm",
+    "model.layer_rates.kind",
+    "model.layer_rates.lowest",
+    "model.layer_rates.factor",
+    "regularisation.label_smoothing",
+    "augmentation.crop.scale_min",
+    "augmentation.policy.kind",
+    "augmentation.policy.magnitude",
+)
+"""What published fine-tuning varies: how far pretrained weights may move, and little augmentation (003:88,
+001:98-102, 000:51)."""
+
+
+def make_space(
+    name: str, base: Recipe, pinned: frozenset[str], facts: Facts, overrides: Mapping[str, Any]
+) -> Space:
+    """The space of a name around `base`, whose `pinned` paths stay as a person wrote them.
+
+    Overrides (`{"optimizer.lr": {"log": [0.01, 1.0]}}`, see `overrides.parse`) replace the dimensions of
+    their path, or what is believed of them, add one, or fix a value. Raises SpaceError with the faults at
+    their dotted paths.
+    """
+    found = _checked(name, base, facts)
+    rules = WIDE if found == "wide" else RULES
+    varying, fixed = parse_all(overrides, base, pinned, [rule.name for rule in rules])
+    domains = {each: written.domain for each, written in varying.items() if written.domain is not None}
+    with in_study(overrides.keys()):
+        pins = pinned | fixed.keys()
+        check_fixed(base, fixed)
+        base = with_values(base, fixed)
+        _check_cycles(base, domains)
+        own = _own_recipe(facts, base, pins, domains, rules)
+        own = own.with_values(own_decay(own, pins, facts, varying, rules))
+        dimensions = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
+        return Space(own, dimensions, _own_values(own, dimensions), pins)
+
+
+def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
+    """Every dimension of the space `document` around a recipe, those of other kinds than its own too."""
+    settled = settled_values(recipe)
+    made = [dimension_of(rule, facts, settled) for rule in RULES if not rule.optional]
+    return [each for each in made if each is not None]
+
+
+def named(name: str) -> Name:
+    """The name of a space, if it is one. Raises SpaceError."""
+    for each in NAMES:
+        if each == name:
+            return each
+    raise SpaceError([Fault("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")])
+
+
+def _checked(name: str, base: Recipe, facts: Facts) -> Name:
+    found = named(name)
+    if base.loop.epochs != facts.epochs:
+        told = f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
+        raise SpaceError([Fault("loop.epochs", told)])
+    if found == "finetune" and base.model.weights is None:
+        told = "finetune starts from pretrained weights, and base has none: write model.weights under base"
+        raise SpaceError([Fault("space.name", f"{told}, or take the space document")])
+    return found
+
+
+def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
+    """Which rules speak in a space without being asked."""
+    match name:
+        case "document":
+            return lambda rule: not rule.optional
+        case "finetune":
+            return lambda rule: rule.path in FINE_TUNED and not rule.optional
+        case "quick":
+            return lambda rule: rule.path in TUNED_RATE
+        case "wide":
+            varied = {each.path for each in document(facts, own)}
+            return lambda rule: rule.path in varied
+        case _:
+            assert_never(name)
+
+
+# --- the first trial ----------------------------------------------------------------------------------
+
+
+def _own_recipe(
+    facts: Facts, base: Recipe, pins: frozenset[str], domains: Mapping[str, Domain], rules: Sequence[Rule]
+) -> Recipe:
+    """The documents' own recipe around what is pinned, its words among the options that a person left it."""
+    kinds = {path: domain for path, domain in domains.items() if path.endswith(".kind")}
+    base = _within(base.with_values(fixed_by_rule(facts, base, pins)), kinds)
+    recipe = base.with_values(fixed_by_rule(facts, base, pins | kinds.keys()))
+    variants = {
+        rule.path: domains[rule.name] for rule in rules if rule.name in domains and holds(rule.when, recipe)
+    }
+    return _within(recipe, variants | {path: each for path, each in domains.items() if has(recipe, path)})
+
+
+def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
+    """The recipe with the first option of each Choice that its own value is not among.
+
+    A number outside an overridden range stays: it is a baseline. A word outside the options is another space.
+    """
+    chosen = {
+        path: domain.options[0]
+        for path, domain in domains.items()
+        if isinstance(domain, Choice) and recipe.get(path) not in domain
+    }
+    return with_values(recipe, chosen)
+
+
+def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value]:
+    return {each.path: own.get(each.path) for each in dimensions if holds(each.when, own)}
+
+
+def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
+    """Raises SpaceError where trials would have cycles of different lengths: they could not be compared."""
+    faults = []
+    kinds = domains.get("schedule.kind")
+    for kind in (each for each in schedules.CYCLED if isinstance(kinds, Choice) and each in kinds):
+        told = (
+            f"{kind} cannot be one choice among others: trials with it are compared at the ends of its cycles"
+        )
+        faults.append(Fault("schedule.kind", f"{told}; pin it under base, as schedule: {{kind: {kind}}}"))
+    if base.schedule.kind in schedules.CYCLED:
+        told = "moves the ends of the cycles, at which trials are compared; write one value under base"
+        faults += [Fault(path, told) for path in domains if path in MOVING_CYCLES]
+    if faults:
+        raise SpaceError(faults)

@@ -1,0 +1,139 @@
+"""Why every range and value is what it is, as rows to print or to write beside the values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from spaces.catalog.catalog import document
+from spaces.conditions import holds, options_of, settled_values
+from spaces.domains import Domain, Value, is_number, shown
+from spaces.facts import Facts
+from spaces.fields import PURPOSES, leaves
+from spaces.priors import Normal, Prior, told
+from spaces.rules.heuristics import details, frame, rulings
+from spaces.rules.rulings import Rulings
+from spaces.space import Dimension, Space, Values
+from trainable.recipe import REFERENCE_BATCH, Recipe
+from trainable.recipe.optimizers import batch_factor
+
+RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
+
+
+class Row(NamedTuple):
+    """One range or value: its dotted path or dimension name, what it is, why, and who says so."""
+
+    path: str
+    what: str
+    reason: str
+    source: str
+
+
+def space_rows(space: Space, facts: Facts) -> list[Row]:
+    """What varies, in drawing order, then every fixed value in the recipe's order."""
+    varying = [
+        Row(each.name, _ranged(each, space), each.reason_for(space.own), each.source)
+        for each in space.dimensions
+    ]
+    paths = {each.path for each in space.dimensions}
+    ruled = rulings(facts, space.base, space.pins)
+    fixed = [
+        _pinned(path, value) if path in space.pins else _row(path, value, ruled, [], {})
+        for path, value in leaves(space.base)
+        if path not in paths
+    ]
+    return varying + fixed
+
+
+def recipe_rows(recipe: Recipe, facts: Facts | None = None, space: Space | None = None) -> list[Row]:
+    """Every value of a recipe; with facts, each against the documents' value or prior for them.
+
+    With the space that the recipe was drawn from, its dimensions and pins stand for those of `document`.
+    """
+    if facts is None:
+        return [_row(path, value, {}, [], {}) for path, value in leaves(recipe)]
+    ruled = frame(facts) | details(facts, recipe)
+    offered = document(facts, recipe) if space is None else space.dimensions
+    dimensions = [each for each in offered if holds(each.when, recipe)]
+    pins = frozenset[str]() if space is None else space.pins
+    values = settled_values(recipe)
+    return [
+        _pinned(path, value) if path in pins else _row(path, value, ruled, dimensions, values)
+        for path, value in leaves(recipe)
+    ]
+
+
+def reasons(recipe: Recipe, facts: Facts, space: Space | None = None) -> dict[str, str]:
+    """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
+    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, facts, space)}
+
+
+def _ranged(dimension: Dimension, space: Space) -> str:
+    """What a dimension may be, what is believed of it, and when it exists."""
+    words = told(dimension.domain, dimension.prior(space.own))
+    if dimension.path == RATE:
+        words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
+    if (when := dimension.when) is None:
+        return words
+    section = dimension.path.rpartition(".")[0]
+    return f"{words}; when {str(when).removeprefix(f'{section}.')}"
+
+
+def _at_own_batch(dimension: Dimension, space: Space) -> str:
+    """What the rates are at the recipe's own batch, as each optimizer that they are of scales them."""
+    if (batch := space.base.loop.batch_size) == REFERENCE_BATCH:
+        return ""
+    kinds: dict[float, list[str]] = {}
+    for kind in _optimizers(dimension, space):
+        scaling = space.recipe({_OPTIMIZER: kind}).optimizer.scaling
+        kinds.setdefault(batch_factor(scaling, batch / REFERENCE_BATCH), []).append(shown(kind))
+    if len(kinds) > 1:
+        each = ", ".join(f"x{factor:.2g} for {' and '.join(names)}" for factor, names in kinds.items())
+        return f" (at {batch}: {each})"
+    (factor,) = kinds
+    return f" ({_times(factor, dimension.domain, dimension.prior(space.own))} at {batch})"
+
+
+def _optimizers(dimension: Dimension, space: Space) -> tuple[Value, ...]:
+    """The kinds of optimizer that a dimension of the rate is of."""
+    if (when := dimension.when) is not None and when.path == _OPTIMIZER:
+        return when.values
+    return options_of(space.dimensions).get(_OPTIMIZER, (space.base.optimizer.kind,))
+
+
+def _times(factor: float, domain: Domain, prior: Prior) -> str:
+    """What is believed of rates, or else where they may lie, times a factor."""
+    if isinstance(prior, Normal):
+        return f"{factor * prior.centre:.2g}"
+    numbers = [factor * each for each in domain.extremes() if is_number(each)]
+    return f"{min(numbers):.2g} to {max(numbers):.2g}"
+
+
+def _row(path: str, value: Any, ruled: Rulings, dimensions: Sequence[Dimension], values: Values) -> Row:
+    """The rule's reason where the value is the rule's; else the prior's that it was drawn from; else the
+    field's."""
+    ruling = ruled.get(path)
+    if ruling is not None and value == ruling.what:
+        return Row(path, _shown(value), ruling.reason, ruling.source)
+    for each in dimensions:
+        if each.path == path and value in each.domain:
+            drawn_from = _drawn_from(each, values)
+            return Row(path, _shown(value), f"{drawn_from}: {each.reason_for(values)}", each.source)
+    if ruling is not None:
+        told_rule = f"other than the rule's {shown(ruling.what)}: {ruling.reason}"
+        return Row(path, _shown(value), told_rule, ruling.source)
+    return Row(path, _shown(value), *PURPOSES[path])
+
+
+def _drawn_from(dimension: Dimension, values: Values) -> str:
+    prior = dimension.prior(values)
+    words = told(dimension.domain, prior)
+    return words if isinstance(prior, Normal) else f"from {words}"
+
+
+def _pinned(path: str, value: Any) -> Row:
+    return Row(path, _shown(value), f"pinned; {PURPOSES[path].reason}", "written in the study")
+
+
+def _shown(value: Any) -> str:
+    return f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else shown(value)

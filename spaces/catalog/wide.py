@@ -1,0 +1,98 @@
+"""The space `wide`: the same fields as `document`, with the even ranges of somebody who knows no rule.
+
+It is what the documents' priors are measured against. Ranges span the orders of magnitude that published
+recipes do, whatever the data and the model; every option is as likely as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spaces.domains import Choice, Domain, Float, Integer
+from spaces.facts import Facts
+from spaces.priors import Uniform
+from spaces.rules.optimizers import KINDS
+from spaces.rules.rules import Rule
+from spaces.rules.rulings import Distribution
+from spaces.rules.schedules import WARMED, longest_warmup
+from spaces.space import Values, When
+
+STATED = "none: what one writes who knows no rule"
+DECOUPLED = ("adamw", "lamb", "adam_then_sgd")
+"""Optimizers whose decay stands beside the gradient; in the others it is L2, a part of it."""
+RATES, ADAPTIVE_RATES = Float(1e-4, 10.0, log=True), Float(1e-5, 1.0, log=True)
+DECAYS, DECOUPLED_DECAYS = Float(1e-6, 1e-2, log=True), Float(1e-5, 1.0, log=True)
+ALPHAS = Float(0.01, 10.0, log=True)
+MASKS = ("erasing", "cutout", "gridmask", "hide_and_seek")
+
+
+def _even(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Rule:
+    found = Distribution(domain, Uniform(), "a wide range with even draws: nothing is believed", STATED)
+
+    def of(facts: Facts, values: Values) -> Distribution:
+        """Even draws over a wide range, whatever the facts."""
+        return found
+
+    return Rule(path, of, when, variant)
+
+
+def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
+    """Even draws of a field whose range depends on its section's kind: one domain for each kind."""
+    section = path.rpartition(".")[0]
+    given = dict(domains)
+    for kind in kinds:
+        yield _even(path, given.get(kind, given[""]), When(f"{section}.kind", (kind,)), kind)
+
+
+def warmups(facts: Facts, values: Values) -> Distribution:
+    """None to a tenth of the run, which is the most that a recipe's warm-up should take."""
+    most = longest_warmup(facts)
+    return Distribution(Float(0.0, most), Uniform(), "none to a tenth of the run, with even draws", STATED)
+
+
+def frozen_epochs(facts: Facts, values: Values) -> Distribution:
+    """None to 10, and at most half of the run."""
+    most = max(1, min(10, facts.epochs // 2))
+    return Distribution(Integer(0, most), Uniform(), "none to 10, at most half of the run", STATED)
+
+
+_LAYERS, _WEIGHTS = "model.layer_rates", "evaluation.weights"
+_CROP, _POLICY, _MASKING, _MIXING = (
+    f"augmentation.{section}" for section in ("crop", "policy", "masking", "mixing")
+)
+_BOTH = When("optimizer.kind", ("adam_then_sgd",))
+
+WIDE: tuple[Rule, ...] = (
+    _even("optimizer.kind", Choice(("sgd", "adamw"))),
+    _even("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
+    _even(f"{_CROP}.kind", Choice(("none", "pad", "resized"))),
+    _even(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),
+    _even(f"{_MASKING}.kind", Choice(("none", *MASKS))),
+    _even(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
+    _even(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
+    _even(_WEIGHTS, Choice(("raw", "ema"))),
+    _even("regularisation.ema_decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(_WEIGHTS, ("ema",))),
+    _even("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
+    *_of_kind("optimizer.lr", KINDS, ("", ADAPTIVE_RATES), ("sgd", RATES)),
+    *_of_kind(
+        "optimizer.weight_decay", KINDS, ("", DECAYS), *((kind, DECOUPLED_DECAYS) for kind in DECOUPLED)
+    ),
+    _even("optimizer.momentum", Float(0.5, 0.99), When("optimizer.kind", ("sgd",))),
+    _even("optimizer.sgd_lr", RATES, _BOTH),
+    _even("optimizer.sgd_weight_decay", DECAYS, _BOTH),
+    Rule("schedule.warmup_epochs", warmups, When("schedule.kind", WARMED)),
+    _even("schedule.gamma", Float(0.5, 0.999), When("schedule.kind", ("exp",))),
+    _even("regularisation.label_smoothing", Float(0.0, 0.3)),
+    _even("regularisation.clip_norm", Choice((None, 0.1, 1.0, 10.0, 100.0))),
+    _even("model.dropout", Choice((None, 0.1, 0.3, 0.5, 0.7))),
+    Rule("model.freeze_epochs", frozen_epochs),
+    _even("model.freeze_norm", Choice((False, True))),
+    _even(f"{_LAYERS}.lowest", Float(1e-4, 1.0, log=True), When(f"{_LAYERS}.kind", ("geometric",))),
+    _even(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",))),
+    _even(f"{_CROP}.fraction", Float(0.02, 0.5), When(f"{_CROP}.kind", ("pad",))),
+    _even(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",))),
+    _even(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
+    _even(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
+    *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),
+)
+"""One rule for every field that `document` may vary, in drawing order."""

@@ -1,0 +1,317 @@
+"""The documents' rules for the optimizer, its rate and its decay, for every kind that a person may pin.
+
+Learning rates are at batch 256. Sources are cited as in `spaces.rules.heuristics`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never, get_args
+
+from spaces.domains import Float, Value
+from spaces.facts import Facts
+from spaces.priors import Confidence, Normal
+from spaces.rules.rulings import (
+    IMAGENET_IMAGES,
+    MILLION,
+    SHORT_RUN,
+    Distribution,
+    Ruling,
+    Rulings,
+    around,
+    images_seen,
+    interpolated,
+    number_at,
+    rounded,
+    size_of,
+    weighed,
+)
+from spaces.space import Values
+from trainable.recipe import Recipe
+from trainable.recipe.optimizers import LAMB, LARS, SGD, Adadelta, Adam, AdamThenSGD, AdamW, RMSProp
+
+OptimizerKind = Literal["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
+KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)
+
+RUN_ON_IMAGENET = 90 * IMAGENET_IMAGES
+"""Images seen in the run for which the documents name rates."""
+SHORT_RUN_FACTOR, ADAPTIVE_SHORT_RUN_FACTOR = 20.0, 50.0
+LARGE_NET_SHORT_RUN_FACTOR = 2.0
+SMALL_NET, LARGE_NET = 100_000, 10 * MILLION
+"""Parameters up to which rates were measured in many short runs, and about where they were in one net."""
+LARS_BATCH = 4096
+DECADES = 1.5
+"""How far a rate or a decay is tried either side of its rule: a factor of 30."""
+_SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
+
+
+def optimizer(facts: Facts) -> Ruling[str]:
+    """Which optimizer the documents' own recipe uses."""
+    if facts.attention:
+        reason = "transformers train poorly with SGD; the documents speak of convolutional nets"
+        return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
+    return Ruling("sgd", "SGD with momentum ends more accurate, given its rate and enough epochs", "003:4")
+
+
+def kinds(facts: Facts, values: Values) -> Distribution:
+    """SGD with momentum in half of the trials of a short run, 7 of 10 of a long one; AdamW in most others.
+
+    The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
+    of 161 recipes with SGD and of 95 with AdamW ended alike on 4,000 Fashion-MNIST images x 9 epochs, at 86.8
+    and 86.6 %; on 1,442 photographs x 20 epochs SGD's near their best rates ended at 92 to 95 %, AdamW's at
+    87 to 92 % (n=9 and 6). Attention takes AdamW in 8 of 10. LAMB is rare, and LARS is tried from batch 4,096
+    only, which it was made for. The shares are ours.
+    """
+    weights: dict[Value, float]
+    if facts.attention:
+        weights = {"sgd": 0.15, "adamw": 0.8, "lamb": 0.05}
+        reason = "attention models train better with AdamW"
+    else:
+        seen = images_seen(facts)
+        sgd = interpolated(seen, (SHORT_RUN, 0.5), (RUN_ON_IMAGENET, 0.7))
+        weights = {"sgd": sgd, "adamw": 0.95 - sgd, "lamb": 0.05}
+        reason = f"AdamW for speed, SGD for the last accuracy of a long run: {seen:,} images are seen"
+    if number_at(values, "loop.batch_size") >= LARS_BATCH:
+        weights["lars"] = 0.1
+    domain, prior = weighed(weights)
+    return Distribution(domain, prior, reason, "003:4, 001:136, 002:22, 004:83; arXiv 2110.00476, 2012.12877")
+
+
+def details(facts: Facts, recipe: Recipe) -> Rulings:
+    """The values that the documents give to a recipe's optimizer, of the kind that it is."""
+    kind = recipe.optimizer.kind
+    strong = recipe.augmentation.policy.kind != "none" or recipe.augmentation.mixing.kind != "none"
+    common: Rulings = {
+        "optimizer.lr": learning_rate(facts, kind),
+        "optimizer.scaling": scaling(kind),
+        "optimizer.weight_decay": weight_decay(facts, kind, strong_augmentation=strong),
+    }
+    leap: Rulings = {"optimizer.momentum": momentum(facts), "optimizer.nesterov": nesterov(facts)}
+    match recipe.optimizer:
+        case SGD():
+            return {**common, **leap}
+        case AdamThenSGD():
+            decay = weight_decay(facts, "sgd", strong_augmentation=strong)
+            rate = learning_rate(facts, "sgd")
+            return {**common, "optimizer.sgd_lr": rate, **leap, "optimizer.sgd_weight_decay": decay}
+        case RMSProp() | Adam() | AdamW() | Adadelta() | LARS() | LAMB():
+            return common
+        case _:
+            assert_never(recipe.optimizer)
+
+
+# --- the rate -----------------------------------------------------------------------------------------
+
+
+def scaling(kind: OptimizerKind) -> Ruling[str]:
+    """How the rate follows the batch."""
+    match kind:
+        case "sgd":
+            reason = "lr grows with the batch"
+            return Ruling("linear", reason, "000:25, 003:23; arXiv 1706.02677, section 2.1")
+        case "lars":
+            return Ruling("linear", "lr grows with the batch, as SGD's", "arXiv 2002.05709, section 2.3")
+        case "rmsprop" | "adam" | "adamw" | "lamb" | "adam_then_sgd":
+            return Ruling("sqrt", "adaptive rates grow with the root of the batch", "arXiv 2205.10287")
+        case "adadelta":
+            return Ruling("none", "the rate is a factor on steps in the weights' units", "arXiv 1212.5701")
+        case _:
+            assert_never(kind)
+
+
+def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
+    """The rate at batch 256; within what a sweep over rates recommends, where one was made."""
+    rule = _documents_rate(facts, kind)
+    band = _band(facts, kind)
+    if band is None or band[0] <= rule.what <= band[1]:
+        return rule
+    low, high = band
+    clipped = min(max(rule.what, low), high)
+    reason = f"{rule.reason}, but {clipped:g} is the nearest that a sweep over rates recommends"
+    return Ruling(clipped, reason, f"{rule.source}; {_SWEEP}")
+
+
+def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
+    """The rate at batch 256: around the documents' number, higher in runs that see few images.
+
+    From scratch that is 0.1 for SGD and 0.001 for Adam's kin, and in short runs up to 20 and 50 times as
+    much: measured with convolutional nets of 20,000 to 78,000 parameters. SGD's factor falls to 2 at 10
+    million (n=1 a rate), and attention models take the plain rate (n=1 a rate). To fine-tune SGD takes 0.001
+    up to 1,000 images and 0.01 from 100,000 (003:88), the others a tenth. SGD's and AdamW's are sure for
+    convolutional nets of up to 100,000 parameters from scratch: of 70 and 15 recipes within a factor 5 of
+    them none ended under 77 and 81 % on 4,000 Fashion-MNIST images (a net of 20,000 parameters); of 128 even
+    draws over five decades 40 % ended under 20 %. For the other optimizers the documents name no number.
+    Where a sweep over rates was made, the middle of what it recommends is the centre, for the optimizer that
+    it was made with. A factor of 30 either side is tried, and the documents' own number, so that a wrong rule
+    costs no more than a detour.
+    """
+    rule = _documents_rate(facts, kind)
+    centre = rule.what * _short_run_factor(facts, kind)
+    if (band := _band(facts, kind)) is not None:
+        return _rates_of_sweep(band, rounded(centre), kind)
+    confidence: Confidence = "high" if _measured(facts, kind) else "medium"
+    domain, prior = around(centre, DECADES, confidence)
+    domain = Float(min(domain.low, rule.what), domain.high, log=True)  # also the documents' own
+    moved = f"; x{centre / rule.what:.2g} in so short a run" if centre > rule.what else ""
+    return Distribution(domain, prior, f"{rule.reason}{moved}", f"{rule.source}; the factors are ours")
+
+
+def _measured(facts: Facts, kind: OptimizerKind) -> bool:
+    """Whether many recipes were trained with such a model: small, convolutional and from scratch."""
+    small = facts.parameters <= SMALL_NET and not facts.attention
+    return kind in ("sgd", "adamw") and small and not facts.pretrained
+
+
+def _rates_of_sweep(band: tuple[float, float], rule: float, kind: str) -> Distribution:
+    low, high = band
+    middle = (low * high) ** 0.5
+    around_middle, prior = around(middle, DECADES, "high")
+    domain = Float(min(around_middle.low, low), max(around_middle.high, high), log=True)
+    place = "below" if rule < low else "above" if rule > high else "within"
+    reason = f"a sweep recommends {low:g} to {high:g} for {kind}; the rule's {rule:g} lies {place}"
+    return Distribution(domain, prior, reason, _SWEEP)
+
+
+def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
+    """What a sweep recommends, for the optimizer that it was made with: rates of others differ by decades."""
+    return facts.lr_band if kind == (facts.lr_band_kind or optimizer(facts).what) else None
+
+
+def _documents_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
+    if facts.pretrained and kind == "sgd":
+        rate = rounded(interpolated(facts.train_images, (1_000, 0.001), (100_000, 0.01)))
+        return Ruling(rate, "pretrained weights: 0.001 up to 1,000 images, 0.01 from 100,000", "003:88")
+    rule = _rate_from_scratch(kind)
+    if not facts.pretrained:
+        return rule
+    reason = "a tenth of the rate from scratch spares pretrained weights"
+    return Ruling(rounded(rule.what / 10), reason, "003:88")
+
+
+def _rate_from_scratch(kind: OptimizerKind) -> Ruling[float]:
+    match kind:
+        case "sgd":
+            return Ruling(0.1, "0.1 at batch 256", "003:13, 003:23; arXiv 1706.02677, section 2.1")
+        case "lars":
+            return Ruling(0.3, "0.3 at batch 256", "arXiv 2002.05709, section 2.3")
+        case "rmsprop" | "adam" | "adamw" | "adam_then_sgd":
+            return Ruling(1e-3, "Adam's own default, from scratch", "arXiv 1412.6980, section 2")
+        case "lamb":
+            reason = "as for AdamW; ResNet50's 0.005 at batch 2,048 is 0.0018 here"
+            return Ruling(1e-3, reason, "arXiv 1904.00962; 2110.00476, table 2")
+        case "adadelta":
+            return Ruling(1.0, "the paper's steps as they are", "arXiv 1212.5701, section 3")
+        case _:
+            assert_never(kind)
+
+
+def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
+    """How much larger steps may be, from scratch, where a run sees fewer images than 90 epochs of ImageNet.
+
+    20 for SGD and 50 for Adam's kin at 30,000 images: the best rates were about 2 for SGD and 0.03 to 0.08
+    for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and 0.01 to 0.03 on 1,259 digits
+    x 20 epochs, 3 and 0.03 to 0.1 on 1,442 photographs x 20 epochs, 1 to 3 and 0.03 to 0.1 on 5,000 CIFAR
+    images x 12 epochs, 1.3 to 4 and 0.03 to 0.06 on 10,000 Fashion-MNIST images x 9 epochs (n=1 or 2 a rate),
+    with convolutional nets of 20,000 to 78,000 parameters. In between lies the 0.2 at batch 256 of CIFAR's 8
+    million, with nets of up to 2 million (1512.03385, section 4.2).
+
+    SGD's falls to 2 at 10 million parameters: on 1,259 digits x 4 epochs a ResNet18 of 11 million ended at
+    49.4 % with SGD at 2, at 98.5 % at 0.2; AdamW at 0.05 ended at 98.1 % (n=1 each), so Adam's kin keeps its
+    factor. None for attention: a ViT-Tiny on 1,259 digits x 5 epochs with AdamW stayed at chance at 0.05, and
+    ended at 46.5 % at 0.01, at 75.8 % at 0.002 (n=1 a rate). Adadelta finds its step itself.
+    """
+    match kind:
+        case _ if facts.pretrained or facts.attention:
+            return 1.0
+        case "adadelta":
+            return 1.0
+        case "sgd" | "lars":
+            small, large = (SMALL_NET, SHORT_RUN_FACTOR), (LARGE_NET, LARGE_NET_SHORT_RUN_FACTOR)
+            most = interpolated(facts.parameters, small, large)
+        case _:
+            most = ADAPTIVE_SHORT_RUN_FACTOR
+    return interpolated(images_seen(facts), (SHORT_RUN, most), (RUN_ON_IMAGENET, 1.0))
+
+
+# --- momentum and decay -------------------------------------------------------------------------------
+
+
+def momentum(facts: Facts) -> Ruling[float]:
+    """SGD's momentum."""
+    return Ruling(0.9, "SGD with momentum; 0.9 is the papers' value", "003:4; arXiv 1706.02677, section 5.1")
+
+
+def momenta(facts: Facts, values: Values) -> Distribution:
+    """SGD's momentum, around 0.9, the papers' value.
+
+    A rate acts by 1 / (1 - momentum): from half to five times that of 0.9 over this range, which is ours. A
+    1cycle schedule moves the momentum itself, and leaves this value unused.
+    """
+    reason = "0.9 is the papers' value; the rate acts by 1 / (1 - momentum)"
+    source = "003:4; arXiv 1706.02677, section 5.1; the range is ours"
+    return Distribution(Float(0.8, 0.98), Normal(0.9, "medium"), reason, source)
+
+
+def nesterov(facts: Facts) -> Ruling[bool]:
+    """Whether SGD's momentum is Nesterov's."""
+    return Ruling(True, "looks ahead along the momentum", "arXiv 1706.02677, section 5.1")
+
+
+def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool = False) -> Ruling[float]:
+    """By model, data and augmentation where the decay is SGD's; small where it is L2 under a division.
+
+    An L2 decay is part of the gradient, which Adam and its kin divide by its own size: weights with large
+    gradients then hardly decay (arXiv 1711.05101, section 2).
+    """
+    match kind:
+        case "sgd" | "lars":
+            return _sgd_decay(facts, strong_augmentation=strong_augmentation)
+        case "adamw" | "adam_then_sgd" if facts.attention:
+            return Ruling(
+                0.05, "decoupled decay, as for transformers", "arXiv 2012.12877, table 9; 2103.14030"
+            )
+        case "adamw" | "adam_then_sgd":
+            reason = "decoupled decay for convolutional nets; the documents name no number, 0.02 is ours"
+            return Ruling(0.02, reason, "arXiv 1711.05101")
+        case "lamb":
+            return Ruling(0.02, "decoupled decay, as for ResNet50 with LAMB", "arXiv 2110.00476, table 2")
+        case "rmsprop" | "adam" | "adadelta":
+            reason = (
+                "L2 that the division by the gradient's size distorts: small, as MobileNetV3 with RMSProp"
+            )
+            return Ruling(1e-5, reason, "arXiv 1905.02244, section 6.1; 1711.05101, section 2")
+        case _:
+            assert_never(kind)
+
+
+def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
+    """Weight decay: for SGD by the model's size, the number of images and the augmentation drawn.
+
+    1e-4 at ResNet50 size and 3e-5 for small nets (the documents' table: +1.04 points against 1e-4 on
+    MobileNetV1 x0.25), x0.7 with strong augmentation (+0.39 points), more for fewer images by a fourth root
+    that is ours. Decoupled decay is some hundred times larger, as it is multiplied by a smaller rate: around
+    0.02, for attention 0.05, on papers' word alone and so with little confidence.
+    """
+    strong = strong_augmentation(values)
+    rule = weight_decay(facts, kind, strong_augmentation=strong)
+    domain, _ = around(weight_decay(facts, kind).what, DECADES, "medium")
+    confidence: Confidence = "medium" if kind in ("sgd", "lars") else "low"
+    return Distribution(domain, Normal(rule.what, confidence), rule.reason, rule.source)
+
+
+def strong_augmentation(values: Values) -> bool:
+    """Whether images are distorted by a policy or mixed: a harder task, which wants less decay (003:33)."""
+    return any(values[f"augmentation.{part}.kind"] != "none" for part in ("policy", "mixing"))
+
+
+def _sgd_decay(facts: Facts, *, strong_augmentation: bool) -> Ruling[float]:
+    """3e-5 for small nets to 1e-4 at ResNet50 size, x0.7 with strong augmentation, more for few images.
+
+    The documents say "larger for small sets" without a number; the fourth root of the ratio to ImageNet is
+    ours: 5e-4, usual on CIFAR's 50,000 images, stays within the range around it.
+    """
+    size = interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))
+    data = (IMAGENET_IMAGES / facts.train_images) ** 0.25
+    ease = 0.7 if strong_augmentation else 1.0
+    reason = f"{rounded(size):g} for {size_of(facts)}, x{data:.2g} for {facts.train_images:,} images"
+    lighter = ", x0.7 with strong augmentation" if strong_augmentation else ""
+    return Ruling(rounded(size * data * ease), reason + lighter, "003:26-40")

@@ -1,0 +1,201 @@
+"""docs/heuristics.md, from the rules' own text: `python -m spaces.rules.page docs/heuristics.md`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import assert_never
+
+from spaces.conditions import settled_values
+from spaces.domains import shown
+from spaces.facts import Facts
+from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, told
+from spaces.rules.heuristics import fixed_by_rule, rulings
+from spaces.rules.rules import RULES, Rule
+from spaces.rules.rulings import MILLION, Distribution
+from spaces.space import Values
+from trainable.recipe import Recipe
+
+DIGITS = Facts(
+    train_images=1_257,
+    classes=10,
+    class_balance=0.95,
+    channels=1,
+    image_size=8,
+    parameters=77_754,
+    epochs=20,
+    cpus=1,
+    gpus=0.0,
+)
+CIFAR = Facts(
+    train_images=42_500,
+    classes=10,
+    class_balance=1.0,
+    channels=3,
+    image_size=32,
+    flips=("horizontal",),
+    parameters=11_181_642,
+    epochs=100,
+    cpus=8,
+    gpus=1.0,
+)
+IMAGENET = CIFAR.model_copy(
+    update={
+        "train_images": 1_280_000,
+        "classes": 1000,
+        "image_size": 224,
+        "parameters": 25_557_032,
+        "epochs": 120,
+    }
+)
+FEW_PHOTOGRAPHS = IMAGENET.model_copy(
+    update={
+        "train_images": 1_000,
+        "classes": 10,
+        "parameters": 23_528_522,
+        "epochs": 30,
+        "pretrained": True,
+    }
+)
+EXAMPLES = {
+    "digits": (DIGITS, {}),
+    "CIFAR10": (CIFAR, {"model.kind": "torchvision", "model.name": "resnet18"}),
+    "ImageNet": (IMAGENET, {"model.kind": "torchvision", "model.name": "resnet50"}),
+    "fine-tuning": (
+        FEW_PHOTOGRAPHS,
+        {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
+    ),
+}
+"""What the rules are asked about on the page: facts, and what the recipe pins for them."""
+
+MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test keeps it so. -->"
+
+
+def page(head: str) -> str:
+    """The whole page, in Markdown: `head`, written by hand, and what the rules say after it."""
+    return "\n".join([head, MARK, "", *_rules(), *_fixed()]) + "\n"
+
+
+def head_of(text: str) -> str:
+    """What stands before the mark in the page as it is."""
+    return text.partition(MARK)[0].rstrip("\n") + "\n"
+
+
+def _confidences() -> Iterator[str]:
+    spreads = ", ".join(f"{name} {spread:g}" for name, spread in SPREADS.items())
+    odds = ", ".join(f"{name} {weight:g}" for name, weight in ODDS.items())
+    yield f"- of a number, its standard deviation as a share of the domain's length: {spreads};"
+    yield f"- of one option that you believe in, how many times the weight of each other it has: {odds}."
+
+
+def _examples() -> Iterator[str]:
+    yield "| example | training images | side | parameters | epochs | hardware |"
+    yield "|-|-|-|-|-|-|"
+    for name, (facts, values) in EXAMPLES.items():
+        model = values.get("model.name", "resnet_small")
+        kind = f"{model}{', pretrained' if facts.pretrained else ''}"
+        size = f"{facts.parameters / MILLION:.3g} M ({kind})"
+        where = "a GPU" if facts.gpus else "a CPU"
+        yield (
+            f"| {name} | {facts.train_images:,} | {facts.image_size} px | {size} | {facts.epochs} | {where} |"
+        )
+
+
+def _rules() -> Iterator[str]:
+    """A section for each field; rules of it that share their text stand together."""
+    yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
+    told_before: dict[str, str] = {}
+    for path, of_path in groupby(RULES, lambda rule: rule.path):
+        yield from (f"### `{path}`", "")
+        for text, alike in groupby(of_path, lambda rule: str(inspect.getdoc(rule.of))):
+            before = told_before.setdefault(text, path)
+            rules = list(alike)
+            yield from _condition(rules)
+            yield from (text if before == path else f"As for `{before}`.", "", *_table(rules), "")
+            yield from (f"Source: {_linked(_sources(rules))}.", "")
+
+
+def _table(rules: Sequence[Rule]) -> Iterator[str]:
+    """A line for each example, or for each variant where there are several."""
+    if len(rules) == 1:
+        yield from ("| example | believed |", "|-|-|")
+        yield from (f"| {name} | {cell} |" for name, cell in zip(EXAMPLES, _asked(rules[0]), strict=True))
+        return
+    yield from (f"| | {' | '.join(EXAMPLES)} |", f"|-|{'-|' * len(EXAMPLES)}")
+    yield from (f"| {rule.variant} | {' | '.join(_asked(rule))} |" for rule in rules)
+
+
+def _fixed() -> Iterator[str]:
+    """The documents' own values for the examples: the first trial, and all trials where nothing varies."""
+    told_first = (
+        "The documents' own values: the first trial has them all, every other those that do not vary."
+    )
+    yield from ("## What is fixed", "", told_first, "")
+    yield from (f"| | {' | '.join(EXAMPLES)} | source |", f"|-|{'-|' * len(EXAMPLES)}-|")
+    found = [rulings(facts, _base(facts, values), frozenset()) for facts, values in EXAMPLES.values()]
+    for path in dict.fromkeys(path for each in found for path in each):
+        cells = [shown(each[path].what) if path in each else "" for each in found]
+        source = "; ".join(dict.fromkeys(each[path].source for each in found if path in each))
+        yield f"| `{path}` | {' | '.join(cells)} | {_linked(source)} |"
+
+
+def _asked(rule: Rule) -> list[str]:
+    """What a rule says of each example."""
+    found = (rule.of(facts, _settled(facts, values)) for facts, values in EXAMPLES.values())
+    return [_cell(each) if each is not None else "silent" for each in found]
+
+
+def _cell(found: Distribution) -> str:
+    match found.prior:
+        case Normal(centre=centre, confidence=confidence):
+            return f"{centre:.3g} ({confidence}) in {found.domain}"
+        case Uniform() | Weights():
+            return told(found.domain, found.prior)
+        case _:
+            assert_never(found.prior)
+
+
+def _sources(rules: Iterable[Rule]) -> str:
+    found: list[Distribution | None] = [
+        rule.of(facts, _settled(facts, values)) for rule in rules for facts, values in EXAMPLES.values()
+    ]
+    return "; ".join(dict.fromkeys(part for each in found if each for part in each.source.split("; ")))
+
+
+def _settled(facts: Facts, values: Values) -> Values:
+    """Every value of the documents' own recipe for an example."""
+    base = _base(facts, values)
+    return settled_values(base.with_values(fixed_by_rule(facts, base, frozenset())))
+
+
+def _base(facts: Facts, values: Values) -> Recipe:
+    return Recipe().with_values({"loop.epochs": facts.epochs, **values})
+
+
+def _condition(rules: Sequence[Rule]) -> Iterator[str]:
+    """When the field is drawn at all; the variants of a table say it themselves."""
+    whens = {rule.when for rule in rules}
+    parts = [f"drawn when {when}" for when in whens if when is not None and len(whens) == 1]
+    parts += ["only where you ask for it"] if all(rule.optional for rule in rules) else []
+    if parts:
+        told_parts = "; ".join(parts)
+        yield from (f"*{told_parts[0].upper()}{told_parts[1:]}.*", "")
+
+
+def _linked(source: str) -> str:
+    """With every arXiv number as a link."""
+    return re.sub(r"(?:arXiv )?\b(\d{4}\.\d{4,5})\b", r"[\1](https://arxiv.org/abs/\1)", source)
+
+
+def main() -> None:
+    """Write the page anew, its head as it is."""
+    file = Path(sys.argv[1])
+    file.write_text(page(head_of(file.read_text())))
+
+
+if __name__ == "__main__":
+    main()

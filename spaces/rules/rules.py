@@ -1,0 +1,110 @@
+"""The rules of the space `document`, in drawing order: which field each speaks of, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+
+from spaces.facts import Facts
+from spaces.rules import augmentations, finetuning, loops, optimizers, regularisation, schedules
+from spaces.rules.optimizers import OptimizerKind
+from spaces.rules.rulings import Distribution
+from spaces.space import Values, When
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one heuristic says of one field.
+
+    `of` gives the distribution for the facts and for the values settled or drawn before, by dotted path; None
+    where the field stays at the documents' own value. An `optional` rule speaks only where a person asks.
+    """
+
+    path: str
+    of: Callable[[Facts, Values], Distribution | None]
+    when: When | None = None
+    variant: str = ""
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """As the dimension that it makes: the path, or `optimizer.lr[sgd]` where a path has several."""
+        return f"{self.path}[{self.variant}]" if self.variant else self.path
+
+
+def _of_kind(
+    heuristic: Callable[[Facts, Values, OptimizerKind], Distribution], kind: OptimizerKind
+) -> Callable[[Facts, Values], Distribution]:
+    """The heuristic for one kind of optimizer, with its name and text."""
+
+    @wraps(heuristic)
+    def of(facts: Facts, values: Values) -> Distribution:
+        return heuristic(facts, values, kind)
+
+    return of
+
+
+_OPTIMIZER, _SCHEDULE, _WEIGHTS = "optimizer.kind", "schedule.kind", "evaluation.weights"
+_CROP, _POLICY, _MASKING, _MIXING = (
+    f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
+)
+_LAYERS = "model.layer_rates.kind"
+_SGD, _BOTH = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adam_then_sgd",))
+_SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
+
+_KINDS: tuple[Rule, ...] = (
+    Rule(_OPTIMIZER, optimizers.kinds),
+    Rule(_SCHEDULE, schedules.kinds, optional=True),
+    Rule(_CROP, augmentations.crop_kinds),
+    Rule(_POLICY, augmentations.policies),
+    Rule(_MASKING, augmentations.maskings),
+    Rule(_MIXING, augmentations.mixings),
+    Rule(_LAYERS, finetuning.layer_rates),
+    Rule(_WEIGHTS, regularisation.scored_weights),
+    Rule("regularisation.ema_decay", regularisation.ema_decays, When(_WEIGHTS, ("ema",))),
+    Rule("loop.batch_size", loops.batch_sizes, optional=True),
+)
+"""What others depend on. The batch comes last: what stands before it goes by the batch that is settled."""
+
+_NUMBERS: tuple[Rule, ...] = (
+    *(
+        Rule("optimizer.lr", _of_kind(optimizers.learning_rates, kind), When(_OPTIMIZER, (kind,)), kind)
+        for kind in optimizers.KINDS
+    ),
+    *(
+        Rule(
+            "optimizer.weight_decay",
+            _of_kind(optimizers.weight_decays, kind),
+            When(_OPTIMIZER, (kind,)),
+            kind,
+        )
+        for kind in optimizers.KINDS
+    ),
+    Rule("optimizer.momentum", optimizers.momenta, _SGD),
+    Rule("optimizer.sgd_lr", _of_kind(optimizers.learning_rates, "sgd"), _BOTH),
+    Rule("optimizer.sgd_weight_decay", _of_kind(optimizers.weight_decays, "sgd"), _BOTH),
+    Rule("schedule.warmup_epochs", schedules.warmups, When(_SCHEDULE, schedules.WARMED)),
+    Rule("schedule.gamma", schedules.falls, When(_SCHEDULE, ("exp",))),
+    Rule(_SMOOTHING, regularisation.label_smoothings),
+    Rule(_SMOOTHING, regularisation.label_smoothings_of_small_nets, optional=True),
+    Rule("regularisation.clip_norm", regularisation.clip_norms),
+    Rule("model.dropout", regularisation.dropouts),
+    Rule("model.freeze_epochs", finetuning.frozen_epochs),
+    Rule("model.freeze_norm", finetuning.frozen_norms),
+    Rule("model.layer_rates.lowest", finetuning.lowest_rates, When(_LAYERS, ("geometric",))),
+    Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",))),
+    Rule("augmentation.crop.fraction", augmentations.crop_fractions, When(_CROP, ("pad",))),
+    Rule("augmentation.crop.scale_min", augmentations.crop_scales, When(_CROP, ("resized",))),
+    Rule("augmentation.policy.magnitude", augmentations.magnitudes, When(_POLICY, ("randaugment",))),
+    Rule(
+        "augmentation.masking.probability",
+        augmentations.erasing_probabilities,
+        When(_MASKING, ("erasing",)),
+    ),
+    Rule(_ALPHA, augmentations.mixup_alphas, When(_MIXING, ("mixup",)), "mixup"),
+    Rule(_ALPHA, augmentations.cutmix_alphas, When(_MIXING, ("cutmix",)), "cutmix"),
+)
+
+RULES: tuple[Rule, ...] = _KINDS + _NUMBERS
+"""Every rule, in drawing order: each reads only what is settled or stands before it."""

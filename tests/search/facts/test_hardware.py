@@ -1,0 +1,82 @@
+"""Whether a trial fits on the machines, and how many do at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.facts.hardware import Hardware, Node, PerTrial, concurrent_trials, per_trial
+from search.study import Resources, Study, StudyError
+
+CPUS = Hardware((Node(8, 0),))
+GPUS = Hardware((Node(0, 0), Node(16, 4), Node(16, 4)))
+
+
+@pytest.mark.parametrize(
+    ("machines", "trial", "count"),
+    [
+        (CPUS, PerTrial(1, 0.0), 8),
+        (CPUS, PerTrial(3, 0.0), 2),
+        (CPUS, PerTrial(2, 0.0, workers=3), 1),
+        (GPUS, PerTrial(2, 1.0), 8),
+        (GPUS, PerTrial(6, 1.0), 4),
+        (GPUS, PerTrial(1, 0.25), 32),
+        (GPUS, PerTrial(2, 1.0, workers=4), 2),
+        (GPUS, PerTrial(2, 1.0, workers=8), 1),
+    ],
+)
+def test_as_many_trials_run_at_once_as_fit(machines: Hardware, trial: PerTrial, count: int) -> None:
+    assert concurrent_trials(None, trial, machines) == count
+    assert concurrent_trials(1, trial, machines) == 1
+
+
+@pytest.mark.parametrize(("machines", "gpus"), [(CPUS, 0.0), (GPUS, 1.0)])
+@pytest.mark.parametrize("written", [{}, {"gpus": "auto"}, {"gpus": None}])
+def test_a_worker_gets_a_gpu_where_there_are_any(
+    machines: Hardware, gpus: float, written: dict[str, object]
+) -> None:
+    study = Study.from_tree({"data": {"path": "digits"}, "resources": written})
+    assert per_trial(study.resources, machines) == PerTrial(1, gpus)
+
+
+@pytest.mark.parametrize(
+    ("machines", "asked", "told"),
+    [
+        (CPUS, Resources(cpus=9), "resources.cpus: a trial asks for 9; the largest machine has 8"),
+        (CPUS, Resources(gpus=0.5), "resources.gpus: a trial asks for 0.5; the largest machine has 0"),
+        (
+            CPUS,
+            Resources(cpus=3, workers=3),
+            "of 3 CPUs and 0 GPUs each; there is room for 2: 8 CPUs and 0 GPUs",
+        ),
+        (GPUS, Resources(workers=9), "a trial asks for 9, of 1 CPUs and 1 GPUs each; there is room for 8"),
+        (
+            Hardware((Node(16, 0), Node(1, 4))),
+            Resources(cpus=2, gpus=1),
+            "no machine has 2 CPUs and 1 GPUs together",
+        ),
+        (Hardware(()), Resources(), "the largest machine has 0"),
+    ],
+)
+def test_a_trial_that_can_never_be_placed_is_refused_with_what_there_is(
+    machines: Hardware, asked: Resources, told: str
+) -> None:
+    with pytest.raises(StudyError) as raised:
+        per_trial(asked, machines)
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"gpus": 2}, "for a trial on several write workers: 2 and gpus: 1"),
+        ({"gpus": 0.5, "workers": 2}, "workers of one trial cannot share a GPU"),
+        ({"pack": True, "workers": 2}, "leave out gpus and workers"),
+        ({"pack": True, "gpus": 0.5}, "leave out gpus and workers"),
+        ({"gpus": "all"}, "expected a valid number, got 'all'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_the_study_is_read(
+    written: dict[str, object], told: str
+) -> None:
+    with pytest.raises(StudyError, match=told):
+        Study.from_tree({"data": {"path": "digits"}, "resources": written})

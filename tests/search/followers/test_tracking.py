@@ -1,0 +1,236 @@
+"""A search in a real MLflow database: what its runs hold, while it runs, after it and when it goes on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from search.followers.cursor import CURSOR_FILE, read_cursor
+from search.followers.tracker import run_ids, serve
+from search.record.journal import EVENTS_FILE, EndEvent, EpochEvent, Event, Journal, StartEvent
+from spaces.domains import Value
+from tests.search.followers.small_tracking import (
+    METRICS,
+    a_search,
+    contents,
+    epochs,
+    recipe_text,
+    runs_of,
+    search_event,
+    study_in,
+    text_of,
+    tracker_of,
+    trial,
+    write,
+)
+from trainable.errors import UserError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("search.followers.consumer.POLL_SECONDS", 0.05)
+
+
+def test_a_search_is_a_parent_run_with_a_child_for_each_trial(client: MlflowClient, folder: Path) -> None:
+    written = write(folder, a_search(folder))
+    assert tracker_of(folder).sync().complete
+    (parent,), children = runs_of(client, folder)
+    assert sorted(children) == [0, 1, 2, 3]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent.info.run_id}
+    assert parent.info.run_name == folder.name
+    assert children[3].info.run_name == "trial-0003"
+    assert parent.info.start_time == round(written[0].time * 1000)
+    assert children[0].info.end_time == round(written[8].time * 1000)
+    assert run_ids(folder) == {number: run.info.run_id for number, run in children.items()}
+
+
+def test_status_and_tags_tell_how_each_trial_ended(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    (parent,), children = runs_of(client, folder)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["tunebook.state"] == "finished"
+    assert parent.data.tags["tunebook.version.torch"] == "2.15"
+    assert "16 trials of up to 20 epochs on digits" in parent.data.tags["mlflow.note.content"]
+    assert [children[number].info.status for number in range(4)] == ["FINISHED", "KILLED", "KILLED", "FAILED"]
+    outcomes = [children[number].data.tags["tunebook.outcome"] for number in range(4)]
+    assert outcomes == ["finished", "stopped", "diverged", "failed"]
+    assert children[1].data.tags["tunebook.rung"] == "1"
+    assert children[3].data.tags["tunebook.reason"] == "RuntimeError: out of memory"
+    assert children[0].data.params == {"optimizer.lr": "0.1"}
+
+
+def test_every_epoch_is_one_point_with_its_step_and_time(client: MlflowClient, folder: Path) -> None:
+    written = write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    _, children = runs_of(client, folder)
+    history = client.get_metric_history(children[0].info.run_id, "val_loss")
+    expected = [
+        (event.epoch, 1.25, round(event.time * 1000)) for event in written if isinstance(event, EpochEvent)
+    ]
+    assert sorted((point.step, point.value, point.timestamp) for point in history) == expected[:3]
+
+
+def test_the_search_itself_is_summed_up(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    (parent,), _ = runs_of(client, folder)
+    numbers = parent.data.metrics
+    assert numbers["best_val_accuracy"] == 0.5
+    assert (numbers["epochs_trained"], numbers["epochs_if_unpruned"]) == (5, 40)
+    assert (numbers["trials"], numbers["trials_stopped"], numbers["trials_diverged"]) == (4, 1, 1)
+
+
+def test_recipes_and_the_searchs_files_are_kept_and_follow_their_changes(
+    client: MlflowClient, folder: Path
+) -> None:
+    write(folder, a_search(folder))
+    study_in(folder.parent).write(folder)
+    tracker_of(folder).sync()
+    (parent,), children = runs_of(client, folder)
+    assert text_of(client, children[1], "recipe.yaml", folder) == recipe_text({"optimizer.lr": 1.1})
+    assert text_of(client, parent, "study.yaml", folder) == study_in(folder.parent).yaml()
+    (folder / "best.yaml").write_text("version: 1\n")
+    assert tracker_of(folder).sync().complete
+    assert text_of(client, parent, "best.yaml", folder) == "version: 1\n"
+    assert parent.info.artifact_uri.startswith(f"{(folder.parent / 'mlflow-artifacts').as_uri()}/")
+
+
+def test_sending_everything_again_changes_nothing(client: MlflowClient, storage: Path, folder: Path) -> None:
+    write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    before = contents(storage, folder)
+    assert len(before["runs"]) == 5
+    for _ in range(2):
+        (folder / CURSOR_FILE).unlink()
+        assert tracker_of(folder).sync().complete
+        assert contents(storage, folder) == before
+
+
+def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, folder: Path) -> None:
+    begun = [search_event(folder, "started"), *trial(0), *trial(1), *epochs(0, 1), *epochs(1, 1)]
+    write(
+        folder, [*begun, EndEvent(trial=1, state="stopped"), search_event(folder, "interrupted", "a signal")]
+    )
+    assert tracker_of(folder).sync().complete
+    (parent,), children = runs_of(client, folder)
+    assert (parent.info.status, parent.data.tags["tunebook.state"]) == ("KILLED", "interrupted")
+    assert (children[0].info.status, children[0].data.tags["tunebook.state"]) == ("KILLED", "interrupted")
+    assert children[1].data.tags["tunebook.state"] == "stopped"
+
+    with Journal(folder) as journal:
+        journal.append(search_event(folder, "resumed"))
+        journal.append(StartEvent(trial=0, attempt=2, epoch=1))
+        assert tracker_of(folder).sync().complete
+        (parent,), children = runs_of(client, folder)
+        assert (parent.info.status, parent.data.tags["tunebook.state"]) == ("RUNNING", "running")
+        assert (children[0].info.status, children[0].data.tags["tunebook.state"]) == ("RUNNING", "running")
+        assert children[0].data.tags["tunebook.attempts"] == "2"
+        assert children[1].info.status == "KILLED"
+
+        journal.append(EpochEvent(trial=0, epoch=2, metrics=METRICS))
+        journal.append(EndEvent(trial=0, state="finished"))
+        journal.append(search_event(folder, "finished"))
+        assert tracker_of(folder).sync().complete
+    (last,), ended = runs_of(client, folder)
+    assert (last.info.run_id, last.info.status) == (parent.info.run_id, "FINISHED")
+    assert (ended[0].info.run_id, ended[0].info.status) == (children[0].info.run_id, "FINISHED")
+    assert len(client.get_metric_history(ended[0].info.run_id, "val_accuracy")) == 2
+
+
+def test_sync_closes_what_a_killed_driver_left_open_and_leaves_a_live_one_alone(
+    client: MlflowClient, folder: Path
+) -> None:
+    with Journal(folder) as journal:
+        for event in [search_event(folder, "started"), *trial(0), *epochs(0, 1)]:
+            journal.append(event)
+        assert tracker_of(folder).sync().complete
+        (parent,), children = runs_of(client, folder)
+        assert (parent.info.status, children[0].info.status) == ("RUNNING", "RUNNING")
+    assert tracker_of(folder).sync().complete
+    (parent,), children = runs_of(client, folder)
+    assert (parent.info.status, children[0].info.status) == ("KILLED", "KILLED")
+    assert children[0].data.tags["tunebook.state"] == "interrupted"
+
+
+def test_a_tracker_in_the_background_sends_while_the_search_goes_on(
+    client: MlflowClient, folder: Path
+) -> None:
+    tracker = tracker_of(folder)
+    events = a_search(folder)
+    with Journal(folder) as journal:
+        for event in events[:4]:
+            journal.append(event)
+        tracker.start()
+        for event in events[4:]:
+            journal.append(event)
+        backlog = tracker.close(60)
+    assert backlog.complete, backlog
+    (parent,), children = runs_of(client, folder)
+    assert parent.info.status == "FINISHED"
+    assert len(children) == 4
+    cursor = read_cursor(folder)
+    assert cursor is not None
+    assert (cursor.events, cursor.parent_run_id) == (len(events), parent.info.run_id)
+
+
+def test_thousands_of_points_fit_into_batches(client: MlflowClient, folder: Path) -> None:
+    metrics = {f"metric_{number}": float(number) for number in range(30)}
+    points: list[Event] = [EpochEvent(trial=0, epoch=epoch, metrics=metrics) for epoch in range(1, 81)]
+    values: dict[str, Value] = {f"augmentation.field_{number}": number for number in range(250)}
+    write(folder, [search_event(folder, "started"), *trial(0, values), *points])
+    tracker_of(folder).sync()
+    _, children = runs_of(client, folder)
+    assert len(children[0].data.params) == 250
+    assert len(client.get_metric_history(children[0].info.run_id, "metric_29")) == 80
+
+
+def test_a_person_who_uses_mlflow_too_finds_their_settings_untouched(
+    client: MlflowClient, folder: Path
+) -> None:
+    import mlflow
+
+    before = (mlflow.get_tracking_uri(), mlflow.active_run())
+    write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    assert (mlflow.get_tracking_uri(), mlflow.active_run()) == before
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_without_a_journal_there_is_nothing_to_send(folder: Path) -> None:
+    assert not (folder / EVENTS_FILE).exists()
+    assert tracker_of(folder).sync().complete
+
+
+def test_the_pages_of_a_search_on_a_server_are_the_servers(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study_in(folder.parent, "http://tracker:5000/").write(folder)
+    assert serve(folder, 5001) == 0
+    assert capsys.readouterr().out == "http://tracker:5000\n"
+
+
+def test_there_are_no_pages_before_anything_was_sent(folder: Path) -> None:
+    study_in(folder.parent, f"sqlite:///{folder}/none.db").write(folder)
+    with pytest.raises(UserError, match=r"none\.db: no such file"):
+        serve(folder, 5001)
+
+
+def test_a_port_that_is_taken_is_told_before_a_server_is_started(
+    client: MlflowClient, storage: Path, folder: Path
+) -> None:
+    assert client.search_experiments(), "there is a database"
+    study_in(storage).write(folder)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"--port {port}: cannot be used: Address already in use"):
+            serve(folder, port)

@@ -1,0 +1,146 @@
+"""What a search has come to, in MLflow: a table of verdicts and a note on the search's own run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import pytest
+
+from search.followers.changes import LONGEST_TAG, Conclusion
+from search.followers.consumer import Backlog
+from search.followers.cursor import CURSOR_FILE
+from search.followers.tracker import Tracker
+from search.record.journal import EndEvent, Event, Journal, StartEvent
+from search.verdicts.records import Verdict, Verdicts
+from search.verdicts.words import mlflow_table
+from tests.search.followers.small_tracking import (
+    a_search,
+    contents,
+    epochs,
+    recipe_text,
+    runs_of,
+    search_event,
+    study_in,
+    text_of,
+    trial,
+    write,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+VERDICTS = Verdicts(
+    (Verdict("optimizer.lr", "supported", "around 0.5", "0", 9, 8, 31.0, (18.0, 44.0)),), 17, 0.9
+)
+CONCLUSION = Conclusion("**Best**: trial 0", mlflow_table(VERDICTS))
+
+
+def sync(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Backlog:
+    return Tracker(folder, study_in(folder.parent), recipe_text, {}, conclude).sync()
+
+
+def note_of(client: MlflowClient, folder: Path) -> str:
+    (parent,), _ = runs_of(client, folder)
+    return str(parent.data.tags["mlflow.note.content"])
+
+
+def files_of(client: MlflowClient, folder: Path) -> list[str]:
+    (parent,), _ = runs_of(client, folder)
+    return [file.path for file in client.list_artifacts(parent.info.run_id)]
+
+
+def test_the_verdicts_are_a_table_that_mlflow_knows_as_one(
+    client: MlflowClient, storage: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, a_search(folder))
+    assert sync(folder).complete
+    (parent,), _ = runs_of(client, folder)
+    shown_as = json.loads(parent.data.tags["mlflow.loggedArtifacts"])
+    assert shown_as == [{"path": "verdicts.json", "type": "table"}]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{storage}/mlflow.db")  # it asks no client
+    table = client.load_table(parent.info.experiment_id, "verdicts.json", [parent.info.run_id])
+    assert table.to_dict("records")[0]["rule"] == "optimizer.lr"
+    assert table.effect.tolist() == [31.0]
+
+
+def test_the_note_keeps_the_plan_and_adds_what_came_of_it(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    sync(folder)
+    assert note_of(client, folder).startswith("16 trials of up to 20 epochs on digits")
+    assert note_of(client, folder).endswith(f"`tunebook show {quote(str(folder))}`\n\n**Best**: trial 0")
+
+
+def test_a_note_that_is_too_long_for_a_tag_is_cut(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    assert sync(folder, lambda: Conclusion("x" * 9000, "{}")).complete
+    assert len(note_of(client, folder)) == LONGEST_TAG
+
+
+def test_while_a_search_goes_on_nothing_is_concluded(client: MlflowClient, folder: Path) -> None:
+    with Journal(folder) as journal:
+        for event in a_search(folder)[:-1]:
+            journal.append(event)
+        sync(folder)
+    assert files_of(client, folder) == []
+    assert "Best" not in note_of(client, folder)
+
+
+def test_what_was_sent_is_not_sent_again_and_what_has_changed_is(
+    client: MlflowClient, storage: Path, folder: Path
+) -> None:
+    write(folder, a_search(folder))
+    sync(folder)
+    before = contents(storage, folder)
+    sync(folder)
+    (folder / CURSOR_FILE).unlink()
+    assert sync(folder).complete
+    assert contents(storage, folder) == before
+    (parent,), _ = runs_of(client, folder)
+    assert json.loads(text_of(client, parent, "verdicts.json", folder)) == json.loads(CONCLUSION.table)
+    sync(folder, lambda: Conclusion("**Best**: trial 3", "{}"))
+    assert note_of(client, folder).endswith("trial 3")
+
+
+def test_a_search_that_was_sent_before_it_could_be_concluded_is_concluded_by_a_sync(
+    client: MlflowClient, folder: Path
+) -> None:
+    write(folder, a_search(folder))
+    Tracker(folder, study_in(folder.parent), recipe_text).sync()
+    assert files_of(client, folder) == []
+    sync(folder)
+    assert files_of(client, folder) == ["verdicts.json"]
+
+
+def test_a_search_whose_driver_was_killed_is_concluded_by_a_sync(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder)[:-1])
+    sync(folder)
+    assert files_of(client, folder) == ["verdicts.json"]
+
+
+def test_a_search_that_goes_on_is_concluded_anew_at_its_end(client: MlflowClient, folder: Path) -> None:
+    begun = [search_event(folder, "started"), *trial(0), *epochs(0, 1)]
+    write(folder, [*begun, search_event(folder, "interrupted")])
+    sync(folder, lambda: Conclusion("No trial has finished.", "{}"))
+    assert note_of(client, folder).endswith("No trial has finished.")
+    on: list[Event] = [StartEvent(trial=0, attempt=2, epoch=1), EndEvent(trial=0, state="finished")]
+    write(folder, [search_event(folder, "resumed"), *on, search_event(folder, "finished")])
+    sync(folder)
+    assert note_of(client, folder).endswith("trial 0")
+
+
+def test_a_conclusion_that_cannot_be_drawn_is_told_and_keeps_nothing_back(
+    client: MlflowClient, folder: Path
+) -> None:
+    def fail() -> Conclusion:
+        raise ValueError("no such rule")
+
+    write(folder, a_search(folder))
+    backlog = sync(folder, fail)
+    assert backlog.complete
+    assert (backlog.refused, backlog.refusal) == (1, "verdicts.json: no such rule")
+    (parent,), _ = runs_of(client, folder)
+    assert parent.info.status == "FINISHED"

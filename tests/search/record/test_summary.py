@@ -1,0 +1,268 @@
+"""The summary of a search: states, the best trial, what pruning saved, and plain finite JSON."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from search.record.journal import (
+    EndEvent,
+    EpochEvent,
+    Event,
+    Outcome,
+    RetryEvent,
+    SearchEvent,
+    SearchState,
+    StartEvent,
+    TrialEvent,
+)
+from search.record.summary import Summariser, Summary, summarise
+
+EPOCHS = 10
+
+
+def session(state: SearchState, reason: str | None = None) -> SearchEvent:
+    return SearchEvent(state=state, search_id="0a1b", name="digits", reason=reason)
+
+
+def epoch(trial: int, number: int, accuracy: float, *, rung: int | None = None) -> Event:
+    metrics = {"val_accuracy": accuracy, "val_loss": 1.0 - accuracy}
+    return EpochEvent(trial=trial, epoch=number, metrics=metrics, rung=rung)
+
+
+def whole_trial(
+    trial: int, state: Outcome, epochs: int, accuracy: float, *, rung: bool = True
+) -> list[Event]:
+    """A trial that gets a little better with each epoch and reaches `accuracy` in its last one."""
+    trained = [
+        epoch(trial, number, accuracy - 0.01 * (epochs - number), rung=number if rung else None)
+        for number in range(1, epochs + 1)
+    ]
+    return [
+        TrialEvent(trial=trial, values={"optimizer.lr": 0.1 * (trial + 1)}, own=trial == 0),
+        StartEvent(trial=trial, attempt=1, epoch=0),
+        *trained,
+        EndEvent(trial=trial, state=state, reason=None if state == "finished" else f"why {state}"),
+    ]
+
+
+def stamped(events: list[Event], times: list[float] | None = None) -> list[Event]:
+    """Events as a journal would return them; a second apart where no times are given."""
+    return [
+        event.model_copy(
+            update={"sequence": number, "time": float(number) if times is None else times[number]}
+        )
+        for number, event in enumerate(events)
+    ]
+
+
+def summary_of(
+    events: list[Event],
+    *,
+    times: list[float] | None = None,
+    now: float = 1000.0,
+    locked: bool = False,
+    objective: str = "val_accuracy",
+) -> Summary:
+    return summarise(stamped(events, times), now, objective=objective, epochs=EPOCHS, locked=locked)
+
+
+EVENTS = [
+    session("started"),
+    *whole_trial(0, "finished", 10, 0.90),
+    *whole_trial(1, "stopped", 2, 0.99),
+    *whole_trial(2, "diverged", 1, 0.0),
+    *whole_trial(3, "failed", 4, 0.95),
+    *whole_trial(4, "finished", 10, 0.92),
+    session("finished"),
+]
+
+
+def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
+    events: list[Event] = [
+        session("started"),
+        TrialEvent(trial=0, values={"optimizer.kind": "sgd", "optimizer.lr": 0.1}, own=True),
+        StartEvent(trial=0, attempt=1, epoch=0),
+        epoch(0, 1, 0.25, rung=1),
+        EndEvent(trial=0, state="stopped", reason="ranks 2 of 2"),
+        session("finished", "the budget of hours is spent"),
+    ]
+    found = summarise(
+        stamped(events),
+        99.0,
+        objective="val_accuracy",
+        epochs=EPOCHS,
+        locked=False,
+        mlflow_run_ids={0: "abc"},
+    )
+    trial: dict[str, Any] = {
+        "id": 0,
+        "state": "stopped",
+        "own": True,
+        "epochs": 1,
+        "metrics": {"val_accuracy": 0.25, "val_loss": 0.75},
+        "values": {"optimizer.kind": "sgd", "optimizer.lr": 0.1},
+        "attempts": 1,
+        "outcome_reason": "ranks 2 of 2",
+        "mlflow_run_id": "abc",
+        "history": [
+            {"epoch": 1, "metrics": {"val_accuracy": 0.25, "val_loss": 0.75}, "diverged": False, "rung": 1}
+        ],
+    }
+    assert found.json() == {
+        "schema": 1,
+        "search": "digits",
+        "search_id": "0a1b",
+        "state": "finished",
+        "outcome_reason": "the budget of hours is spent",
+        "objective": {"metric": "val_accuracy", "mode": "max"},
+        "trials": [trial],
+        "best": None,
+        "diagnosis": None,
+        "verdicts": None,
+        "epochs_trained": 1,
+        "epochs_if_unpruned": 10,
+        "saved": 0.9,
+        "wall_seconds": 5.0,
+    }
+
+
+def test_the_best_trial_is_the_best_last_epoch_of_finished_trials_only() -> None:
+    summary = summary_of(EVENTS)
+    assert summary.best == summary.trials[4]
+    assert summary.json()["best"] == summary.json()["trials"][4]
+    assert summary.json()["best"]["metrics"]["val_accuracy"] == 0.92
+
+
+def test_the_last_epoch_counts_and_not_the_best_one() -> None:
+    events = [*whole_trial(0, "finished", 2, 0.5), TrialEvent(trial=1, values={})]
+    events += [epoch(1, 1, 0.9), epoch(1, 2, 0.4), EndEvent(trial=1, state="finished")]
+    best = summary_of(events).best
+    assert best is not None
+    assert best.id == 0
+
+
+def test_of_equals_the_earliest_is_best() -> None:
+    best = summary_of([*whole_trial(0, "finished", 2, 0.5), *whole_trial(1, "finished", 2, 0.5)]).best
+    assert best is not None
+    assert best.id == 0
+
+
+def test_a_loss_is_better_when_it_is_lower() -> None:
+    best = summary_of(EVENTS, objective="val_loss").best
+    assert best is not None
+    assert best.metrics["val_loss"] == pytest.approx(1.0 - 0.92)
+
+
+def test_what_pruning_saved_counts_neither_diverged_nor_failed_trials() -> None:
+    summary = summary_of(EVENTS)
+    assert summary.epochs_trained == 10 + 2 + 1 + 4 + 10
+    assert summary.epochs_if_unpruned == 3 * EPOCHS
+    assert summary.saved == 8 / 30
+
+
+def test_a_trial_cut_short_between_rungs_saved_nothing() -> None:
+    summary = summary_of(
+        [*whole_trial(0, "finished", 10, 0.9), *whole_trial(1, "stopped", 3, 0.5, rung=False)]
+    )
+    assert summary.saved == 0.0
+
+
+def test_a_trial_that_still_trains_saved_nothing() -> None:
+    summary = summary_of([*whole_trial(0, "finished", 10, 0.9), *whole_trial(1, "stopped", 3, 0.5)[:-1]])
+    assert (summary.epochs_if_unpruned, summary.saved) == (20, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "locked", "expected"),
+    [
+        ([], True, "running"),
+        ([], False, "interrupted"),
+        ([session("started")], True, "running"),
+        ([session("started")], False, "interrupted"),
+        ([session("started"), session("interrupted")], False, "interrupted"),
+        ([session("started"), session("interrupted")], True, "interrupted"),
+        ([session("started"), session("finished")], True, "finished"),
+        ([session("started"), session("failed", "all crashed")], False, "failed"),
+        ([session("started"), session("interrupted"), session("resumed")], True, "running"),
+        ([session("started"), session("interrupted"), session("resumed")], False, "interrupted"),
+    ],
+)
+def test_a_search_runs_only_while_a_driver_holds_its_lock(
+    events: list[Event], locked: bool, expected: str
+) -> None:
+    assert summary_of(events, locked=locked).state == expected
+
+
+def test_a_trial_is_queued_running_or_paused_until_it_ends() -> None:
+    steps: list[tuple[Event, str]] = [
+        (TrialEvent(trial=0, values={}), "queued"),
+        (StartEvent(trial=0, attempt=1, epoch=0), "running"),
+        (epoch(0, 1, 0.5), "running"),
+        (RetryEvent(trial=0, reason="the worker died"), "paused"),
+        (StartEvent(trial=0, attempt=2, epoch=1), "running"),
+        (session("interrupted"), "paused"),
+        (session("resumed"), "paused"),
+        (StartEvent(trial=0, attempt=3, epoch=1), "running"),
+        (EndEvent(trial=0, state="failed", reason="out of memory"), "failed"),
+    ]
+    summariser = Summariser("val_accuracy", EPOCHS)
+    summariser.apply(session("started"))
+    for event, expected in steps:
+        summariser.apply(event)
+        (trial,) = summariser.summary(0.0, locked=True).trials
+        assert (trial.state, trial.ended) == (expected, expected == "failed"), event
+    assert (trial.attempts, trial.outcome_reason) == (3, "out of memory")
+
+
+def test_a_trial_of_a_dead_driver_is_paused() -> None:
+    events = [session("started"), *whole_trial(0, "finished", 3, 0.5)[:-1]]
+    assert summary_of(events, locked=True).trials[0].state == "running"
+    assert summary_of(events, locked=False).trials[0].state == "paused"
+
+
+@pytest.mark.parametrize(
+    ("states", "times", "locked", "now", "expected"),
+    [
+        (["started", "finished"], [10.0, 25.0], False, 99.0, 15.0),
+        (["started"], [10.0], True, 22.0, 12.0),
+        (["started", "interrupted", "resumed", "finished"], [10.0, 20.0, 100.0, 103.0], False, 999.0, 13.0),
+        (["started", "interrupted", "resumed"], [10.0, 20.0, 100.0], True, 107.0, 17.0),
+        (["started", "resumed", "finished"], [10.0, 100.0, 103.0], False, 999.0, 3.0),
+    ],
+)
+def test_wall_seconds_add_up_the_sessions_of_all_drivers(
+    states: list[SearchState], times: list[float], locked: bool, now: float, expected: float
+) -> None:
+    events: list[Event] = [session(state) for state in states]
+    assert summary_of(events, times=times, locked=locked, now=now).wall_seconds == expected
+
+
+def test_a_killed_driver_s_time_counts_up_to_its_last_event() -> None:
+    events = [
+        session("started"),
+        *whole_trial(0, "finished", 1, 0.5),
+        session("resumed"),
+        session("finished"),
+    ]
+    times = [10.0, 11.0, 12.0, 30.0, 34.0, 100.0, 101.0]
+    assert summary_of(events[:5], times=times[:5], now=999.0).wall_seconds == 24.0
+    assert summary_of(events, times=times, now=999.0).wall_seconds == 25.0
+
+
+def test_events_taken_one_by_one_come_to_the_same_as_all_at_once() -> None:
+    summariser = Summariser("val_accuracy", EPOCHS)
+    for count, event in enumerate(stamped(EVENTS), start=1):
+        summariser.apply(event)
+        assert summariser.summary(50.0, locked=True) == summary_of(EVENTS[:count], now=50.0, locked=True)
+
+
+def test_the_json_of_every_stage_of_a_search_holds_only_finite_numbers() -> None:
+    def refuse(text: str) -> float:
+        raise AssertionError(f"{text} is not finite")
+
+    for count in range(len(EVENTS) + 1):
+        text = json.dumps(summary_of(EVENTS[:count], locked=True).json())
+        tree = json.loads(text, parse_constant=refuse)
+        assert math.isfinite(tree["wall_seconds"])

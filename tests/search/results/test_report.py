@@ -1,0 +1,154 @@
+"""What is shown of a search's best trial: a diagnosis from the folder alone, on the screen and in JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.record.folder import FACTS_FILE, read_search, read_summary
+from search.record.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
+from search.record.summary import Summary
+from search.results import report
+from search.study import Study
+from search.verdicts.conclusions import with_conclusions
+from search.verdicts.diagnosis import results_of
+from tests.spaces.small_facts import digits_facts
+from trainable.data import DataInfo
+from trainable.training.metrics import EpochResult
+
+EPOCHS = 12
+INFO = DataInfo(
+    path="digits",
+    format="digits",
+    classes=tuple("0123456789"),
+    channels=1,
+    image_size=8,
+    train_images=1257,
+    validation_images=5000,
+    test_images=270,
+    class_counts=(125,) * 10,
+    mean=(0.3,),
+    std=(0.4,),
+    flips=(),
+    digest="0123",
+    in_memory=True,
+)
+
+
+def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
+    return EpochResult(
+        epoch=epoch,
+        train_loss=0.1,
+        train_accuracy=0.5,
+        val_loss=0.5,
+        val_accuracy=accuracy,
+        val_balanced_accuracy=accuracy,
+        val_top5_accuracy=None,
+        lr=0.1,
+        grad_norm=1.0,
+        skipped_steps=0,
+        epoch_seconds=1.0,
+        data_seconds=0.1,
+        evaluation_seconds=0.1,
+        images_per_second=1000.0,
+        peak_memory_bytes=10**9,
+        micro_batch=128,
+        clean_train_accuracy=clean,
+    )
+
+
+def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]], left_out: str = "") -> Path:
+    """A finished search: trial -> (validation accuracy, values); all know their training images."""
+    study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
+    facts = {"facts": digits_facts(epochs=EPOCHS).tree(), "data": INFO.tree()}
+    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    study.resolved("planted").write(folder)
+    with Journal(folder) as journal:
+        journal.append(SearchEvent(state="started", search_id="0a", name="planted"))
+        for trial, (accuracy, values) in trials.items():
+            journal.append(TrialEvent(trial=trial, values=values, own=trial == 0))
+            journal.append(StartEvent(trial=trial, attempt=1, epoch=0))
+            for epoch in range(1, EPOCHS + 1):
+                metrics = result(epoch, accuracy, 1.0 if epoch == EPOCHS else None).metrics()
+                metrics.pop(left_out, None)
+                journal.append(EpochEvent(trial=trial, epoch=epoch, metrics=metrics))
+            journal.append(EndEvent(trial=trial, state="finished"))
+        journal.append(SearchEvent(state="finished", search_id="0a", name="planted"))
+    return folder
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    return {"optimizer.kind": "sgd", "optimizer.lr": 0.5, "optimizer.weight_decay": 2e-4, **changes}
+
+
+def shown(folder: Path, *, as_json: bool = False) -> None:
+    report.show(read_summary(folder), read_search(folder), as_json=as_json, folder=folder)
+
+
+def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path: Path) -> None:
+    folder = search_folder(
+        tmp_path, {0: (0.8, values()), 1: (0.9, values(**{"optimizer.weight_decay": 3e-4}))}
+    )
+    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
+    assert summary.diagnosis is not None
+    assert summary.diagnosis.verdict == "overfit"
+    assert summary.diagnosis.figures["gap_points"] == pytest.approx(10.0)
+    decay = next(each for each in summary.diagnosis.changes if each.path == "optimizer.weight_decay")
+    assert (decay.now, decay.to) == (3e-4, 9e-4)
+
+
+def test_show_prints_the_verdict_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown(search_folder(tmp_path, {0: (0.8, values()), 1: (0.9, values())}))
+    printed = capsys.readouterr().out
+    assert "best val_accuracy 0.9000 (trial 1), the documents' own recipe 0.8000" in printed
+    assert "rates are at batch 256" in printed
+    assert "trial 1 is overfit: 100.0% of the training images are known" in printed
+    assert "optimizer.weight_decay: 0.0002 -> 0.0006" in printed
+
+
+def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = search_folder(tmp_path, {0: (0.9, values())})
+    shown(folder, as_json=True)
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["schema"] == 1
+    assert tree["diagnosis"]["verdict"] == "overfit"
+    plain = read_summary(folder).json()
+    assert plain["diagnosis"] is plain["verdicts"] is None
+    assert {**tree, "diagnosis": None, "verdicts": None} == plain
+
+
+def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = search_folder(tmp_path, {0: (0.9, values())})
+    report.closing(folder, read_search(folder), read_summary(folder), folder / "best.yaml", tests=True)
+    printed = capsys.readouterr().out
+    assert printed.index("trial 0 is overfit") < printed.index("best recipe:")
+
+
+def test_a_search_without_a_finished_trial_has_no_diagnosis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = search_folder(tmp_path, {})
+    shown(folder, as_json=True)
+    assert json.loads(capsys.readouterr().out)["diagnosis"] is None
+    shown(folder)
+    assert "trial" in capsys.readouterr().out
+
+
+def test_a_journal_of_an_earlier_version_is_shown_without_a_diagnosis(tmp_path: Path) -> None:
+    folder = search_folder(tmp_path, {0: (0.9, values())}, left_out="micro_batch")
+    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
+    assert isinstance(summary, Summary)
+    assert summary.diagnosis is None
+
+
+def test_a_trial_s_results_come_back_from_the_journal_as_they_were_reported(tmp_path: Path) -> None:
+    (trial,) = read_summary(search_folder(tmp_path, {0: (0.9, values())})).trials
+    expected = [result(epoch, 0.9, None) for epoch in range(1, EPOCHS + 1)]
+    expected[-1] = replace(expected[-1], clean_train_accuracy=1.0)
+    assert results_of(trial) == tuple(expected)

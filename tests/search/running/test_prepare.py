@@ -1,0 +1,154 @@
+"""What is decided and refused before a search starts: faults of every trial, weights, facts that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from search.facts.hardware import Hardware, Node
+from search.running.prepare import check_trials, far_rates, prepare, prepare_again, write_facts
+from search.study import Study, StudyError
+from spaces.catalog.catalog import make_space
+from spaces.facts import Facts
+from spaces.space import Space
+from tests.spaces.small_facts import digits_facts
+from tests.trainable.small_images import write_classes
+from trainable.errors import ModelError
+from trainable.models.make import make_model
+
+MACHINE = Hardware((Node(cpus=2, gpus=0),))
+MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
+
+
+def study_of(**values: Any) -> Study:
+    """A study of digits, with values by dotted path (`__` for the dot)."""
+    written = {path.replace("__", "."): value for path, value in values.items()}
+    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
+
+
+def space_of(study: Study, facts: Facts | None = None) -> Space:
+    pinned = frozenset(study.pinned)
+    facts = facts if facts is not None else digits_facts(epochs=study.budget.epochs)
+    return make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
+
+
+@pytest.mark.parametrize("flips", [(), ("vertical",)])
+@pytest.mark.parametrize(
+    ("place", "values"),
+    [
+        ("base.evaluation.flip", {"base__evaluation.flip": True}),
+        (
+            "space.overrides.evaluation.flip",
+            {"space__overrides.evaluation.flip": {"choice": [False, True]}},
+        ),
+    ],
+)
+def test_mirror_images_are_scored_only_where_labels_survive(
+    flips: tuple[str, ...], place: str, values: dict[str, Any]
+) -> None:
+    study = study_of(**values)
+    refused = digits_facts(flips=flips)
+    with pytest.raises(StudyError) as caught:
+        check_trials(study, space_of(study, refused), refused)
+    ((path, message),) = caught.value.faults
+    assert path == place
+    assert "data.flips to hold horizontal" in message
+    allowed = digits_facts(flips=("horizontal",))
+    check_trials(study, space_of(study, allowed), allowed)
+
+
+def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_path: Path) -> None:
+    """As a search begins, and as it is resumed."""
+    fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
+    model = make_model(study_of().base_recipe().model, classes=10, channels=1, image_size=8)
+    save_file(model.state_dict(), fitting)
+    save_file({"other.weight": torch.zeros(3)}, strange)
+    study = study_of(**{"base__model.weights": str(fitting)})
+    prepared = prepare(study, tmp_path, MACHINE)
+    assert prepared.facts.pretrained
+    write_facts(prepared)
+    for path in (tmp_path / "gone.safetensors", strange):
+        other = study_of(**{"base__model.weights": str(path)})
+        with pytest.raises(ModelError, match=path.name):
+            prepare(other, tmp_path, MACHINE)
+        with pytest.raises(ModelError, match=path.name):
+            prepare_again(other, tmp_path, MACHINE)
+    assert prepare_again(study, tmp_path, MACHINE).space == prepared.space
+
+
+def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path) -> None:
+    written = {"facts__parameters": 25_000_000, "facts__lr_band": [0.1, 0.4]}
+    prepared = prepare(study_of(**written), tmp_path, MACHINE)
+    assert (prepared.facts.parameters, prepared.facts.lr_band) == (25_000_000, (0.1, 0.4))
+    write_facts(prepared)
+    assert prepare_again(study_of(**written), tmp_path, MACHINE).facts == prepared.facts
+
+
+def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
+    """A resumed search reads them: here, numbers that no probe would give."""
+    study = study_of(
+        data__train_limit=200, space__probes=["lr-find", "batch-find"], **{"base__model.width": 4}
+    )
+    said: list[str] = []
+    prepared = prepare(study, tmp_path, MACHINE, say=said.append)
+    band = prepared.facts.lr_band
+    assert band is not None
+    assert 1e-4 < band[0] < band[1] < 100
+    assert prepared.facts.lr_band_kind == prepared.space.base.optimizer.kind
+    assert prepared.facts.largest_micro_batch in range(150, 201)
+    assert [line.split(":")[0] for line in said] == ["lr-find", "batch-find"]
+    other = prepared.facts.model_copy(update={"lr_band": (0.123, 0.456)})
+    write_facts(replace(prepared, facts=other))
+    assert prepare_again(study, tmp_path, MACHINE).facts == other
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"optimizer.lr": {"log": [1.0, 3.0]}}, "optimizer.lr: 1 to 3, log"),
+        ({"optimizer.lr": {"choice": [0.01, 0.05]}}, "optimizer.lr: one of 0.01, 0.05"),
+        ({"optimizer.lr[sgd]": {"log": [1.0, 3.0]}}, "optimizer.lr[sgd]: 1 to 3, log"),
+        ({"optimizer.lr[adamw]": {"log": [0.001, 0.01]}}, None),  # the sweep was made with SGD
+        ({"optimizer.lr": {"log": [0.3, 3.0]}}, None),
+        ({"optimizer.lr": {"prior": 3.0}}, None),
+        ({}, None),
+    ],
+)
+def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
+    values: dict[str, Any], told: str | None
+) -> None:
+    free = {"optimizer.kind": {"rule": True}} if any("[" in name for name in values) else {}
+    study = study_of(space__overrides={**values, **free})
+    facts = digits_facts(epochs=study.budget.epochs, lr_band=(0.2, 0.4))
+    warning = far_rates(study, space_of(study, facts), facts)
+    assert (warning is None) if told is None else (warning is not None and told in warning)
+    unswept = facts.model_copy(update={"lr_band": None})
+    assert far_rates(study, space_of(study, unswept), unswept) is None
+
+
+def test_a_search_tells_of_such_a_range_before_it_begins(tmp_path: Path) -> None:
+    written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
+    said: list[str] = []
+    prepare(study_of(**written), tmp_path, MACHINE, say=said.append)
+    (line,) = said
+    assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
+
+
+@pytest.mark.parametrize(("cpus", "loaders"), [(1, 1), (2, 1), (6, 5)])
+def test_processors_of_a_trial_decode_its_images_but_for_one_that_trains(
+    tmp_path: Path, cpus: int, loaders: int
+) -> None:
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
+        {"resources.cpus": cpus, "base.loop.batch_size": 4}
+    )
+    prepared = prepare(study, tmp_path, MACHINE8)
+    assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, loaders)
+    assert prepared.concurrent == 8 // cpus
+    pinned = study.with_values({"base.loop.workers": 3})
+    assert prepare(pinned, tmp_path, MACHINE8).space.base.loop.workers == 3

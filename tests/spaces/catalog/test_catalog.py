@@ -1,0 +1,394 @@
+from typing import Any
+
+import pytest
+
+from spaces.catalog.catalog import make_space
+from spaces.domains import Choice, Float, Integer, SpaceError
+from spaces.facts import Facts
+from spaces.rules.optimizers import KINDS, OptimizerKind, learning_rate, learning_rates
+from spaces.rules.schedules import kinds
+from spaces.space import Dimension, Space, When
+from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
+from trainable.recipe import Recipe
+
+LR = "optimizer.lr"
+RATE = {"log": [0.01, 1.0]}
+
+
+def document(facts: Facts, *pins: str, overrides: dict[str, Any] | None = None, **values: Any) -> Space:
+    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    pinned = frozenset(pins) | {path.replace("__", ".") for path in values}
+    return make_space("document", base_recipe(facts, **values), pinned, facts, overrides or {})
+
+
+def names(space: Space) -> list[str]:
+    return [each.name for each in space.dimensions]
+
+
+def of(space: Space, name: str) -> Dimension:
+    (found,) = (each for each in space.dimensions if each.name == name)
+    return found
+
+
+def faults(caught: pytest.ExceptionInfo[SpaceError]) -> dict[str, str]:
+    return {fault.path: fault.message for fault in caught.value.faults}
+
+
+OPTIMIZERS = [
+    f"optimizer.{field}[{kind}]" for field in ("lr", "weight_decay") for kind in ("sgd", "adamw", "lamb")
+]
+
+
+def test_a_resnet50_on_imagenet_varies_everything() -> None:
+    assert names(document(imagenet_facts())) == [
+        "optimizer.kind",
+        "augmentation.policy.kind",
+        "augmentation.masking.kind",
+        "augmentation.mixing.kind",
+        "evaluation.weights",
+        "regularisation.ema_decay",
+        *OPTIMIZERS,
+        "optimizer.momentum",
+        "schedule.warmup_epochs",
+        "regularisation.label_smoothing",
+        "regularisation.clip_norm",
+        "model.dropout",
+        "augmentation.crop.scale_min",
+        "augmentation.policy.magnitude",
+        "augmentation.masking.probability",
+        "augmentation.mixing.alpha[mixup]",
+        "augmentation.mixing.alpha[cutmix]",
+    ]
+
+
+def test_a_tiny_net_on_tiny_images_varies_what_can_help_it() -> None:
+    assert names(document(digits_facts())) == [
+        "optimizer.kind",
+        "augmentation.mixing.kind",
+        "evaluation.weights",
+        "regularisation.ema_decay",
+        *OPTIMIZERS,
+        "optimizer.momentum",
+        "schedule.warmup_epochs",
+        "regularisation.clip_norm",
+        "model.dropout",
+        "augmentation.mixing.alpha[mixup]",
+    ]
+
+
+def test_the_first_trial_is_the_documents_own_recipe() -> None:
+    space = document(imagenet_facts())
+    assert space.own == {
+        "optimizer.kind": "sgd",
+        "optimizer.lr": 0.1,
+        "optimizer.weight_decay": 1e-4,
+        "optimizer.momentum": 0.9,
+        "schedule.warmup_epochs": 1.0,
+        "regularisation.label_smoothing": 0.1,
+        "regularisation.clip_norm": None,
+        "model.dropout": None,
+        "evaluation.weights": "raw",
+        "augmentation.crop.scale_min": 0.08,
+        "augmentation.policy.kind": "none",
+        "augmentation.masking.kind": "none",
+        "augmentation.mixing.kind": "none",
+    }
+    recipe = space.recipe(space.own)
+    assert recipe == space.base
+    assert (recipe.loop.batch_size, recipe.schedule.kind) == (256, "cosine")
+
+
+@pytest.mark.parametrize(
+    ("name", "when"),
+    [
+        ("optimizer.momentum", When("optimizer.kind", ("sgd",))),
+        ("regularisation.ema_decay", When("evaluation.weights", ("ema",))),
+        ("augmentation.mixing.alpha[mixup]", When("augmentation.mixing.kind", ("mixup",))),
+        ("augmentation.policy.magnitude", When("augmentation.policy.kind", ("randaugment",))),
+        ("augmentation.masking.probability", When("augmentation.masking.kind", ("erasing",))),
+    ],
+)
+def test_conditions_follow_what_is_drawn_before(name: str, when: When) -> None:
+    assert of(document(imagenet_facts()), name).when == when
+
+
+def test_the_schedules_shape_is_drawn_only_where_a_person_asks_and_then_as_the_rule_believes() -> None:
+    asked = document(imagenet_facts(), overrides={"schedule.kind": {"rule": True}})
+    shape, alone = of(asked, "schedule.kind"), {each.name for each in document(imagenet_facts()).dimensions}
+    assert shape.prior({}) == kinds(imagenet_facts(), {}).prior
+    assert of(asked, "schedule.gamma").when == When("schedule.kind", ("exp",))
+    warmed = When("schedule.kind", ("cosine", "step", "poly", "exp"))
+    assert of(asked, "schedule.warmup_epochs").when == warmed
+    assert not {"schedule.kind", "schedule.gamma"} & alone
+
+
+def test_a_rule_is_asked_for_alone_and_must_be_there() -> None:
+    with pytest.raises(SpaceError, match=r"expected \{rule: true\} alone"):
+        document(imagenet_facts(), overrides={"schedule.kind": {"rule": True, "prior": "step"}})
+    with pytest.raises(SpaceError, match=r"loop\.workers: no rule gives this field a range"):
+        document(imagenet_facts(), overrides={"loop.workers": {"rule": True}})
+
+
+def test_a_decay_of_averages_is_drawn_only_where_they_are_scored() -> None:
+    space = document(imagenet_facts())
+    own = dict(space.own)
+    assert "regularisation.ema_decay" not in own
+    with pytest.raises(SpaceError, match=r"regularisation\.ema_decay: expected a value, got none"):
+        space.validate({**own, "evaluation.weights": "ema"})
+    decay = of(space, "regularisation.ema_decay").domain.extremes()[0]
+    space.validate({**own, "evaluation.weights": "ema", "regularisation.ema_decay": decay})
+
+
+def test_every_dimension_has_a_reason_and_a_source() -> None:
+    assert all(each.reason and each.source for each in document(imagenet_facts()).dimensions)
+
+
+def test_ranges_depend_on_the_facts_and_not_on_the_rest_of_the_recipe() -> None:
+    facts = imagenet_facts()
+    other = base_recipe(facts, model__width=64, loop__seed=7, optimizer__lr=3.0, loop__batch_size=8)
+    assert make_space("document", other, frozenset(), facts, {}).dimensions == document(facts).dimensions
+
+
+def test_pins_are_no_dimensions_and_stay_in_the_first_trial() -> None:
+    space = document(imagenet_facts(), optimizer__weight_decay=0.003, loop__batch_size=64)
+    assert "optimizer.weight_decay[sgd]" not in names(space)
+    assert "optimizer.weight_decay" not in space.own
+    recipe = space.recipe(space.own)
+    assert (recipe.optimizer.weight_decay, recipe.loop.batch_size) == (0.003, 64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kinds(kind: OptimizerKind) -> None:
+    facts = imagenet_facts()
+    space = document(facts, optimizer__kind=kind)
+    optimizer = [name for name in names(space) if name.startswith("optimizer")]
+    own = {
+        "sgd": ["optimizer.momentum"],
+        "adam_then_sgd": ["optimizer.sgd_lr", "optimizer.sgd_weight_decay"],
+    }
+    assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
+    assert all(of(space, name).when is None for name in optimizer)
+    assert of(space, LR).domain == learning_rates(facts, {}, kind).domain
+    assert of(space, LR).prior(space.own) == learning_rates(facts, {}, kind).prior
+    assert space.own[LR] == learning_rate(facts, kind).what
+    assert space.recipe(space.own).optimizer.kind == kind
+
+
+def test_kinds_that_a_person_adds_bring_each_its_own_dimensions() -> None:
+    facts = imagenet_facts()
+    space = document(facts, overrides={"optimizer.kind": {"choice": ["sgd", "lamb", "adam_then_sgd"]}})
+    assert [name for name in names(space) if name.startswith("optimizer")] == [
+        "optimizer.kind",
+        "optimizer.lr[sgd]",
+        "optimizer.lr[lamb]",
+        "optimizer.lr[adam_then_sgd]",
+        "optimizer.weight_decay[sgd]",
+        "optimizer.weight_decay[lamb]",
+        "optimizer.weight_decay[adam_then_sgd]",
+        "optimizer.momentum",
+        "optimizer.sgd_lr",
+        "optimizer.sgd_weight_decay",
+    ]
+    assert of(space, "optimizer.lr[lamb]").when == When("optimizer.kind", ("lamb",))
+    assert of(space, "optimizer.sgd_lr").when == When("optimizer.kind", ("adam_then_sgd",))
+    assert space.own["optimizer.kind"] == "sgd"
+
+
+@pytest.mark.parametrize("kind", ["sgdr", "cyclic"])
+def test_a_schedule_of_cycles_is_pinned_and_never_one_choice_among_others(kind: str) -> None:
+    for options in (["cosine", kind], [kind]):
+        with pytest.raises(SpaceError, match=r"space\.overrides\.schedule\.kind: .* pin it under base"):
+            document(imagenet_facts(), overrides={"schedule.kind": {"choice": options}})
+    for space in (
+        document(imagenet_facts(), schedule__kind=kind),
+        document(imagenet_facts(), overrides={"schedule.kind": {"fixed": kind}}),
+    ):
+        assert space.base.schedule.kind == kind
+        assert not [name for name in names(space) if name.startswith("schedule")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("sgdr", "warmup_epochs"),
+        ("sgdr", "cycle_epochs"),
+        ("cyclic", "warmup_epochs"),
+        ("cyclic", "rise_epochs"),
+    ],
+)
+def test_nothing_that_moves_the_ends_of_cycles_varies(kind: str, path: str) -> None:
+    overrides = {f"schedule.{path}": {"uniform": [0.5, 2.0]}}
+    with pytest.raises(
+        SpaceError, match=rf"space\.overrides\.schedule\.{path}: moves the ends of the cycles"
+    ):
+        document(imagenet_facts(), overrides=overrides, schedule__kind=kind)
+    lowest = {"sgdr": "schedule.final_factor", "cyclic": "schedule.lowest"}[kind]
+    space = document(imagenet_facts(), overrides={lowest: {"uniform": [0.0, 0.2]}}, schedule__kind=kind)
+    assert lowest in names(space)
+
+
+def test_a_schedule_that_rises_by_itself_is_not_warmed_up() -> None:
+    space = document(imagenet_facts(), overrides={"schedule.kind": {"choice": ["cosine", "onecycle"]}})
+    assert of(space, "schedule.warmup_epochs").when == When("schedule.kind", ("cosine",))
+    drawn = {path: value for path, value in space.own.items() if path != "schedule.warmup_epochs"}
+    assert space.recipe({**drawn, "schedule.kind": "onecycle"}).schedule.warmup_epochs == 0.0
+
+
+@pytest.mark.parametrize("masking", ["cutout", "gridmask", "hide_and_seek"])
+def test_other_maskings_can_be_added_and_keep_the_papers_values(masking: str) -> None:
+    options = {"choice": ["none", "erasing", masking]}
+    space = document(imagenet_facts(), overrides={"augmentation.masking.kind": options})
+    assert of(space, "augmentation.masking.probability").when == When(
+        "augmentation.masking.kind", ("erasing",)
+    )
+    drawn = space.recipe({**space.own, "augmentation.masking.kind": masking})
+    assert (
+        drawn.augmentation.masking
+        == Recipe().with_values({"augmentation.masking.kind": masking}).augmentation.masking
+    )
+
+
+def test_a_kind_that_is_pinned_to_one_that_varies_brings_its_dimension() -> None:
+    space = document(digits_facts(), augmentation__policy__kind="randaugment")
+    assert isinstance(of(space, "augmentation.policy.magnitude").domain, Integer)
+    assert of(space, "augmentation.policy.magnitude").when is None
+
+
+def test_a_pin_that_a_drawn_kind_lacks_is_refused() -> None:
+    with pytest.raises(SpaceError) as caught:
+        document(imagenet_facts(), optimizer__momentum=0.8)
+    assert "pin optimizer.kind too" in faults(caught)["optimizer.momentum"]
+    assert "optimizer.momentum" not in names(
+        document(imagenet_facts(), optimizer__momentum=0.8, optimizer__kind="sgd")
+    )
+
+
+def test_a_pin_that_every_kind_has_holds_for_all() -> None:
+    space = document(imagenet_facts(), optimizer__lr=0.01)
+    drawn = {**space.own, "optimizer.kind": "adamw"}
+    assert (
+        space.recipe({path: drawn[path] for path in drawn if path != "optimizer.momentum"}).optimizer.lr
+        == 0.01
+    )
+
+
+def test_an_override_replaces_all_dimensions_of_its_path_by_one() -> None:
+    space = document(imagenet_facts(), overrides={LR: RATE})
+    assert [name for name in names(space) if name.startswith(LR)] == [LR]
+    assert of(space, LR).domain == Float(0.01, 1.0, log=True)
+    assert of(space, LR).when is None
+    assert space.own[LR] == 0.1
+
+
+def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None:
+    space = document(
+        imagenet_facts(),
+        overrides={
+            "optimizer.momentum": {"uniform": [0.5, 0.99]},
+            "optimizer.beta2": {"choice": [0.95, 0.999]},
+            "regularisation.ema_decay": {"choice": [0.99, 0.999]},
+            "augmentation.mixing.alpha": {"log": [0.1, 2.0]},
+        },
+    )
+    assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
+    assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw", "lamb"))
+    assert of(space, "regularisation.ema_decay").when == When("evaluation.weights", ("ema",))
+    assert of(space, "augmentation.mixing.alpha").when == When(
+        "augmentation.mixing.kind", ("mixup", "cutmix")
+    )
+
+
+def test_an_override_of_what_the_space_fixes_adds_a_dimension() -> None:
+    space = document(imagenet_facts(), overrides={"loop.batch_size": {"choice": [128, 512]}})
+    assert of(space, "loop.batch_size").domain == Choice((128, 512))
+    assert space.own["loop.batch_size"] == 128  # the rule's 256 is not among the options
+
+
+def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options() -> None:
+    space = document(
+        digits_facts(), overrides={"augmentation.crop.kind": {"choice": ["none", "pad", "resized"]}}
+    )
+    assert names(space)[0] == "augmentation.crop.kind"
+    assert of(space, "augmentation.crop.fraction").when == When("augmentation.crop.kind", ("pad",))
+    assert of(space, "augmentation.crop.scale_min").when == When("augmentation.crop.kind", ("resized",))
+    assert space.own["augmentation.crop.kind"] == "none"
+
+
+def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
+    space = document(imagenet_facts(), overrides={"optimizer.kind": {"choice": ["adamw"]}})
+    assert space.own["optimizer.kind"] == "adamw"
+    assert space.own[LR] == 1e-3
+    assert of(space, LR).domain == learning_rates(imagenet_facts(), {}, "adamw").domain
+    assert "optimizer.momentum" not in names(space)
+
+
+def test_a_fixed_override_is_a_pin() -> None:
+    space = document(imagenet_facts(), overrides={"optimizer.kind": {"fixed": "adamw"}, LR: {"fixed": 0.002}})
+    assert [name for name in names(space) if name.startswith("optimizer")] == ["optimizer.weight_decay"]
+    assert space.recipe(space.own).optimizer.lr == 0.002
+    assert {"optimizer.kind", LR} <= space.pins
+
+
+def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
+    space = document(imagenet_facts(), overrides={LR: {"log": [1.0, 10.0]}})
+    assert space.own[LR] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path", "message"),
+    [
+        (
+            {"optimizer.weight_decay": {"log": [0.1, 0.01]}},
+            "optimizer.weight_decay",
+            "expected low < high, got",
+        ),
+        (
+            {"optimizer.weight_decay": {"uniform": [-1, 1]}},
+            "optimizer.weight_decay",
+            "-1 is refused by the recipe",
+        ),
+        ({"optimizer.lrr": RATE}, "optimizer.lrr", "no field 'lrr' in optimizer; known: kind, lr, scaling"),
+        ({"optimiser.lr": RATE}, "optimiser.lr", "no field 'optimiser' in the recipe; known: version, task"),
+        (
+            {"optimizer": RATE},
+            "optimizer",
+            "is a section; name one of its fields: optimizer.kind, optimizer.lr",
+        ),
+        (
+            {"schedule.lowest": RATE},
+            "schedule.lowest",
+            "exists when schedule.kind is cyclic, which no trial of this space has",
+        ),
+        ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "no field 'gamma' in optimizer; known: kind"),
+        ({"optimizer.kind": {"choice": ["lion"]}}, "optimizer.kind", "expected one of 'sgd', 'rmsprop'"),
+        ({"optimizer.kind": {"choice": ["sgd", "lion"]}}, "optimizer.kind", "lion is refused by the recipe"),
+        ({"model.weights": {"choice": ["a.safetensors", None]}}, "model.weights", "write it under base"),
+        ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "schedule.warmup_epochs", "120 is refused"),
+        ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
+    ],
+)
+def test_an_override_that_cannot_be_is_refused_at_its_place_in_the_study(
+    overrides: dict[str, Any], path: str, message: str
+) -> None:
+    with pytest.raises(SpaceError) as caught:
+        document(imagenet_facts(), overrides=overrides)
+    (place,) = faults(caught)
+    assert place == f"space.overrides.{path}"
+    assert message in faults(caught)[place]
+
+
+def test_an_override_of_a_pin_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"space\.overrides\.optimizer\.lr: is pinned to 0\.3 in base"):
+        document(imagenet_facts(), overrides={LR: RATE}, optimizer__lr=0.3)
+
+
+def test_an_unknown_space_names_the_known_ones() -> None:
+    facts = digits_facts()
+    known = "document, finetune, quick, wide"
+    with pytest.raises(SpaceError, match=rf"space\.name: expected one of {known}, got 'documents'"):
+        make_space("documents", base_recipe(facts), frozenset(), facts, {})
+
+
+def test_facts_of_another_length_are_refused() -> None:
+    with pytest.raises(SpaceError, match=r"loop\.epochs: expected the 20 epochs of the facts, got 30"):
+        make_space("document", base_recipe(digits_facts(epochs=30)), frozenset(), digits_facts(), {})

@@ -1,0 +1,155 @@
+"""The named spaces beside `document`: the naive baseline, the one to fine-tune, and that of a few trials."""
+
+from typing import Any
+
+import pytest
+
+from spaces.catalog.catalog import FINE_TUNED, make_space
+from spaces.catalog.wide import WIDE
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError
+from spaces.facts import Facts
+from spaces.priors import Normal, Uniform
+from spaces.rules.rules import RULES
+from spaces.space import Space, When
+from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
+
+TUNED = imagenet_facts(train_images=1_000, epochs=30, pretrained=True)
+WEIGHTS: dict[str, Any] = {"model__weights": "resnet50.safetensors"}
+
+
+def named(name: str, facts: Facts, overrides: dict[str, Any] | None = None, **pins: Any) -> Space:
+    """A named space; values by dotted path (`__` for the dot) are pinned."""
+    pinned = frozenset(path.replace("__", ".") for path in pins)
+    return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides or {})
+
+
+def domains(space: Space) -> dict[str, Domain]:
+    return {each.name: each.domain for each in space.dimensions}
+
+
+def paths(space: Space) -> set[str]:
+    return {each.path for each in space.dimensions}
+
+
+# --- wide ---------------------------------------------------------------------------------------------
+
+EXAMPLES = [digits_facts(), imagenet_facts(), imagenet_facts(parameters=MILLION, epochs=9, image_size=28)]
+
+
+@pytest.mark.parametrize("facts", EXAMPLES)
+def test_wide_varies_the_fields_of_document_and_knows_nothing(facts: Facts) -> None:
+    wide, document = named("wide", facts), named("document", facts)
+    assert paths(wide) == paths(document)
+    assert all(each.prior(wide.own) == Uniform() for each in wide.dimensions)
+    assert wide.own == document.own
+
+
+def test_wide_has_a_range_for_every_field_that_a_rule_speaks_of() -> None:
+    assert {rule.path for rule in WIDE} == {rule.path for rule in RULES}
+
+
+def test_wide_spans_orders_of_magnitude_and_offers_every_kind() -> None:
+    found = domains(named("wide", imagenet_facts()))
+    assert found["optimizer.kind"] == Choice(("sgd", "adamw"))
+    assert found["optimizer.lr[sgd]"] == Float(1e-4, 10.0, log=True)
+    assert found["optimizer.lr[adamw]"] == Float(1e-5, 1.0, log=True)
+    assert found["optimizer.weight_decay[sgd]"] == Float(1e-6, 1e-2, log=True)
+    assert found["optimizer.weight_decay[adamw]"] == Float(1e-5, 1.0, log=True)
+    assert found["optimizer.momentum"] == Float(0.5, 0.99)
+    assert found["schedule.warmup_epochs"] == Float(0.0, 12.0)
+    assert found["regularisation.label_smoothing"] == Float(0.0, 0.3)
+    assert found["augmentation.policy.magnitude"] == Integer(0, 30)
+    for section, kinds in (("policy", 4), ("masking", 5), ("mixing", 3)):
+        kind = found[f"augmentation.{section}.kind"]
+        assert isinstance(kind, Choice)
+        assert len(kind.options) == kinds
+
+
+def test_strengths_of_wide_exist_only_with_what_they_are_of() -> None:
+    whens = {each.name: each.when for each in named("wide", imagenet_facts()).dimensions}
+    assert whens["augmentation.mixing.alpha[mixup]"] == When("augmentation.mixing.kind", ("mixup",))
+    masks = ("erasing", "cutout", "gridmask", "hide_and_seek")
+    assert whens["augmentation.masking.probability"] == When("augmentation.masking.kind", masks)
+    assert whens["regularisation.ema_decay"] == When("evaluation.weights", ("ema",))
+
+
+def test_a_pinned_optimizer_of_wide_keeps_its_own_wide_range() -> None:
+    assert domains(named("wide", imagenet_facts(), optimizer__kind="lamb"))["optimizer.lr"] == Float(
+        1e-5, 1.0, log=True
+    )
+
+
+def test_a_belief_in_wide_keeps_its_wide_range() -> None:
+    space = named("wide", imagenet_facts(), {"optimizer.lr[sgd]": {"prior": 0.1}})
+    (rate,) = (each for each in space.dimensions if each.name == "optimizer.lr[sgd]")
+    assert rate.domain == Float(1e-4, 10.0, log=True)
+    assert rate.prior({}) == Normal(0.1, "medium")
+
+
+# --- finetune -----------------------------------------------------------------------------------------
+
+
+def test_finetune_varies_how_far_pretrained_weights_may_move() -> None:
+    assert list(domains(named("finetune", TUNED, **WEIGHTS))) == [
+        "augmentation.policy.kind",
+        "model.layer_rates.kind",
+        "optimizer.lr",
+        "optimizer.weight_decay",
+        "regularisation.label_smoothing",
+        "model.freeze_epochs",
+        "model.freeze_norm",
+        "model.layer_rates.lowest",
+        "model.layer_rates.factor",
+        "augmentation.crop.scale_min",
+        "augmentation.policy.magnitude",
+    ]
+
+
+def test_every_field_of_finetune_has_a_rule() -> None:
+    assert set(FINE_TUNED) <= {rule.path for rule in RULES}
+
+
+def test_finetune_smooths_no_labels_of_a_small_net() -> None:
+    small = named("finetune", TUNED.model_copy(update={"parameters": MILLION}), **WEIGHTS)
+    assert "regularisation.label_smoothing" not in paths(small)
+
+
+def test_rates_by_layer_are_drawn_for_the_kind_that_has_them() -> None:
+    space = named("finetune", TUNED, **WEIGHTS)
+    values = space.sample(lambda dimension: 0.9)
+    assert values["model.layer_rates.kind"] == "decayed"
+    assert "model.layer_rates.factor" in values
+    assert "model.layer_rates.lowest" not in values
+
+
+def test_the_first_trial_of_finetune_takes_the_rate_by_the_number_of_images() -> None:
+    assert named("finetune", TUNED, **WEIGHTS).own["optimizer.lr"] == 0.001
+    more = TUNED.model_copy(update={"train_images": 100_000})
+    assert named("finetune", more, **WEIGHTS).own["optimizer.lr"] == 0.01
+
+
+def test_finetune_without_weights_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"space\.name: .*base has none: write model\.weights under base"):
+        named("finetune", imagenet_facts())
+
+
+# --- quick --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("facts", EXAMPLES)
+def test_quick_varies_the_rate_alone_around_the_documents_own(facts: Facts) -> None:
+    quick, document = named("quick", facts), named("document", facts)
+    assert list(domains(quick)) == ["optimizer.lr"]
+    assert domains(quick)["optimizer.lr"] == domains(document)["optimizer.lr[sgd]"]
+    assert quick.base == document.base
+
+
+def test_quick_tunes_the_rate_of_the_optimizer_that_is_pinned() -> None:
+    facts = imagenet_facts()
+    quick = named("quick", facts, optimizer__kind="adamw")
+    assert domains(quick)["optimizer.lr"] == domains(named("document", facts))["optimizer.lr[adamw]"]
+
+
+def test_what_a_person_writes_over_quick_varies_too() -> None:
+    quick = named("quick", imagenet_facts(), {"optimizer.kind": {"choice": ["sgd", "adamw"]}})
+    assert list(domains(quick)) == ["optimizer.kind", "optimizer.lr[sgd]", "optimizer.lr[adamw]"]

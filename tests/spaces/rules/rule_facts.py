@@ -1,0 +1,126 @@
+"""Facts and recipes of many kinds, and values drawn from the rules, that the tests of the rules share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from spaces.domains import Value
+from spaces.facts import Facts
+from spaces.fields import leaves
+from spaces.priors import Weights, drawn
+from spaces.rules.heuristics import fixed_by_rule
+from spaces.rules.rules import RULES, Rule
+from spaces.rules.rulings import Distribution
+from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
+from trainable.recipe import Recipe
+
+PRETRAINED = {"model__kind": "torchvision", "model__name": "resnet50", "model__weights": "default"}
+
+CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
+    "digits": (digits_facts(), {}),
+    "Fashion-MNIST": (digits_facts(train_images=10_000, image_size=28, epochs=6), {}),
+    "signs": (digits_facts(train_images=1_442, image_size=32, channels=3), {}),
+    "CIFAR with ResNet18": (
+        imagenet_facts(train_images=45_000, classes=10, image_size=32, parameters=11_200_000, epochs=200),
+        {},
+    ),
+    "ImageNet with ResNet50": (imagenet_facts(epochs=90), {}),
+    "the same at batch 4,096": (imagenet_facts(epochs=90, gpus=8.0), {"loop__batch_size": 4096}),
+    "MobileNet": (imagenet_facts(parameters=3_500_000, epochs=240), {}),
+    "a transformer": (
+        imagenet_facts(parameters=86 * MILLION, attention=True, epochs=300),
+        {"model__kind": "timm", "model__name": "vit_base_patch16_224", "loop__batch_size": 1024},
+    ),
+    "500 images, pretrained": (imagenet_facts(train_images=500, epochs=20, pretrained=True), PRETRAINED),
+    "200,000 images, pretrained": (
+        imagenet_facts(train_images=200_000, epochs=10, pretrained=True, largest_micro_batch=8),
+        PRETRAINED,
+    ),
+    "one epoch": (digits_facts(epochs=1), {}),
+    "two classes": (digits_facts(classes=2, image_size=64, parameters=30 * MILLION), {}),
+    "a sweep's band": (imagenet_facts(lr_band=(0.3, 3.0), lr_band_kind="sgd"), {}),
+    "three images": (digits_facts(train_images=3, epochs=1), {}),
+}
+"""Facts, and what a person pinned, by `__` for the dot."""
+
+
+def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
+    """The documents' own recipe for the facts, around what is pinned."""
+    base = base_recipe(facts, **pinned)
+    return base.with_values(fixed_by_rule(facts, base, {path.replace("__", ".") for path in pinned}))
+
+
+def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
+    """Every value of the documents' own recipe, by dotted path."""
+    return dict(leaves(settled_recipe(facts, **pinned)))
+
+
+def rule(name: str) -> Rule:
+    """The rule that speaks where nobody asks, by its name; else the one that must be asked."""
+    named = [each for each in RULES if each.name == name]
+    return sorted(named, key=lambda each: each.optional)[0]
+
+
+def asked(name: str, facts: Facts, **values: Any) -> Distribution:
+    """What the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
+    found = rule(name).of(facts, settled(facts) | {path.replace("__", "."): values[path] for path in values})
+    assert found is not None, f"{name} says nothing"
+    return found
+
+
+def silent(name: str, facts: Facts, **values: Any) -> bool:
+    """Whether the rule of a name says nothing."""
+    changes = {path.replace("__", "."): values[path] for path in values}
+    return rule(name).of(facts, settled(facts) | changes) is None
+
+
+def centre(found: Distribution) -> float:
+    """The centre of numbers."""
+    assert not isinstance(found.prior, Weights)
+    return float(getattr(found.prior, "centre"))  # noqa: B009
+
+
+def shares(found: Distribution) -> dict[Value, float]:
+    """How likely each option is."""
+    assert isinstance(found.prior, Weights)
+    return dict(zip(found.domain.extremes(), found.prior.shares, strict=True))
+
+
+def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float]) -> dict[str, Value]:
+    """A value of every rule that speaks, those that must be asked too, each at its fraction of its prior."""
+    found: dict[str, Value] = {}
+    for each in RULES:
+        known = {**values, **found}
+        if each.when is not None and known.get(each.when.path) not in each.when.values:
+            continue
+        if each.path not in found and (said := each.of(facts, known)) is not None:
+            found[each.path] = drawn(said.domain, said.prior, fractions[each.name])
+    return found
+
+
+def logarithmic(low: float, high: float) -> st.SearchStrategy[int]:
+    """Whole numbers spread over their logarithm."""
+    return st.floats(math.log(low), math.log(high)).map(lambda each: round(math.exp(each)))
+
+
+bands = st.tuples(st.floats(1e-5, 1.0), st.floats(1.5, 1e4)).map(lambda pair: (pair[0], pair[0] * pair[1]))
+
+any_facts: st.SearchStrategy[Facts] = st.builds(
+    digits_facts,
+    train_images=logarithmic(1, 1e7),
+    classes=st.integers(2, 1000),
+    channels=st.sampled_from((1, 3)),
+    image_size=st.integers(4, 512),
+    parameters=logarithmic(1e3, 1e9),
+    epochs=logarithmic(1, 1000),
+    gpus=st.sampled_from((0.0, 0.5, 1.0, 8.0)),
+    pretrained=st.booleans(),
+    attention=st.booleans(),
+    largest_micro_batch=st.none() | logarithmic(1, 4096),
+    lr_band=st.none() | bands,
+)
+"""Facts of any size; the documents' own recipe fits them."""

@@ -1,0 +1,100 @@
+"""The rules for pretrained models at the points that documents and papers name."""
+
+import pytest
+
+from spaces.domains import Float
+from tests.spaces.rules.rule_facts import asked, centre, shares, silent
+from tests.spaces.small_facts import imagenet_facts
+
+
+def fine_tuned(images: int = 10_000, **changes: object) -> dict[str, object]:
+    return {"pretrained": True, "train_images": images, "epochs": 20, **changes}
+
+
+@pytest.mark.parametrize(
+    ("images", "rate"),
+    [(500, 0.001), (1_000, 0.001), (10_000, 0.0032), (100_000, 0.01), (200_000, 0.01), (1_280_000, 0.01)],
+)
+def test_sgds_rate_rises_with_the_images_between_the_documents_ends(images: int, rate: float) -> None:
+    found = asked("optimizer.lr[sgd]", imagenet_facts(**fine_tuned(images)))
+    assert centre(found) == rate
+    assert 0.01 in found.domain  # the documents' 0.01 "or larger" is within reach of every set
+
+
+def test_adamw_takes_a_tenth_of_its_rate() -> None:
+    assert centre(asked("optimizer.lr[adamw]", imagenet_facts(**fine_tuned()))) == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("images", "likely"),
+    [
+        (500, {0: 0.1, 1: 0.3, 2: 0.3, 5: 0.3}),
+        (10_000, {0: 0.1, 1: 0.3, 2: 0.3, 5: 0.3}),
+        (100_000, {0: 0.5, 1: 0.4, 2: 0.07, 5: 0.03}),
+    ],
+)
+def test_the_head_alone_is_trained_for_longer_on_few_images(images: int, likely: dict[int, float]) -> None:
+    found = asked("model.freeze_epochs", imagenet_facts(**fine_tuned(images)))
+    assert shares(found) == pytest.approx(likely)
+
+
+def test_the_body_is_frozen_for_half_of_the_run_at_most() -> None:
+    assert set(shares(asked("model.freeze_epochs", imagenet_facts(**fine_tuned(epochs=4))))) == {0, 1, 2}
+    assert silent("model.freeze_epochs", imagenet_facts(**fine_tuned(epochs=1)))
+
+
+def test_rates_fall_from_the_head_to_the_stem_in_three_trials_of_four() -> None:
+    likely = shares(asked("model.layer_rates.kind", imagenet_facts(**fine_tuned())))
+    assert likely == pytest.approx({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
+
+
+def test_the_heads_rate_is_1_to_100_times_the_stems_around_10() -> None:
+    found = asked("model.layer_rates.lowest", imagenet_facts(**fine_tuned()))
+    assert (found.domain, centre(found)) == (Float(0.01, 1.0, log=True), 0.1)
+
+
+def test_a_layers_factor_lies_around_those_of_the_papers() -> None:
+    found = asked("model.layer_rates.factor", imagenet_facts(**fine_tuned()))
+    assert 0.65 <= centre(found) <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({"loop__batch_size": 8}, 0.7),
+        ({"loop__batch_size": 16}, 0.7),
+        ({"loop__batch_size": 32}, 0.2),
+        ({"loop__batch_size": 256}, 0.2),
+        ({"loop__batch_size": 256, "loop__micro_batch": 8}, 0.7),
+    ],
+)
+def test_batch_norm_is_frozen_where_few_images_are_normalised_at_once(
+    changes: dict[str, int], share: float
+) -> None:
+    found = asked("model.freeze_norm", imagenet_facts(**fine_tuned()), **changes)
+    assert shares(found)[True] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (16, "16 images are normalised at once: under 32 make poor statistics"),
+        (24, "24 images are normalised at once: under 32 make poor statistics"),
+        (32, "32 images are normalised at once: enough for good statistics"),
+        (64, "64 images are normalised at once: enough for good statistics"),
+    ],
+)
+def test_the_reason_for_freezing_batch_norm_is_true_of_the_batch(batch: int, reason: str) -> None:
+    found = asked("model.freeze_norm", imagenet_facts(**fine_tuned()), loop__batch_size=batch)
+    assert found.reason == reason
+
+
+def test_memory_and_ranks_count_towards_the_images_normalised_at_once() -> None:
+    small = imagenet_facts(**fine_tuned(largest_micro_batch=8))
+    spread = imagenet_facts(**fine_tuned(workers=8))
+    for facts in (small, spread):
+        assert shares(asked("model.freeze_norm", facts, loop__batch_size=64))[True] == pytest.approx(0.7)
+
+
+def test_attention_has_no_batch_norm_to_freeze() -> None:
+    assert silent("model.freeze_norm", imagenet_facts(**fine_tuned(attention=True)))

@@ -1,0 +1,51 @@
+"""docs/heuristics.md says what the rules say, and what it tells a person to write works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spaces.catalog.catalog import NAMES, make_space
+from spaces.rules.page import MARK, head_of, page
+from spaces.rules.rules import RULES
+from tests.spaces.small_facts import base_recipe, imagenet_facts
+from trainable.recipe.yamlfile import parse_tree
+
+FILE = Path(__file__).parents[3] / "docs" / "heuristics.md"
+TEXT = FILE.read_text()
+
+
+def test_the_page_is_what_the_rules_say_today() -> None:
+    assert page(head_of(TEXT)) == TEXT, "run: python -m spaces.rules.page docs/heuristics.md"
+
+
+def test_every_field_that_a_rule_speaks_of_has_one_section() -> None:
+    found = re.findall(r"^### `(.+)`$", TEXT, flags=re.MULTILINE)
+    assert found == list(dict.fromkeys(rule.path for rule in RULES))
+
+
+def test_every_rule_is_told_in_words_of_its_own() -> None:
+    assert all(rule.of.__doc__ for rule in RULES)
+
+
+def test_every_named_space_is_told() -> None:
+    assert all(f"| `{name}` |" in head_of(TEXT) for name in NAMES)
+
+
+def test_the_overrides_that_the_page_shows_make_a_space() -> None:
+    (block,) = re.findall(r"```yaml\n(.+?)```", head_of(TEXT), flags=re.DOTALL)
+    written = parse_tree(block, "the page")["space"]
+    facts = imagenet_facts()
+    space = make_space(written["name"], base_recipe(facts), frozenset(), facts, written["overrides"])
+    assert "regularisation.clip_norm" in space.pins
+    assert "schedule.kind" in space.own
+
+
+def test_a_page_without_its_mark_gets_one() -> None:
+    assert head_of("# Title\n") == "# Title\n"
+    assert page("# Title\n").startswith(f"# Title\n\n{MARK}\n")
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\((?!http)([^)#]+)\)", TEXT))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (FILE.parent / link).exists()

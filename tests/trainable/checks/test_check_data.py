@@ -1,0 +1,210 @@
+"""Checks of images and labels alone: what they measure, and where their bounds lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainable.small_images import truncate, write_noise_jpeg
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.checks.duplicates import check_duplicates
+from trainable.checks.finding import Finding, Level, counts, listed
+from trainable.checks.images import check_decoding, check_normalisation, check_pixels
+from trainable.checks.labels import check_labels
+from trainable.checks.sampling import in_memory, largest_classes, pixels
+from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
+from trainable.recipe.data import Data
+
+CPU = torch.device("cpu")
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in findings}
+
+
+def folder(root: Path, each: int = 12) -> DataSet:
+    """Noise photographs of two classes in files, not held in memory."""
+    for label, name in enumerate(("cat", "dog")):
+        for number in range(each):
+            write_noise_jpeg(root / name / f"{number}.jpg", seed=100 * label + number, size=32)
+    return load(Data(path=str(root), in_memory=False, image_size=16))
+
+
+# --- labels -------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> None:
+    data = data_set(90)
+    assert isinstance(data.train, ArrayPart)
+    kept = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
+    rare = replace(data, train=ArrayPart(data.train.images[kept], data.train.labels[kept]))
+    found = by_name(list(check_labels(rare)))["class balance"]
+    assert found.level == "warning"
+    assert "from 2 training images of class 1 to 30 of 0" in found.what
+    assert "val_balanced_accuracy" in found.do
+
+
+@pytest.mark.parametrize(("images", "level"), [(90, "warning"), (99, "warning"), (120, "passed")])
+def test_validation_parts_are_small_where_accuracy_is_uncertain_by_more_than_five_points(
+    images: int, level: str
+) -> None:
+    assert by_name(list(check_labels(data_set(48, images))))["validation size"].level == level
+
+
+def test_a_class_that_training_lacks_is_named() -> None:
+    data = data_set(48)
+    assert isinstance(data.train, ArrayPart)
+    without = replace(data, train=replace(data.train, labels=np.minimum(data.train.labels, 1)))
+    found = [each for each in check_labels(without) if each.level == "error"]
+    assert "1 of 3 classes have no train image: 2" in found[0].what
+
+
+# --- pixels -------------------------------------------------------------------------------------------
+
+
+def test_normalised_images_have_mean_0_and_deviation_1_and_a_little_off_is_a_warning_only() -> None:
+    data = data_set(240)
+    found = list(check_normalisation(data, small_recipe(), CPU))
+    assert [each.level for each in found] == ["passed"]
+    assert "mean -0.00; deviation 1.00" in found[0].what.replace("mean 0.00", "mean -0.00")
+    wide = replace(data, info=replace(data.info, std=(data.info.std[0] / 1.5,)))
+    assert [each.level for each in check_normalisation(wide, small_recipe(), CPU)] == ["warning"]
+    raw = replace(data, info=replace(data.info, mean=(0.0,), std=(1.0,)))
+    assert [each.level for each in check_normalisation(raw, small_recipe(), CPU)] == ["error"]
+
+
+def test_parts_that_differ_as_little_as_samples_do_are_alike() -> None:
+    """Twenty pairs of parts of one origin: no false alarm."""
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        images = random.integers(0, 256, (60, 1, 1)) // 2 + random.integers(0, 99, (60, 6, 6))
+        parts = [(half.astype(np.uint8), np.arange(30) % 2) for half in (images[:30], images[30:])]
+        assert by_name(list(check_pixels(from_arrays(*parts))))["parts alike"].level == "passed"
+
+
+def test_grey_images_stored_in_colour_are_a_note() -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (40, 6, 6, 1), dtype=np.uint8)
+    data = from_arrays((grey.repeat(3, axis=3), np.arange(40) % 2))
+    notes = [each for each in check_pixels(data) if each.level == "note"]
+    assert [each.do for each in notes] == ["data.channels: 1"]
+
+
+def test_a_channel_that_was_lost_is_a_warning_and_all_of_them_an_error() -> None:
+    colour = np.random.default_rng(0).integers(0, 256, (40, 6, 6, 3), dtype=np.uint8)
+    colour[..., 2] = 7
+    levels = {each.level for each in check_pixels(from_arrays((colour, np.arange(40) % 2)))}
+    assert "warning" in levels
+    colour[:] = 7
+    assert "error" in {each.level for each in check_pixels(from_arrays((colour, np.arange(40) % 2)))}
+
+
+# --- copies -------------------------------------------------------------------------------------------
+
+
+def leaking(count: int, validation: int = 200) -> DataSet:
+    data = data_set(240, validation)
+    assert isinstance(data.validation, ArrayPart)
+    assert isinstance(data.train, ArrayPart)
+    images, labels = data.validation.images.copy(), data.validation.labels.copy()
+    images[:count], labels[:count] = data.train.images[:count], data.train.labels[:count]
+    return replace(data, validation=ArrayPart(images, labels))
+
+
+@pytest.mark.parametrize(("count", "level"), [(0, "passed"), (1, "note"), (4, "warning"), (20, "error")])
+def test_how_bad_a_leak_is_goes_by_what_it_adds_to_the_score(count: int, level: str) -> None:
+    found = by_name(list(check_duplicates(leaking(count))))["duplicates"]
+    assert found.level == level
+    if count:
+        assert f"{count} validation images ({count / 200:.1%}) are also in train: validation 0 = train 0" in (
+            found.what
+        )
+
+
+def test_above_fifty_thousand_images_a_sample_is_compared_and_the_finding_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainable.checks.duplicates.MOST", 100)
+    found = by_name(list(check_duplicates(leaking(20))))["duplicates"]
+    assert "a sample of 100 of 460 compared" in found.what
+    assert "all 460 compared" in by_name(list(check_duplicates(leaking(20), full=True)))["duplicates"].what
+
+
+@pytest.mark.parametrize("decoded", [2_000, 0])
+def test_equal_files_in_two_parts_are_found_whether_decoded_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: int
+) -> None:
+    monkeypatch.setattr("trainable.checks.duplicates.DECODED", decoded)
+    data = folder(tmp_path)
+    assert by_name(list(check_duplicates(data)))["duplicates"].level == "passed"
+    assert isinstance(data.train, FilePart)
+    assert isinstance(data.validation, FilePart)
+    source, indices = data.train.selection
+    original = tmp_path / source.name(int(indices[0]))
+    copy = tmp_path / source.name(int(data.validation.selection.indices[0]))
+    copy.write_bytes(original.read_bytes())
+    found = by_name(list(check_duplicates(data)))["duplicates"]
+    assert source.name(int(indices[0])) in found.what
+
+
+def test_files_that_only_end_alike_are_not_taken_for_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.checks.duplicates.DECODED", 0)
+    monkeypatch.setattr("trainable.checks.duplicates.TAIL_BYTES", 2)  # every JPEG ends in FF D9
+    data = folder(tmp_path)
+    assert by_name(list(check_duplicates(data)))["duplicates"].level == "passed"
+
+
+def test_full_decodes_every_file_and_names_those_that_are_cut_off(tmp_path: Path) -> None:
+    data = folder(tmp_path)
+    assert [each.level for each in check_decoding(data)] == ["passed"]
+    truncate(tmp_path / "dog" / "3.jpg")
+    (found,) = check_decoding(data)
+    assert found.level == "error"
+    assert "1 of 24 images" in found.what
+    assert "dog/3.jpg" in found.what
+
+
+# --- samples ------------------------------------------------------------------------------------------
+
+
+def test_a_sample_to_learn_from_keeps_images_and_labels_together() -> None:
+    data = data_set(48)
+    sample = in_memory(data, train=10, validation=5, classes=np.array([0, 2]))
+    assert isinstance(sample.train, ArrayPart)
+    assert isinstance(data.train, ArrayPart)
+    labels = {
+        image.tobytes(): label for image, label in zip(data.train.images, data.train.labels, strict=True)
+    }
+    assert sample.info.classes == ("0", "2")
+    for image, label in zip(sample.train.images, sample.train.labels, strict=True):
+        assert labels[image.tobytes()] == (0, 2)[label]
+
+
+def test_the_classes_of_a_sample_are_the_largest_that_both_parts_have() -> None:
+    data = data_set(60)
+    assert isinstance(data.train, ArrayPart)
+    labels = data.train.labels.copy()
+    labels[:9] = 2
+    skewed = replace(data, train=replace(data.train, labels=labels))
+    assert 2 in largest_classes(skewed, 1)
+    assert isinstance(data.validation, ArrayPart)
+    only = replace(skewed, validation=replace(data.validation, labels=data.validation.labels % 2))
+    assert largest_classes(only, 3).tolist() == [0, 1]
+
+
+def test_pixels_of_files_are_those_of_the_same_images_in_memory(tmp_path: Path) -> None:
+    data = folder(tmp_path)
+    held = load(Data(path=str(tmp_path), in_memory=True, image_size=16))
+    positions = np.array([1, 4, 5])
+    assert np.array_equal(pixels(data, data.train, positions), pixels(held, held.train, positions))
+
+
+def test_findings_are_counted_and_long_lists_are_cut() -> None:
+    levels: tuple[Level, ...] = ("error", "warning", "warning", "note", "passed")
+    assert counts([Finding("outputs", level, "") for level in levels]) == (1, 2)
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"

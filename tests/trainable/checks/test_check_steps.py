@@ -1,0 +1,166 @@
+"""Checks of single steps: their gradients, the first ones of a recipe, one batch, and the wait for images."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.trainable.small_runs import data_set, plain_net, small_recipe
+from trainable.checks.loader import check_loader, waited_share, wanted_workers
+from trainable.checks.one_batch import Attempt, check_one_batch, judged
+from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
+from trainable.checks.subject import Subject, make_subject
+from trainable.recipe import Recipe
+from trainable.training.run import Run
+
+OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
+
+
+def subject(recipe: Recipe) -> Subject:
+    return make_subject(recipe, data_set(), None, torch.device("cpu"), download=False)
+
+
+def steps(*losses: float) -> FirstSteps:
+    return FirstSteps(losses, 0.001, 0.1)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_step_of_every_optimizer_is_a_step(kind: str) -> None:
+    run = subject(small_recipe({"optimizer.kind": kind})).plain_run(16)
+    with run.probing():
+        assert [each.level for each in check_step(run)] == ["passed"]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_optimizer_learns_one_batch_at_its_usual_rate(kind: str) -> None:
+    recipe = small_recipe({"optimizer.kind": kind, "model.dropout": 0.5, "augmentation.crop.kind": "pad"})
+    found = check_one_batch(subject(recipe), 16, 20.0)
+    assert found.level == "passed", found
+
+
+def test_a_step_at_a_tiny_rate_is_a_step_still() -> None:
+    run = subject(small_recipe({"optimizer.lr": 1e-12})).plain_run(16)
+    with run.probing():
+        assert [each.level for each in check_step(run)] == ["passed"]
+
+
+def test_a_run_is_afterwards_as_it_was() -> None:
+    run = subject(small_recipe()).plain_run(16)
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    with run.probing():
+        list(check_step(run))
+    assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
+
+
+def test_no_time_makes_no_error() -> None:
+    found = check_one_batch(subject(small_recipe()), 16, 0.01)
+    assert found.level == "note"
+    assert "not checked" in found.what
+
+
+@pytest.mark.parametrize(
+    ("losses", "level"),
+    [
+        ((2.3, 2.2, 2.0), "passed"),
+        ((2.3, 6.0, 3.0), "passed"),
+        ((2.3, 12.0, 3.0), "warning"),
+        ((2.3, math.inf), "warning"),
+        ((2.3, math.nan), "warning"),
+    ],
+)
+def test_a_loss_that_explodes_in_the_first_steps_is_a_warning(losses: tuple[float, ...], level: str) -> None:
+    assert check_first_steps(steps(*losses)).level == level
+
+
+def test_the_first_steps_are_taken_as_the_schedule_has_them() -> None:
+    """A rate that would explode at once does not while the warm-up holds it down."""
+    values = {"optimizer.lr": 30.0, "schedule.kind": "cosine"}
+    recipes = [
+        small_recipe({**values, "loop.epochs": 90, "schedule.warmup_epochs": each}) for each in (0.0, 80.0)
+    ]
+    levels = []
+    for recipe in recipes:
+        run = Run(recipe, data=data_set(), model=plain_net(), device=torch.device("cpu"))
+        with run.probing():
+            taken = first_steps(run, 10.0)
+        assert isinstance(taken, FirstSteps)
+        levels.append(check_first_steps(taken).level)
+    assert levels == ["warning", "passed"]
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    run = Run(small_recipe(), data=data_set(), device=torch.device("cpu"))
+    monkeypatch.setattr(run, "train_on", full)
+    with run.probing():
+        found = first_steps(run, 10.0)
+    assert not isinstance(found, FirstSteps)
+    assert found.level == "warning"
+    assert "batch-find" in found.do
+
+
+# --- waiting for images -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "step", "cpus", "workers"),
+    [(0.1, 0.1, 8, 1), (0.35, 0.1, 8, 4), (3.0, 0.1, 8, 7), (3.0, 0.1, 1, 1), (0.001, 0.1, 8, 1)],
+)
+def test_workers_are_as_many_as_read_a_batch_in_a_step_and_leave_a_processor(
+    data: float, step: float, cpus: int, workers: int
+) -> None:
+    assert wanted_workers(data, step, cpus) == workers
+
+
+def test_the_time_waited_is_all_of_the_reading_without_workers_and_what_they_are_behind_with_some() -> None:
+    assert waited_share(0.3, 0.1, 0) == pytest.approx(0.75)
+    assert waited_share(0.3, 0.1, 1) == pytest.approx(2 / 3)
+    assert waited_share(0.3, 0.1, 3) == pytest.approx(0.0)
+
+
+def test_a_slow_loader_is_a_warning_with_a_number_of_workers() -> None:
+    slow = FirstSteps((1.0,), data_seconds=0.35, step_seconds=0.1)
+    found = check_loader(slow, workers=0, in_memory=False, cpus=8)
+    assert found.level == "warning"
+    assert "loop.workers: 4" in found.do
+    assert check_loader(slow, workers=4, in_memory=False, cpus=8).level == "passed"
+
+
+def test_a_loader_that_no_worker_would_help_is_no_warning() -> None:
+    slow = FirstSteps((1.0,), data_seconds=0.35, step_seconds=0.1)
+    assert check_loader(slow, workers=1, in_memory=False, cpus=2).level == "passed"
+
+
+def test_images_in_memory_are_a_note_at_most() -> None:
+    slow = FirstSteps((1.0,), data_seconds=0.35, step_seconds=0.1)
+    assert check_loader(slow, workers=0, in_memory=True).level == "note"
+    assert check_loader(steps(1.0), workers=0, in_memory=True).level == "passed"
+
+
+def attempt(first: float, last: float, accuracy: float, in_time: bool = True, steps: int = 100) -> Attempt:
+    return Attempt((first, *[last] * (steps - 1)), accuracy, in_time, constant=False)
+
+
+@pytest.mark.parametrize(
+    ("own", "easy", "level", "words"),
+    [
+        (attempt(2.3, 0.5, 0.9), attempt(2.3, 0.1, 1.0), "passed", "more slowly"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too low"),
+        (attempt(2.3, 9.0, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too high"),
+        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not time enough"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 2.2, 0.2), "error", "cannot learn"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not time enough"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False), "error", "cannot learn"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not time enough"),
+    ],
+)
+def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_told_apart(
+    own: Attempt, easy: Attempt, level: str, words: str
+) -> None:
+    found = judged([own], easy, 16)
+    assert found.level == level
+    assert words in found.what + found.means

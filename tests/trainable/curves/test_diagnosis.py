@@ -1,0 +1,458 @@
+"""The verdict on a run: planted curves with near misses beside them, real runs, and what is proposed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainable.curves.curves import Thresholds
+from trainable.curves.diagnosis import Diagnosis, diagnose
+from trainable.curves.remedies import Verdict, changes
+from trainable.recipe import Recipe
+from trainable.training.metrics import EpochResult
+from trainable.training.run import Run
+
+torch.set_num_threads(1)
+
+CLASSES = 10
+MANY = 10_000
+"""Validation images: a standard error is half a point and less."""
+BASE = EpochResult(
+    epoch=1,
+    train_loss=0.5,
+    train_accuracy=0.8,
+    val_loss=0.5,
+    val_accuracy=0.8,
+    val_balanced_accuracy=0.8,
+    val_top5_accuracy=None,
+    lr=0.1,
+    grad_norm=1.0,
+    skipped_steps=0,
+    epoch_seconds=1.0,
+    data_seconds=0.1,
+    evaluation_seconds=0.1,
+    images_per_second=1000.0,
+    peak_memory_bytes=0,
+    micro_batch=128,
+)
+
+
+def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:
+    """A cosine run with these validation accuracies, whose net knows `train` of its training images."""
+    epochs = len(val)
+    history = [
+        replace(
+            BASE,
+            epoch=number,
+            val_accuracy=value,
+            val_balanced_accuracy=value,
+            lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)),
+        )
+        for number, value in enumerate(val, start=1)
+    ]
+    history[-1] = replace(history[-1], clean_train_accuracy=train, **last)
+    return history
+
+
+def settling(end: float, epochs: int = 20) -> list[float]:
+    """A curve that has come to rest by its last quarter."""
+    return [end - 0.3 * max(0.0, 1.0 - number / (0.7 * epochs)) ** 2 for number in range(1, epochs + 1)]
+
+
+def verdict(
+    history: Sequence[EpochResult], images: int | None = MANY, recipe: Recipe | None = None
+) -> Verdict:
+    return diagnosed(history, images, recipe).verdict
+
+
+def diagnosed(
+    history: Sequence[EpochResult], images: int | None = MANY, recipe: Recipe | None = None
+) -> Diagnosis:
+    return diagnose(history, recipe or Recipe(), classes=CLASSES, train_images=MANY, validation_images=images)
+
+
+# --- training far above validation ------------------------------------------------------------------------
+
+
+def test_training_far_above_a_flat_validation_is_overfit_and_five_points_are_not() -> None:
+    assert verdict(curve(settling(0.90), 0.955)) == "overfit"
+    assert verdict(curve(settling(0.90), 0.945)) == "healthy"
+
+
+def test_training_far_above_a_falling_validation_is_overfit() -> None:
+    falling = [0.9 - 0.002 * number for number in range(20)]
+    assert verdict(curve(falling, 0.96)) == "overfit"
+
+
+def test_a_gap_at_which_validation_still_rises_is_overfit_only_once_the_training_images_are_known() -> None:
+    rising = [*settling(0.80, 17), 0.815, 0.83, 0.85]
+    assert verdict(curve(rising, 0.93)) == "still improving"
+    assert verdict(curve(rising, 0.999)) == "overfit"
+
+
+def test_a_gap_within_two_standard_errors_of_few_images_is_no_overfitting() -> None:
+    history = curve(settling(0.82), 0.95)
+    assert verdict(history, MANY) == "overfit"
+    assert verdict(history, None) == "overfit"
+    assert verdict(history, 20) != "overfit"
+
+
+def test_a_tenth_of_a_large_training_error_is_no_gap_to_regularise() -> None:
+    assert verdict(curve(settling(0.24), 0.30)) == "underfit"
+    assert verdict(curve(settling(0.20), 0.30)) == "overfit"
+
+
+def test_swings_of_a_net_that_knows_its_training_images_are_overfitting() -> None:
+    swinging = [0.7 + 0.03 * (number % 2) for number in range(20)]
+    assert verdict(curve(swinging, 1.0)) == "overfit"
+    assert verdict(curve(swinging, 0.75)) == "unstable"
+
+
+@given(
+    level=st.floats(0.3, 0.97),
+    images=st.integers(50, 20_000),
+    swings=st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=40),
+)
+def test_noise_alone_is_never_overfit(level: float, images: int, swings: list[float]) -> None:
+    """Validation within two standard errors, but for a hair, of the same accuracy as in training."""
+    error = 1.8 * math.sqrt(level * (1.0 - level) / images)
+    noisy = [min(1.0, max(0.0, level + error * swing)) for swing in swings]
+    assert verdict(curve(noisy, level), images) != "overfit"
+
+
+@given(
+    val=st.lists(st.floats(0.1, 0.9), min_size=1, max_size=30),
+    gap=st.floats(0.0, 0.1),
+    wider=st.floats(0.0, 0.3),
+)
+def test_a_net_that_knows_more_of_its_training_images_stays_overfit(
+    val: list[float], gap: float, wider: float
+) -> None:
+    train = min(1.0, val[-1] + gap)
+    if verdict(curve(val, train)) == "overfit":
+        assert verdict(curve(val, min(1.0, train + wider))) == "overfit"
+
+
+# --- training and validation close together ---------------------------------------------------------------
+
+
+def test_a_low_training_accuracy_that_validation_shares_is_underfit_and_a_high_one_is_healthy() -> None:
+    assert verdict(curve(settling(0.70), 0.70)) == "underfit"
+    assert verdict(curve(settling(0.72), 0.70)) == "underfit"
+    assert verdict(curve(settling(0.955), 0.96)) == "healthy"
+
+
+def test_training_some_points_above_validation_is_healthy() -> None:
+    assert verdict(curve(settling(0.87), 0.90)) == "healthy"
+    assert diagnosed(curve(settling(0.87), 0.90)).changes == ()
+
+
+def test_who_aims_lower_is_not_told_to_fit_more() -> None:
+    found = diagnose(
+        curve(settling(0.7), 0.7), Recipe(), classes=CLASSES, thresholds=Thresholds(train_target=0.65)
+    )
+    assert found.verdict == "healthy"
+
+
+# --- validation rising to the end -------------------------------------------------------------------------
+
+
+def test_validation_that_rises_to_the_end_is_still_improving_and_by_less_than_noise_is_not() -> None:
+    assert verdict(curve([*settling(0.70, 17), 0.71, 0.725, 0.74], 0.75)) == "still improving"
+    assert verdict(curve([*settling(0.70, 17), 0.701, 0.702, 0.704], 0.75)) == "healthy"
+    assert verdict(curve([*settling(0.70, 17), 0.71, 0.725, 0.74], 0.75), images=200) != "still improving"
+
+
+def test_a_rise_that_is_sure_but_small_is_not_worth_a_longer_run() -> None:
+    for rise, expected in ((0.003, False), (0.008, True)):
+        history = curve([*settling(0.70, 17), 0.7, 0.7 + rise / 2, 0.7 + rise], 0.75)
+        assert (verdict(history, images=10**7) == "still improving") == expected
+
+
+def test_a_gap_within_the_curve_s_own_swings_is_noise() -> None:
+    swinging = [0.8 + 0.018 * (number % 2) for number in range(20)]
+    assert verdict(curve(swinging, 0.84)) == "underfit"
+    assert verdict(curve([0.818] * 20, 0.84)) == "healthy"
+
+
+def test_a_rise_of_a_net_that_knows_its_training_images_is_not_worth_a_longer_run() -> None:
+    assert verdict(curve([*settling(0.93, 17), 0.94, 0.95, 0.96], 0.995)) == "healthy"
+
+
+def test_a_rise_from_a_dip_below_the_best_epoch_is_not_still_improving() -> None:
+    assert verdict(curve([*settling(0.75, 17), 0.69, 0.70, 0.72], 0.74)) != "still improving"
+
+
+def test_the_gain_of_a_cosine_s_middle_does_not_count_as_a_rise_at_its_end() -> None:
+    climbing = [0.5 + 0.3 * math.sin(math.pi / 2 * min(1.0, number / 90)) for number in range(100)]
+    assert verdict(curve(climbing, 0.82)) == "healthy"
+
+
+# --- an end that cannot be trusted ------------------------------------------------------------------------
+
+
+def test_late_swings_are_unstable_and_early_ones_are_not() -> None:
+    calm, wild = [0.8] * 20, [0.8 + 0.04 * (-1) ** number for number in range(20)]
+    assert verdict(curve(wild, 0.82)) == "unstable"
+    assert verdict(curve(wild[:14] + calm[14:], 0.82)) == "healthy"
+    assert verdict(curve([0.8 + (value - 0.8) / 5 for value in wild], 0.82)) != "unstable"
+
+
+def test_swings_within_two_standard_errors_of_few_images_are_noise() -> None:
+    wild = curve([0.8 + 0.015 * (-1) ** number for number in range(20)], 0.82)
+    assert verdict(wild, MANY) == "unstable"
+    assert verdict(wild, 500) != "unstable"
+
+
+def test_steep_bends_without_a_fall_are_not_swings() -> None:
+    assert verdict(curve([0.1, 0.5, 0.52, 0.8, 0.81, 0.96, 0.965, 0.97], 0.98)) != "unstable"
+    assert verdict(curve([0.4 + 0.04 * number for number in range(10)], 0.78)) == "still improving"
+
+
+def test_a_fall_where_a_restart_raises_the_rate_is_not_a_swing() -> None:
+    saw = [0.7, 0.8, 0.85, 0.6, 0.75, 0.86, 0.6, 0.76]
+    rates = [0.1, 0.05, 0.0, 0.1, 0.05, 0.0, 0.1, 0.05]
+    restarts = [replace(result, lr=rate) for result, rate in zip(curve(saw, 0.77), rates, strict=True)]
+    steady = [replace(result, lr=0.1) for result in curve(saw, 0.77)]
+    assert (verdict(restarts) == "unstable", verdict(steady) == "unstable") == (False, True)
+
+
+def test_a_fall_from_the_end_of_a_cycle_is_no_collapse() -> None:
+    val = [0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8, 0.8, 0.6, 0.62, 0.63]
+    ended = [0.1, 0.09, 0.08, 0.06, 0.04, 0.02, 0.01, 0.0, 0.1, 0.09, 0.08]
+    again = [replace(result, lr=rate) for result, rate in zip(curve(val, 0.64), ended, strict=True)]
+    assert verdict(again) != "unstable"
+    assert verdict(curve(val, 0.64)) == "unstable"
+
+
+def test_a_collapse_that_training_shares_is_unstable_and_one_it_does_not_share_is_overfit() -> None:
+    lost = [*settling(0.8, 15), 0.79, 0.78, 0.6, 0.6, 0.6]
+    assert verdict(curve(lost, 0.6)) == "unstable"
+    assert verdict(curve(lost, 0.8)) == "overfit"
+
+
+def test_many_skipped_steps_are_unstable_and_the_few_of_a_growing_loss_scale_are_not() -> None:
+    steps = MANY // Recipe().loop.batch_size
+    for skipped, expected in ((steps // 20, "unstable"), (1, "healthy")):
+        history = [replace(result, skipped_steps=skipped) for result in curve(settling(0.95), 0.97)]
+        late = diagnose(history, Recipe(), classes=CLASSES, train_images=steps * 128, validation_images=MANY)
+        assert late.verdict == ("unstable" if skipped / steps > 0.01 else "healthy"), expected
+
+
+def test_a_gradient_spike_counts_where_validation_falls_with_it() -> None:
+    val = settling(0.9)
+    dipped = [*val[:17], 0.86, 0.9, 0.9]
+    for values, expected in ((val, "healthy"), (dipped, "unstable")):
+        history = curve(values, 0.93)
+        history[17] = replace(history[17], grad_norm=30.0)
+        assert verdict(history) == expected
+    assert verdict(curve(dipped, 0.93)) == "healthy"
+
+
+def test_a_training_loss_above_that_of_guessing_is_unstable() -> None:
+    chance = [0.1] * 5
+    assert verdict(curve(chance, 0.1, train_loss=3.6)) == "unstable"
+    assert verdict(curve(chance, 0.1, train_loss=2.4)) == "underfit"
+    assert verdict(curve(settling(0.7), 0.7, train_loss=3.6)) == "unstable"
+    assert verdict(curve(settling(0.7), 0.7, train_loss=3.3)) == "underfit"
+
+
+def test_a_net_that_a_high_rate_has_knocked_out_is_unstable_and_one_that_learnt_nothing_yet_is_underfit() -> (
+    None
+):
+    dead = [replace(result, train_loss=2.31) for result in curve([0.1] * 5, 0.1)]
+    assert verdict(dead) == "underfit"
+    assert verdict([replace(dead[0], train_loss=3.0), *dead[1:]]) == "unstable"
+    learnt = [replace(result, train_loss=1.5) for result in curve([0.1, 0.3, 0.5, 0.5, 0.5], 0.5)]
+    assert verdict([replace(learnt[0], train_loss=3.0), *learnt[1:]]) == "underfit"
+
+
+def test_a_higher_rate_is_not_proposed_to_a_net_whose_loss_has_been_above_that_of_guessing() -> None:
+    low = [replace(result, train_loss=1.5) for result in curve(settling(0.6), 0.6)]
+    for loss, expected in ((2.3, True), (2.6, False)):
+        found = diagnosed([replace(low[0], train_loss=loss), *low[1:]])
+        assert found.verdict == "underfit"
+        assert any(change.path == "optimizer.lr" for change in found.changes) == expected
+
+
+def test_a_diverged_run_is_told_as_such_whatever_came_before() -> None:
+    history = [*curve(settling(0.9), None), replace(BASE, epoch=21, val_accuracy=0.0, diverged=True)]
+    found = diagnosed(history)
+    assert found.verdict == "diverged"
+    assert found.figures["best_val_accuracy"] == pytest.approx(0.9)
+    assert "epoch 21" in found.reasons[0]
+
+
+# --- what is missing --------------------------------------------------------------------------------------
+
+
+def test_without_a_clean_training_accuracy_the_augmented_one_stands_in_and_that_is_said() -> None:
+    found = diagnosed(curve(settling(0.85), None, train_accuracy=0.95))
+    assert found.verdict == "overfit"
+    assert any("clean_train_accuracy was not measured" in reason for reason in found.reasons)
+    assert "clean_train_accuracy" not in found.figures
+    assert not any("clean" in reason for reason in diagnosed(curve(settling(0.85), 0.95)).reasons)
+
+
+def test_the_augmented_training_accuracy_decides_nothing_where_the_clean_one_is_known() -> None:
+    assert verdict(curve(settling(0.88), 0.90, train_accuracy=0.3)) == "healthy"
+
+
+def test_nothing_trained_is_nothing_to_diagnose() -> None:
+    with pytest.raises(ValueError, match="no epoch"):
+        diagnose([], Recipe(), classes=CLASSES)
+
+
+@given(
+    val=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=50),
+    train=st.none() | st.floats(0.0, 1.0),
+    images=st.none() | st.integers(1, 10**6),
+    classes=st.integers(1, 1000),
+)
+def test_every_history_has_a_verdict_in_finite_json(
+    val: list[float], train: float | None, images: int | None, classes: int
+) -> None:
+    found = diagnose(curve(val, train), Recipe(), classes=classes, train_images=1, validation_images=images)
+    assert json.loads(json.dumps(found.tree(), allow_nan=False))["verdict"] == found.verdict
+    assert found.reasons
+    assert bool(found.changes) == (found.verdict != "healthy")
+
+
+# --- the proposals ----------------------------------------------------------------------------------------
+
+VERDICTS: tuple[Verdict, ...] = ("diverged", "unstable", "overfit", "still improving", "underfit", "healthy")
+OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd")
+SCHEDULES = ("constant", "cosine", "step", "poly", "exp", "sgdr", "onecycle", "cyclic")
+LOOSE = {"augmentation.crop.kind": "none", "augmentation.flip_probability": 0.0, "data.flips": ["horizontal"]}
+TIGHT = {
+    "augmentation.crop.kind": "resized",
+    "augmentation.policy.kind": "trivialaugment",
+    "augmentation.mixing.kind": "mixup",
+    "augmentation.masking.kind": "gridmask",
+    "regularisation.label_smoothing": 0.1,
+    "regularisation.clip_factor": 0.01,
+    "model.dropout": 0.3,
+    "model.stochastic_depth": 0.1,
+    "model.freeze_epochs": 15,
+    "precision.kind": "fp16",
+}
+
+
+@pytest.mark.parametrize("outcome", VERDICTS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("values", [{}, LOOSE, TIGHT], ids=["default", "loose", "tight"])
+def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_others(
+    outcome: Verdict, optimizer: str, values: dict[str, Any]
+) -> None:
+    recipe = Recipe().with_values({"optimizer.kind": optimizer, **values})
+    for schedule in SCHEDULES:
+        scheduled = recipe.with_values({"schedule.kind": schedule})
+        found = changes(outcome, scheduled, rate_left=1.0)
+        for change in found:
+            assert scheduled.get(change.path) == change.now != change.to, change
+            assert scheduled.with_values({change.path: change.to}).get(change.path) == change.to
+            assert change.why
+            assert change.source
+        scheduled.with_values({change.path: change.to for change in found})
+        assert len({change.path for change in found}) == len(found)
+
+
+def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() -> None:
+    overfit = {change.path: change.to for change in changes("overfit", Recipe())}
+    assert overfit["optimizer.weight_decay"] > Recipe().get("optimizer.weight_decay")
+    assert overfit["augmentation.policy.kind"] == "randaugment"
+    assert overfit["augmentation.mixing.kind"] == "cutmix"
+    assert overfit["regularisation.label_smoothing"] == 0.1
+    tight = Recipe().with_values(TIGHT)
+    underfit = {change.path: change.to for change in changes("underfit", tight)}
+    for path in ("policy", "mixing", "masking"):
+        assert underfit[f"augmentation.{path}.kind"] == "none"
+    assert underfit["augmentation.crop.scale_min"] > 0.08
+    assert underfit["augmentation.crop.ratio_min"] > 0.75
+    assert underfit["augmentation.crop.ratio_max"] < 4 / 3
+    assert underfit["regularisation.label_smoothing"] == 0.0
+    assert underfit["optimizer.weight_decay"] < Recipe().get("optimizer.weight_decay")
+    assert underfit["loop.epochs"] > tight.loop.epochs
+
+
+@pytest.mark.parametrize("outcome", VERDICTS)
+def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs(outcome: Verdict) -> None:
+    recipe = Recipe().with_values({"augmentation.crop.kind": "resized", "augmentation.crop.scale_min": 0.3})
+    for _ in range(12):
+        found = changes(outcome, recipe, rate_left=1.0)
+        recipe = recipe.with_values({change.path: change.to for change in found})
+    left = {change.path for change in changes(outcome, recipe, rate_left=1.0)}
+    assert left <= {"optimizer.lr", "loop.epochs", "schedule.warmup_epochs"}
+
+
+def test_a_run_that_ends_at_a_high_rate_is_told_to_let_it_fall() -> None:
+    constant = Recipe().with_values({"schedule.kind": "constant"})
+    wild = [0.8 + 0.04 * (-1) ** number for number in range(20)]
+    history = [replace(result, lr=0.1) for result in curve(wild, 0.82)]
+    assert "schedule.kind" in {change.path for change in diagnosed(history, recipe=constant).changes}
+    fallen = diagnosed(curve(wild, 0.82), recipe=constant)
+    assert "schedule.kind" not in {change.path for change in fallen.changes}
+
+
+def test_the_lines_for_a_person_name_the_verdict_its_figures_and_each_change() -> None:
+    found = diagnosed(curve(settling(0.8), 0.99))
+    lines = found.lines()
+    assert lines[0].startswith("overfit: ")
+    assert "gap_points 19" in lines[1]
+    assert any("optimizer.weight_decay: 0.0001 -> 0.0003" in line for line in lines)
+    assert len(lines) == 2 + len(found.changes)
+
+
+# --- real runs --------------------------------------------------------------------------------------------
+
+
+def trained(values: dict[str, Any]) -> Diagnosis:
+    plain = {
+        "augmentation.crop.kind": "none",
+        "augmentation.flip_probability": 0.0,
+        "precision.kind": "fp32",
+        "model.width": 8,
+    }
+    run = Run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
+    while not run.finished:
+        run.step()
+    info = run.data.info
+    return diagnose(
+        run.history,
+        run.recipe,
+        classes=len(info.classes),
+        train_images=info.train_images,
+        validation_images=info.validation_images,
+    )
+
+
+def test_forty_images_learnt_by_heart_are_overfit() -> None:
+    found = trained({"data.train_limit": 40, "loop.batch_size": 20, "loop.epochs": 30, "optimizer.lr": 2.0})
+    assert found.verdict == "overfit", found
+    assert found.figures["clean_train_accuracy"] > 0.9
+    assert found.changes[0].path == "data.train_limit"
+
+
+def test_a_crippled_net_is_underfit_or_still_improving() -> None:
+    found = trained({"model.width": 4, "loop.epochs": 1, "optimizer.lr": 1e-4})
+    assert found.verdict in ("underfit", "still improving"), found
+
+
+@pytest.mark.parametrize("rate", [30.0, 1e6])
+def test_a_huge_rate_is_unstable_or_diverged(rate: float) -> None:
+    found = trained({"loop.epochs": 6, "optimizer.lr": rate})
+    assert found.verdict in ("unstable", "diverged"), found
+    assert found.changes[0].to < rate
+
+
+def test_a_sound_run_on_digits_is_healthy() -> None:
+    found = trained({"loop.epochs": 15, "optimizer.lr": 0.5})
+    assert found.verdict == "healthy", found

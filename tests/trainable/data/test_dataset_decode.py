@@ -1,0 +1,232 @@
+"""What an image file becomes, and what the images say of themselves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainable.small_images import truncate, write_image, write_noise_jpeg
+from trainable.data.decode import Broken, Form, decode, raise_broken, square, to_array, upright
+from trainable.data.measure import (
+    channels_and_side,
+    count_values,
+    may_be_held,
+    mean_and_std,
+    membership_digest,
+    sample,
+)
+from trainable.data.source import ArraySource, FileSource, Selection
+from trainable.errors import DataError
+from trainable.recipe.training import CenterCrop, Stretch
+
+RAMP = np.arange(8 * 12 * 3, dtype=np.uint8).reshape(8, 12, 3)
+
+
+def select(root: Path, *names: str) -> Selection:
+    source = FileSource(str(root), names, np.arange(len(names)))
+    return Selection(source, np.arange(len(names)))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "YCbCr", "I;16"])
+@pytest.mark.parametrize(("channels", "expected"), [(1, "L"), (3, "RGB")])
+def test_every_mode_becomes_grey_or_colour_with_the_same_white(
+    mode: str, channels: int, expected: str
+) -> None:
+    white = Image.new(mode, (4, 3), 65535) if mode == "I;16" else Image.new("L", (4, 3), 255).convert(mode)
+
+    shown = upright(white, 1 if channels == 1 else 3)
+
+    assert shown.mode == expected
+    assert np.asarray(shown).min() == 255
+
+
+def test_sixteen_bits_keep_their_upper_eight() -> None:
+    pixels = np.array([[0, 255, 256, 32768, 65535]], np.uint16)
+
+    assert np.asarray(upright(Image.fromarray(pixels), 1)).tolist() == [[0, 0, 1, 128, 255]]
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_thirty_two_bits_are_refused(mode: str) -> None:
+    with pytest.raises(ValueError, match="save it with 8 or 16 bits"):
+        upright(Image.new(mode, (4, 4)), 1)
+
+
+def test_what_is_transparent_becomes_white() -> None:
+    image = Image.new("RGBA", (2, 1), (255, 0, 0, 255))
+    image.putpixel((0, 0), (0, 0, 0, 0))
+
+    assert np.asarray(upright(image, 3)).tolist() == [[[255, 255, 255], [255, 0, 0]]]
+
+
+def test_a_transparent_palette_becomes_white_too(tmp_path: Path) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([0, 0, 0, 10, 20, 30])
+    image.putpixel((1, 0), 1)
+    image.save(tmp_path / "a.png", transparency=0)
+
+    with Image.open(tmp_path / "a.png") as loaded:
+        assert np.asarray(upright(loaded, 3)).tolist() == [[[255, 255, 255], [10, 20, 30]]]
+
+
+def test_the_rotation_in_exif_is_applied(tmp_path: Path) -> None:
+    image = Image.fromarray(RAMP)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned by 90 degrees clockwise
+    image.save(tmp_path / "a.png", exif=exif)
+
+    with Image.open(tmp_path / "a.png") as loaded:
+        np.testing.assert_array_equal(np.asarray(upright(loaded, 3)), np.rot90(RAMP, -1))
+
+
+def test_stretching_keeps_everything_and_the_central_crop_the_middle() -> None:
+    image = Image.new("L", (30, 10), 0)
+    image.paste(255, (10, 0, 20, 10))
+
+    stretched = np.asarray(square(image, Form(1, 10, Stretch())))
+    cropped = np.asarray(square(image, Form(1, 10, CenterCrop(ratio=1.0))))
+
+    assert stretched.shape == cropped.shape == (10, 10)
+    assert stretched[:, 0].max() == 0
+    assert cropped.min() == 255
+
+
+def test_the_central_crop_leaves_out_what_its_ratio_says() -> None:
+    image = Image.fromarray(np.tile(np.arange(0, 200, 2, dtype=np.uint8), (100, 1)))
+
+    cropped = np.asarray(square(image, Form(1, 50, CenterCrop(ratio=0.5))))
+
+    assert cropped[0].tolist() == np.arange(50, 150, 2).tolist()
+
+
+def test_large_jpegs_are_decoded_small_with_nearly_the_same_result(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 255, 1024).astype(np.uint8)
+    pixels = np.stack(np.broadcast_arrays(ramp[:, None], ramp[None, :], np.uint8(100)), axis=-1)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", quality=95)
+
+    with Image.open(tmp_path / "a.jpg") as drafted:
+        small = np.asarray(square(drafted, Form(3, 32))).astype(int)
+        assert drafted.size == (128, 128)
+    whole = np.asarray(Image.fromarray(pixels).resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+
+    assert np.abs(small - whole).max() <= 6
+
+
+def test_arrays_come_channels_first() -> None:
+    assert to_array(Image.fromarray(RAMP)).shape == (3, 8, 12)
+    np.testing.assert_array_equal(to_array(Image.fromarray(RAMP))[1], RAMP[..., 1])
+    assert to_array(Image.fromarray(RAMP[..., 0])).shape == (1, 8, 12)
+
+
+@pytest.mark.parametrize("resize", [Stretch(), CenterCrop(ratio=1.0)], ids=lambda resize: resize.kind)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_arrays_that_have_the_form_are_taken_as_they_are(resize: Stretch | CenterCrop, channels: int) -> None:
+    shape = (5, 8, 8) if channels == 1 else (5, 8, 8, 3)
+    images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    selection = Selection(ArraySource(images, np.arange(5)), np.array([4, 0, 2]))
+
+    pixels, broken = decode(selection, Form(1 if channels == 1 else 3, 8, resize))
+
+    assert not broken
+    expected = np.stack([to_array(selection.source.open(index)) for index in (4, 0, 2)])
+    np.testing.assert_array_equal(pixels, expected)
+    assert pixels.flags.c_contiguous
+
+
+def test_truncated_images_are_found_though_verify_passes_them(tmp_path: Path) -> None:
+    write_noise_jpeg(tmp_path / "good.jpg")
+    truncate(write_noise_jpeg(tmp_path / "bad.jpg"))
+    (tmp_path / "text.png").write_text("no image at all")
+    with Image.open(tmp_path / "bad.jpg") as image:
+        image.verify()
+
+    pixels, broken = decode(select(tmp_path, "good.jpg", "bad.jpg", "text.png"), Form(3, 16))
+
+    assert [name for name, _ in broken] == ["bad.jpg", "text.png"]
+    assert "truncated" in broken[0].reason
+    assert pixels[0].std() > 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_order_is_kept_whatever_the_threads(tmp_path: Path, threads: int) -> None:
+    names = [f"{number}.png" for number in range(150)]
+    for number, name in enumerate(names):
+        write_image(tmp_path / name, value=number, size=(4, 4))
+
+    pixels, _ = decode(select(tmp_path, *names), Form(1, 4), threads)
+
+    assert pixels[:, 0, 0, 0].tolist() == list(range(150))
+
+
+def test_broken_images_are_named_and_counted() -> None:
+    broken = [Broken(f"{number}.jpg", "truncated") for number in range(12)]
+
+    with pytest.raises(
+        DataError, match=r"12 of 1,000 images cannot be decoded[^$]*9\.jpg: truncated[^$]*and 2 more"
+    ):
+        raise_broken(broken, 1000, "pets")
+    raise_broken([], 1000, "pets")
+
+
+def test_channels_and_side_are_those_of_most_images(tmp_path: Path) -> None:
+    write_image(tmp_path / "a.png", size=(20, 30), mode="L")
+    write_image(tmp_path / "b.png", size=(40, 22), mode="LA")
+    write_image(tmp_path / "c.png", size=(300, 300), mode="RGB")
+    (tmp_path / "d.png").write_text("no image")
+
+    assert channels_and_side(select(tmp_path, "a.png", "b.png", "c.png", "d.png")) == (1, 22)
+    assert channels_and_side(select(tmp_path, "c.png")) == (3, 300)
+    assert channels_and_side(select(tmp_path, "d.png")) is None
+
+
+def test_mean_and_std_are_exact() -> None:
+    pixels = np.random.default_rng(0).integers(0, 200, (1500, 3, 4, 4), dtype=np.uint8)
+    pixels[:, 2] = 51
+
+    mean, std = mean_and_std(count_values(pixels))
+
+    reference = pixels / 255.0
+    np.testing.assert_allclose(mean, reference.mean(axis=(0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(std[:2], reference.std(axis=(0, 2, 3))[:2], rtol=1e-12)
+    assert std[2] == 1.0
+
+
+def test_a_sample_is_seeded_ordered_and_no_more_than_asked_for() -> None:
+    selection = Selection(
+        ArraySource(np.zeros((50, 2, 2), np.uint8), np.zeros(50, np.int64)), np.arange(10, 50)
+    )
+
+    some = sample(selection, 8).indices
+
+    assert some.tolist() == sorted(set(some.tolist()))
+    assert len(some) == 8
+    assert some.min() >= 10
+    assert some.tolist() == sample(selection, 8).indices.tolist()
+    assert sample(selection, 40) is selection
+
+
+def test_the_digest_tells_parts_labels_and_files_apart_but_not_their_order(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_image(tmp_path / f"{name}.png")
+    source = FileSource(str(tmp_path), ("a.png", "b.png", "c.png"), np.array([0, 1, 0]))
+
+    def digest(train: list[int], validation: list[int], classes: tuple[str, ...] = ("x", "y")) -> str:
+        parts = {
+            "train": Selection(source, np.array(train)),
+            "validation": Selection(source, np.array(validation)),
+        }
+        return membership_digest(parts, classes)
+
+    first = digest([0, 1], [2])
+    assert digest([1, 0], [2]) == first
+    assert digest([0, 2], [1]) != first
+    assert digest([0, 1], [2], ("y", "x")) != first
+    write_image(tmp_path / "a.png", size=(50, 50))
+    assert digest([0, 1], [2]) != first
+
+
+def test_a_cpu_holds_a_gibibyte_at_most() -> None:
+    assert may_be_held(1000, "cpu")
+    assert not may_be_held(2**30 + 1, "cpu")
+    assert not may_be_held(2**60, "cuda")

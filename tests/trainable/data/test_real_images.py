@@ -1,0 +1,46 @@
+"""Data sets as they are published, from the folder that TUNEBOOK_DATA names."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainable.data import load
+from trainable.data.loading import make_loader
+from trainable.errors import DataError
+from trainable.recipe import Recipe
+from trainable.recipe.data import Data
+
+pytestmark = pytest.mark.data
+
+
+def test_fashion_mnist_is_read_from_its_idx_files(real_images: Path) -> None:
+    data = load(Data(path=str(real_images / "fashion-mnist"), train_limit=10_000))
+
+    assert data.info.format == "idx"
+    assert (data.info.train_images, data.info.validation_images, data.info.test_images) == (
+        10_000,
+        9_000,
+        10_000,
+    )
+    assert data.info.class_counts == (1000,) * 10
+    assert (data.info.channels, data.info.image_size, data.info.flips) == (1, 28, ())
+    assert data.info.mean[0] == pytest.approx(0.286, abs=0.002)
+
+
+def test_the_sign_language_digits_are_read_whatever_their_size(real_images: Path) -> None:
+    data = load(Data(path=str(real_images / "sign-language-digits" / "Dataset")))
+
+    assert data.info.train_images + data.info.validation_images + data.info.test_images == 2062
+    assert (data.info.channels, data.info.image_size) == (3, 64)
+    loader = make_loader(data, Recipe(), torch.device("cpu"))
+    images, labels = next(iter(loader.train([torch.arange(128)], 1)))
+    assert images.shape == (128, 3, 64, 64)
+    assert labels.shape == (128,)
+
+
+def test_the_folder_around_the_sign_language_digits_is_an_error_that_names_the_right_one(
+    real_images: Path,
+) -> None:
+    with pytest.raises(DataError, match=r"holds one folder only, Dataset/; data\.path should be .*/Dataset"):
+        load(Data(path=str(real_images / "sign-language-digits")))

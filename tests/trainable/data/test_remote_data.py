@@ -1,0 +1,134 @@
+"""Data behind a URI: copied once a machine, and the same data set as from the folder itself."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.s3_server import s3_server
+from tests.trainable.small_images import write_classes
+from trainable.data import ArrayPart, DataSet, load
+from trainable.data.remote import cached
+from trainable.errors import DataError
+from trainable.files.store import Store
+from trainable.recipe.data import Data
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with s3_server() as server:
+        yield server.uri
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    return tmp_path / "pets"
+
+
+@pytest.fixture
+def uri(
+    folder: Path, bucket: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    store = Store(bucket).at(request.node.name, "pets")
+    for file in folder.rglob("*.*"):
+        store.put(file, file.relative_to(folder).as_posix())
+    return store.uri
+
+
+def images(data: DataSet) -> np.ndarray:
+    assert isinstance(data.train, ArrayPart)
+    return data.train.images
+
+
+def test_it_is_the_same_data_set_as_the_folder(folder: Path, uri: str) -> None:
+    here, there = load(Data(path=str(folder))), load(Data(path=uri))
+    np.testing.assert_array_equal(images(here), images(there))
+    assert there.info == replace(here.info, path=uri), "a recipe names the URI, which means the same anywhere"
+
+
+def test_it_is_copied_once_and_again_when_a_file_changes(folder: Path, uri: str) -> None:
+    first = cached(uri)
+    stamp = first.stat().st_mtime_ns
+    assert (cached(uri), first.stat().st_mtime_ns) == (first, stamp)
+    Store(uri).put(next(folder.rglob("*.*")), "dog/another.png")
+    assert cached(uri) != first
+
+
+def test_processes_that_want_it_at_once_copy_it_once(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, copied, get_all = list[Path](), list[Path](), Store.get_all
+
+    def counting(store: Store, copy: Path) -> None:
+        copied.append(copy)
+        get_all(store, copy)
+
+    monkeypatch.setattr(Store, "get_all", counting)
+    threads = [threading.Thread(target=lambda: found.append(cached(uri))) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (len(found), len(set(found)), len(copied)) == (4, 1, 1)
+    assert sorted(each.name for each in found[0].parent.iterdir()) == [".lock", "pets"]
+
+
+def test_files_that_are_read_while_training_are_copied_on_each_machine(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data: DataSet = pickle.loads(pickle.dumps(load(Data(path=uri, in_memory=False))))
+    assert data.copy is not None
+    shutil.rmtree(data.copy.parent)
+    data.be_here()
+    assert len(list(data.copy.rglob("*.*"))) == 24
+    shutil.rmtree(data.copy.parent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(DataError, match="set XDG_CACHE_HOME to the same folder on all"):
+        data.be_here()
+
+
+def test_a_slash_at_the_end_is_the_same_place_and_another_server_is_not(uri: str) -> None:
+    place, _, query = uri.partition("?")
+    assert cached(f"{place}/?{query}") == cached(uri)
+    assert cached(uri.replace("endpoint_override=", "endpoint_override=http://")) != cached(uri)
+    with pytest.raises(DataError, match="unknown allow_bucket_creation; known are scheme, endpoint_override"):
+        cached(f"{uri}&allow_bucket_creation=true")
+
+
+def test_one_of_several_files_is_refused(bucket: str) -> None:
+    with pytest.raises(DataError, match="give the URI of their folder"):
+        load(Data(path=Store(bucket).at("mnist", "train-images-idx3-ubyte.gz").uri))
+
+
+def test_what_a_killed_process_left_goes_with_the_next_copy(uri: str) -> None:
+    copy = cached(uri)
+    shutil.rmtree(copy)
+    (copy.parent / ".coming-killed" / "pets").mkdir(parents=True)
+    assert cached(uri) == copy
+    assert sorted(each.name for each in copy.parent.iterdir()) == [".lock", "pets"]
+
+
+def test_a_search_does_not_go_on_with_files_that_have_changed(folder: Path, uri: str) -> None:
+    data = load(Data(path=uri, in_memory=False))
+    assert data.copy is not None
+    shutil.rmtree(data.copy)
+    Store(uri).put(next(folder.rglob("*.*")), "dog/another.png")
+    with pytest.raises(DataError, match=r"files of s3://.* have changed since the search loaded them"):
+        data.be_here()
+
+
+def test_a_single_file_and_nothing_at_all(uri: str, bucket: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "set.npz", a=np.arange(3))
+    Store(bucket).put(tmp_path / "set.npz", "sets/set.npz")
+    assert cached(Store(bucket).at("sets", "set.npz").uri).read_bytes() == (tmp_path / "set.npz").read_bytes()
+    with pytest.raises(DataError, match=r"data\.path: s3://tunebook/nonsuch: nothing is there"):
+        load(Data(path=Store(bucket).at("nonsuch").uri))

@@ -1,0 +1,346 @@
+"""A run: it learns, it tells divergence from a crash, and leaves the caller's process as it was."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
+from trainable.errors import DataError, ModelError, RecipeError, RunError
+from trainable.training.metrics import worst
+from trainable.training.run import Run
+
+torch.set_num_threads(1)
+
+
+def finished(run: Run) -> Run:
+    while not run.finished:
+        run.step()
+    return run
+
+
+def test_a_run_learns_what_can_be_learnt() -> None:
+    run = finished(Run(small_recipe({"loop.epochs": 6, "model.width": 8}), data=data_set()))
+    first, last = run.history[0], run.history[-1]
+    assert [result.epoch for result in run.history] == [1, 2, 3, 4, 5, 6]
+    assert last.train_loss < first.train_loss
+    assert last.train_accuracy > 0.8
+    assert not run.diverged
+    assert last.grad_norm > 0.0
+    assert last.skipped_steps == 0
+    assert last.val_top5_accuracy is None
+    assert last.images_per_second > 0.0
+    assert last.epoch_seconds > last.evaluation_seconds > 0.0
+    assert last.peak_memory_bytes > 2**20
+
+
+def test_a_finished_run_does_not_step() -> None:
+    run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set()))
+    with pytest.raises(ValueError, match="finished after 1 epoch"):
+        run.step()
+
+
+def test_the_recipe_of_a_run_has_its_data_filled_in() -> None:
+    run = Run(small_recipe(), data=data_set())
+    assert run.recipe.data.channels == 1
+    assert run.recipe.data.image_size == 8
+    assert run.recipe.data.flips == ()
+    assert run.precision == "fp32"
+
+
+def test_the_recorded_rate_is_that_of_the_last_step() -> None:
+    recipe = small_recipe({"optimizer.lr": 0.2, "optimizer.scaling": "linear", "loop.epochs": 2})
+    result = Run(recipe, data=data_set()).step()
+    position = 2 / 6  # the third of six steps
+    assert result.lr == pytest.approx(0.2 * 16 / 256 * (1 + math.cos(math.pi * position)) / 2)
+
+
+def test_validation_scores_are_those_of_the_model_as_it_is() -> None:
+    run = Run(small_recipe(), data=data_set())
+    result = run.step()
+    scores = run.evaluate("validation")
+    assert scores["val_loss"] == result.val_loss
+    assert scores["val_accuracy"] == result.val_accuracy
+    assert set(run.evaluate("test")) == {"test_loss", "test_accuracy", "test_balanced_accuracy"}
+
+
+def test_scoring_changes_nothing_about_the_training_that_follows() -> None:
+    scored, plain = (Run(small_recipe(), data=data_set()) for _ in range(2))
+    scored.evaluate("train")
+    assert numbers(finished(scored).history) == numbers(finished(plain).history)
+
+
+def test_averaged_weights_are_scored_when_the_recipe_names_them() -> None:
+    values = {"regularisation.ema_decay": 0.9}
+    raw = Run(small_recipe(values), data=data_set())
+    averaged = Run(small_recipe({**values, "evaluation.weights": "ema"}), data=data_set())
+    ours, theirs = finished(raw).history[-1], finished(averaged).history[-1]
+    assert ours.train_loss == theirs.train_loss
+    assert ours.val_loss != theirs.val_loss
+    assert not torch.equal(raw.weights()["head.weight"], averaged.weights()["head.weight"])
+    assert torch.equal(raw.model.state_dict()["head.weight"], averaged.model.state_dict()["head.weight"])
+
+
+def test_the_test_part_is_scored_with_its_confusion_matrix() -> None:
+    run = Run(small_recipe(), data=data_set(test=20))
+    run.step()
+    scores = run.score("test", confusion=True)
+    assert scores.confusion is not None
+    assert sum(map(sum, scores.confusion)) == scores.images == 20
+    diagonal = sum(row[place] for place, row in enumerate(scores.confusion))
+    assert scores.accuracy == diagonal / 20
+
+
+OPTIMIZERS = [
+    {"optimizer.kind": "sgd", "optimizer.lr": 1e6},
+    {"optimizer.kind": "adamw", "optimizer.lr": 1e6},
+    {"optimizer.kind": "adamw", "optimizer.lr": 1e6, "optimizer.weight_decay": 0.0},
+]
+
+
+@pytest.mark.parametrize("values", OPTIMIZERS, ids=["sgd", "adamw", "adamw without decay"])
+def test_an_absurd_rate_ends_the_run_as_diverged_in_its_first_epoch(values: dict[str, object]) -> None:
+    run = Run(small_recipe(values), data=data_set())
+    result = run.step()
+    assert result.diverged
+    assert run.diverged
+    assert run.finished
+    assert run.epoch == 1
+    assert result.val_loss == result.train_loss == worst("val_loss", CLASSES)
+    assert result.val_accuracy == result.val_balanced_accuracy == 0.0
+    assert all(math.isfinite(value) for value in result.metrics().values())
+    assert all(math.isfinite(value) for value in run.evaluate("test").values())
+
+
+class Poisoned(nn.Module):
+    """Turns to NaN in one mode: 'training' from a given step on, or 'evaluation'."""
+
+    def __init__(self, when: str, after: int = 0) -> None:
+        super().__init__()
+        self.net = plain_net()
+        self.when, self.after, self.steps = when, after, 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.steps += self.training
+        lost = self.training and self.steps > self.after if self.when == "training" else not self.training
+        logits: Tensor = self.net(images)
+        return logits * torch.nan if lost else logits
+
+
+def test_a_loss_that_is_lost_early_in_a_long_epoch_ends_it_early() -> None:
+    model = Poisoned("training", after=3)
+    run = Run(small_recipe({"loop.batch_size": 1}), data=data_set(train=300), model=model)
+    assert run.step().diverged
+    assert model.steps <= 64
+
+
+def test_a_validation_loss_that_is_not_finite_is_divergence_too() -> None:
+    run = Run(small_recipe(), data=data_set(), model=Poisoned("evaluation"))
+    result = run.step()
+    assert result.diverged
+    assert result.val_loss == worst("val_loss", CLASSES)
+    assert run.evaluate("test")["test_loss"] == worst("val_loss", CLASSES)
+
+
+class Crashing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        raise KeyError("no such layer")
+
+
+def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None:
+    run = Run(small_recipe(), data=data_set(), model=Crashing())
+    with pytest.raises(RunError, match=f"recipe {run.recipe.digest()}, epoch 1: KeyError") as caught:
+        run.step()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert run.epoch == 0
+
+
+def test_a_batch_above_the_training_part_names_both() -> None:
+    with pytest.raises(DataError, match=r"loop\.batch_size 49 is above the 48 training images"):
+        Run(small_recipe({"loop.batch_size": 49}), data=data_set(train=48))
+
+
+def test_the_last_short_batch_of_training_is_dropped() -> None:
+    seen: list[int] = []
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = plain_net()
+
+        def forward(self, images: Tensor) -> Tensor:
+            if self.training:
+                seen.append(len(images))
+            logits: Tensor = self.net(images)
+            return logits
+
+    Run(small_recipe({"loop.batch_size": 20}), data=data_set(train=48), model=Counting()).step()
+    assert seen == [20, 20]
+
+
+def test_a_run_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    run = Run(small_recipe({"augmentation.mixing.kind": "mixup"}), data=data_set())
+    run.step()
+    run.evaluate("test")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_seed_decides_alone_whatever_happened_before() -> None:
+    torch.manual_seed(1)
+    first = finished(Run(small_recipe({"loop.seed": 3}), data=data_set()))
+    torch.manual_seed(2)
+    second = finished(Run(small_recipe({"loop.seed": 3}), data=data_set()))
+    other = finished(Run(small_recipe({"loop.seed": 4}), data=data_set()))
+    assert numbers(first.history) == numbers(second.history)
+    assert numbers(first.history) != numbers(other.history)
+
+
+def test_two_runs_that_take_turns_do_not_disturb_one_another() -> None:
+    recipe = small_recipe()
+
+    def make() -> Run:
+        return Run(recipe, data=data_set(), model=plain_net(dropout=0.5))
+
+    alone = finished(make())
+    first, second = make(), make()
+    while not first.finished:
+        first.step()
+        second.step()
+    assert numbers(first.history) == numbers(second.history) == numbers(alone.history)
+
+
+def test_dropout_differs_between_epochs() -> None:
+    masks = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(64, CLASSES)
+
+        def forward(self, images: Tensor) -> Tensor:
+            kept = nn.functional.dropout(torch.ones(64), 0.5, self.training)
+            if self.training:
+                masks.append(kept)
+            logits: Tensor = self.head(images.flatten(1) * kept)
+            return logits
+
+    run = finished(Run(small_recipe({"loop.batch_size": 48}), data=data_set(), model=Watched()))
+    assert run.epoch == len(masks) == 3
+    assert not torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[1], masks[2])
+
+
+# --- what a run says of itself at the end -------------------------------------------------------------
+
+
+def test_the_last_epoch_tells_the_accuracy_on_clean_training_images() -> None:
+    values = {"augmentation.mixing.kind": "mixup", "augmentation.masking.kind": "cutout", "loop.epochs": 3}
+    run = finished(Run(small_recipe(values), data=data_set()))
+    assert [result.clean_train_accuracy is None for result in run.history] == [True, True, False]
+    assert run.history[-1].clean_train_accuracy == run.score("train").accuracy
+
+
+def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainable.training.run.CLEAN_IMAGES", 21)
+    run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
+    chosen = run._sample(21)
+    assert len(set(chosen.tolist())) == 21
+    right = run._score("train", confusion=False, positions=chosen)
+    assert right.images == 21
+    assert run.history[-1].clean_train_accuracy == right.accuracy
+
+
+def test_a_mirror_that_the_data_forbid_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"evaluation\.flip: .*data\.flips is \[\]"):
+        Run(small_recipe({"evaluation.flip": True}), data=data_set())
+
+
+def test_a_size_that_the_model_does_not_take_is_refused_before_training() -> None:
+    values = {"augmentation.size.kind": "multi_scale", "augmentation.size.largest": 2.0}
+    with pytest.raises(ModelError, match=r"augmentation\.size: the model does not take images of \d+ px"):
+        Run(small_recipe(values), data=data_set(), model=plain_net())
+    with pytest.raises(ModelError, match=r"evaluation\.scales: the model does not take images of 16 px"):
+        Run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
+
+
+def test_several_sizes_of_which_there_is_one_are_refused() -> None:
+    values = {
+        "augmentation.size.kind": "multi_scale",
+        "data.image_size": 8,
+        "augmentation.size.smallest": 0.9,
+    }
+    with pytest.raises(RecipeError, match=r"augmentation\.size: between 0\.9 and 1\.25 of 8 px lies 8 alone"):
+        Run(small_recipe(values), data=data_set())
+
+
+def test_views_are_averaged_in_a_runs_scores() -> None:
+    values = {"evaluation.scales": [1.0, 1.5], "loop.epochs": 1}
+    run = finished(Run(small_recipe(values), data=data_set()))
+    plain = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set()))
+    assert torch.equal(run.weights()["stem.weight"], plain.weights()["stem.weight"])
+    assert run.history[0].val_loss != plain.history[0].val_loss
+
+
+# --- trying steps -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw", "adam_then_sgd"])
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_run_that_was_probed_goes_on_as_if_it_had_not_been(kind: str, epochs: int) -> None:
+    values = {"optimizer.kind": kind, "regularisation.ema_decay": 0.9, "loop.micro_batch": 8}
+    probed, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
+    for run in (probed, other):
+        for _ in range(epochs):
+            run.step()
+    before = {name: each.clone() for name, each in probed.model.state_dict().items()}
+    generator = torch.get_rng_state()
+    with probed.probing():
+        losses = [probed.train_on(window, lr=0.3).item() for window in probed.windows(5)]
+        assert len(losses) == 3
+        assert not torch.equal(probed.model.state_dict()["stem.weight"], before["stem.weight"])
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(each, before[name]) for name, each in probed.model.state_dict().items())
+    assert numbers(finished(probed).history) == numbers(finished(other).history)
+
+
+def test_probing_ends_well_when_a_step_fails() -> None:
+    run = Run(small_recipe(), data=data_set())
+    before = run.model.state_dict()["stem.weight"].clone()
+
+    def fail() -> None:
+        with run.probing():
+            run.train_on(next(run.windows()))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.equal(run.model.state_dict()["stem.weight"], before)
+
+
+def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
+    run = Run(small_recipe({"loop.micro_batch": 6}), data=data_set())
+    with run.probing():
+        windows = list(run.windows(0))
+    assert [[len(labels) for _, labels in window] for window in windows] == [[6, 5, 5]] * 3
+
+
+# --- compilation --------------------------------------------------------------------------------------
+
+
+@pytest.mark.integration
+def test_a_compiled_run_is_the_same_run() -> None:
+    values = {"regularisation.ema_decay": 0.9, "loop.epochs": 2}
+    compiled = finished(Run(small_recipe({**values, "loop.compile": True}), data=data_set()))
+    plain = finished(Run(small_recipe(values), data=data_set()))
+    assert compiled.weights().keys() == plain.weights().keys()
+    assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)
+    assert compiled.history[-1].val_loss == pytest.approx(plain.history[-1].val_loss, rel=1e-3)

@@ -1,0 +1,123 @@
+"""Nothing in a training step waits for the device: no number, size or index is read from a tensor on the way.
+
+On a CPU the operations that would make the host wait for a GPU are told by their names; on a GPU torch itself
+is asked (`tests/gpu`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.training.run import Run
+
+torch.set_num_threads(1)
+
+WAITING = {
+    "aten._local_scalar_dense.default",  # item(), float(), bool(), tolist() of one
+    "aten.nonzero.default",
+    "aten.masked_select.default",
+    "aten.equal.default",
+    "aten.is_nonzero.default",
+    "aten._unique2.default",
+    "aten.bincount.default",
+}
+"""Operations whose result, or its size, the host needs before it goes on."""
+
+
+class Watch(TorchDispatchMode):
+    """Lists the operations that a device would be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.waited: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if str(func) in WAITING or _indexes_by_mask(str(func), args):
+            self.waited.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def _indexes_by_mask(name: str, args: Sequence[Any]) -> bool:
+    """Whether the size of the result, or of what is written, depends on how much of a mask is true."""
+    if not name.startswith(("aten.index.", "aten.index_put")):
+        return False
+    return any(each is not None and each.dtype == torch.bool for each in args[1])
+
+
+def test_the_watch_sees_what_waits() -> None:
+    with Watch() as watch:
+        values = torch.ones(3)
+        values.sum().item()
+        values[values > 0]
+    assert watch.waited == ["aten._local_scalar_dense.default", "aten.index.Tensor"]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "crop and erasing": {"augmentation.crop.kind": "pad", "augmentation.masking.kind": "erasing"},
+    "resized crop and cutout": {"augmentation.crop.kind": "resized", "augmentation.masking.kind": "cutout"},
+    "gridmask": {"augmentation.masking.kind": "gridmask", "augmentation.masking.ramp": 0.0},
+    "hide and seek": {"augmentation.masking.kind": "hide_and_seek"},
+    "mixup, smoothing": {"augmentation.mixing.kind": "mixup", "regularisation.label_smoothing": 0.1},
+    "cutmix": {"augmentation.mixing.kind": "cutmix"},
+    "clipping, EMA": {"regularisation.clip_norm": 0.1, "regularisation.ema_decay": 0.9},
+    "adaptive clipping": {"regularisation.clip_factor": 0.01},
+    "micro-batches": {"loop.micro_batch": 4},
+    "multi-scale": {
+        "augmentation.size.kind": "multi_scale",
+        "augmentation.size.largest": 1.5,
+        "augmentation.size.every": 1,
+    },
+    "bf16": {"precision.kind": "bf16"},
+    "adamw": {"optimizer.kind": "adamw"},
+    "adam": {"optimizer.kind": "adam"},
+    "adam, then sgd": {"optimizer.kind": "adam_then_sgd"},
+    "rmsprop": {"optimizer.kind": "rmsprop"},
+    "adadelta": {"optimizer.kind": "adadelta"},
+    "lars": {"optimizer.kind": "lars"},
+    "lamb": {"optimizer.kind": "lamb"},
+    "fp16, sgd": {"precision.kind": "fp16"},
+    "fp16, adamw": {"precision.kind": "fp16", "optimizer.kind": "adamw"},
+    "frozen": {"model.freeze_norm": True, "model.dropout": 0.5, "model.stochastic_depth": 0.1},
+    "checkpointed": {"loop.checkpoint_activations": True},
+}
+
+
+FROM_THE_HOST = {"mixup, smoothing": 1, "cutmix": 1, "lamb": 2}
+"""Numbers a step reads that never were on a device: a seed of the host's generator, timm's count of steps."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_waits_for_nothing(name: str) -> None:
+    values = CASES[name]
+    run = Run(small_recipe(values), data=data_set())
+    with run.probing():
+        run.train_on(next(run.windows()))  # optimizers make their state in the first step
+        with Watch() as watch:
+            for window in run.windows(1):
+                run.train_on(window)
+    reads = 3 * FROM_THE_HOST.get(name, 0)
+    assert watch.waited == ["aten._local_scalar_dense.default"] * reads
+
+
+def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> None:
+    counts = []
+    for images in (32, 320):
+        run = Run(small_recipe(), data=data_set(train=images))
+        run.step()
+        with Watch() as watch:
+            run.step()
+        counts.append(len(watch.waited))
+    assert counts[1] <= counts[0] + 1  # one look at the loss every 32 steps

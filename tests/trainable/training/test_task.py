@@ -1,0 +1,78 @@
+"""The seam for other tasks: the loop trains what a Task says, whatever its outputs mean."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.trainable.small_runs import SIZE, small_recipe
+from trainable.ranks import ALONE
+from trainable.recipe.data import Classification as Spec
+from trainable.training.evaluate import Scores, Tally
+from trainable.training.task import Classification, Task, make_task
+from trainable.training.trainer import Trainer
+
+
+class Brightness(Task):
+    """Say how bright an image is: targets are numbers, the loss a squared error."""
+
+    classes = 1
+    guessing = 1.0
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.mse_loss(outputs[:, 0], targets)
+
+    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs[:, 0] - targets).abs() < 0.1
+
+    def tally(self, device: torch.device, confusion: bool = False) -> Tally:
+        raise AssertionError("not scored here")
+
+    def worst(self, images: int = 0) -> Scores:
+        raise AssertionError("not scored here")
+
+
+def test_the_training_loop_takes_another_task() -> None:
+    torch.manual_seed(0)
+    images = torch.rand(64, 1, SIZE, SIZE)
+    targets = images.mean((1, 2, 3))
+    recipe = small_recipe({"optimizer.lr": 0.02, "loop.epochs": 30, "optimizer.weight_decay": 0.0})
+    trainer = Trainer(
+        recipe,
+        nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 1)),
+        task=Brightness(),
+        train_images=64,
+        image_size=SIZE,
+        device=torch.device("cpu"),
+        number_format="fp32",
+        ranks=ALONE,
+    )
+    results = [
+        trainer.epoch(
+            epoch,
+            lambda first, epoch=epoch: (  # type: ignore[misc]
+                (images[chosen], targets[chosen]) for chosen in trainer.order(epoch, first)
+            ),
+        )
+        for epoch in range(30)
+    ]
+    assert results[-1].loss < 1e-3 < results[0].loss
+    assert results[-1].accuracy > 0.9
+
+
+def test_classification_is_cross_entropy_with_whole_or_mixed_labels() -> None:
+    task = make_task(Spec(), classes=4, label_smoothing=0.1)
+    logits, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 0, 1])
+    soft = functional.one_hot(labels, 4).double()
+    expected = functional.cross_entropy(logits, labels, label_smoothing=0.1)
+    torch.testing.assert_close(task.loss(logits, labels), expected)
+    torch.testing.assert_close(task.loss(logits, soft), expected)
+    assert task.right(soft, labels).all()
+    mixed = torch.tensor([[0.7, 0.3, 0.0, 0.0]])
+    assert task.right(torch.tensor([[0.0, 9.0, 0.0, 0.0]]), mixed).item() == pytest.approx(0.3)
+    assert task.guessing == math.log(4)
+    assert Classification(1).guessing == math.log(2)

@@ -1,0 +1,255 @@
+"""What a trial's actor does between Ray's calls: begin late, free early, one process a folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from tests.trainable.small_runs import data_set, numbers, small_recipe
+from trainable.checkpoints import checkpoint
+from trainable.data import DataSet
+from trainable.errors import DataError, RecipeError
+from trainable.files.folder_lock import Claim, FolderTaken
+from trainable.files.store import Store, StoreError
+from trainable.training.metrics import EpochResult
+from trainable.training.run import Run
+from trainable.tune.team import Shared
+from trainable.tune.trial import MemoryLeak, TrialTrainable
+from trainable.tune.watchdog import NOTE, TRACE
+from trainable.tune.worker import Task
+
+torch.set_num_threads(1)
+
+CLAIM = "import sys, pathlib, trainable.files.folder_lock as c; c.Claim(pathlib.Path(sys.argv[1]), 0.0)"
+
+
+class Here(Shared[DataSet]):
+    """Data in this process, without Ray."""
+
+    def get(self) -> DataSet:
+        return cast(DataSet, self.reference)
+
+
+def config(folder: Path, **values: Any) -> dict[str, str]:
+    return Task(
+        small_recipe({name.replace("__", "."): value for name, value in values.items()}), folder
+    ).config()
+
+
+def trial(given: dict[str, str], device: str = "cpu") -> TrialTrainable:
+    """Set up as Ray does, but for Ray's own attributes, which need its folders."""
+    made = TrialTrainable.__new__(TrialTrainable)
+    made.setup(given, data=Here(data_set()), device=device, threads=1, step_seconds=60.0)
+    return made
+
+
+def epochs(result: dict[str, Any]) -> list[int]:
+    return [tree["epoch"] for tree in result["epochs"]]
+
+
+def is_claimed(folder: Path) -> bool:
+    done = subprocess.run([sys.executable, "-c", CLAIM, str(folder)], check=False, capture_output=True)
+    assert done.returncode == 0 or b"FolderTaken" in done.stderr
+    return done.returncode != 0
+
+
+def test_a_trial_reports_an_epoch_a_step_and_leaves_checkpoints(tmp_path: Path) -> None:
+    actor = trial(config(tmp_path))
+    assert [epochs(actor.step()) for _ in range(3)] == [[1], [2], [3]]
+    actor.cleanup()
+    assert [each.epoch for each in checkpoint.finished(tmp_path)] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [({"loop__batch_size": 49}, DataError), ({"precision__kind": "tf32"}, RecipeError)]
+)
+def test_what_fails_in_making_a_run_fails_in_a_step(
+    tmp_path: Path, values: dict[str, Any], kind: type[Exception]
+) -> None:
+    bad = config(tmp_path / "bad", **values)
+    actor = trial(bad)
+    with pytest.raises(kind):
+        actor.step()
+    actor = trial(config(tmp_path / "good"))
+    actor.step()
+    assert actor.reset_config(bad) is True
+    with pytest.raises(kind):
+        actor.step()
+    actor.cleanup()
+
+
+def test_even_a_task_that_is_none_fails_only_in_a_step(tmp_path: Path) -> None:
+    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "place": str(tmp_path), "search": ""})
+    with pytest.raises(RecipeError, match=r"loop\.epochs"):
+        actor.step()
+
+
+def test_a_trial_without_a_run_is_cleaned_up_and_reset(tmp_path: Path) -> None:
+    actor = trial(config(tmp_path))
+    assert actor.reset_config(config(tmp_path)) is True
+    actor.cleanup()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_that_is_given_is_used_whatever_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    actor = trial(config(tmp_path), device="cpu")
+    actor.step()
+    assert actor._crew._run.device == torch.device("cpu")
+    actor.cleanup()
+
+
+def test_a_reset_frees_the_run_and_begins_the_next_trial_from_nothing(tmp_path: Path) -> None:
+    actor = trial(config(tmp_path / "one"))
+    first = actor.step()
+    model = weakref.ref(actor._crew._run.model)
+    actor.reset_config(config(tmp_path / "two"))
+    assert model() is None
+    second = actor.step()
+    results = [tuple(EpochResult.from_tree(tree) for tree in each["epochs"]) for each in (first, second)]
+    assert numbers(results[0]) == numbers(results[1])
+    actor.cleanup()
+
+
+def test_a_trial_with_a_checkpoint_reports_it_first_also_in_a_process_that_served_another(
+    tmp_path: Path,
+) -> None:
+    before = trial(config(tmp_path / "one"))
+    before.step()
+    before.step()
+    before.cleanup()
+    actor = trial(config(tmp_path / "two"))
+    actor.step()
+    actor.reset_config(config(tmp_path / "one"))
+    actor._restored = False  # as Ray's own Trainable.reset does after reset_config
+    assert [epochs(actor.step()) for _ in range(2)] == [[1, 2], [3]]
+    actor.cleanup()
+
+
+def test_a_torn_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    whole = Run(small_recipe(), data=data_set())
+    actor = trial(config(tmp_path))
+    for _ in range(2):
+        whole.step()
+        actor.step()
+    actor.cleanup()
+    state = tmp_path / "epoch-0002" / checkpoint.STATE
+    state.write_bytes(state.read_bytes()[:1000])
+    actor = trial(config(tmp_path))
+    with pytest.warns(UserWarning, match=r"epoch-0002: left out, since it cannot be read"):
+        assert epochs(actor.step()) == [1]
+    again = EpochResult.from_tree(actor.step()["epochs"][0])
+    assert numbers((again,)) == numbers(whole.history[1:])
+    actor.cleanup()
+
+
+def test_a_model_that_something_still_holds_is_told_by_the_next_trial_s_first_step(tmp_path: Path) -> None:
+    actor = trial(config(tmp_path / "one"))
+    actor.step()
+    held = actor._crew._run.model
+    assert actor.reset_config(config(tmp_path / "two")) is True
+    with pytest.raises(MemoryLeak, match="the last trial's model was not freed"):
+        actor.step()
+    assert held is not None
+    actor.cleanup()
+
+
+def test_a_run_that_cannot_be_freed_is_told_by_a_step_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    actor = trial(config(tmp_path / "one"))
+    actor.step()
+    monkeypatch.setattr(actor._crew._run._loader, "close", broken)
+    assert actor.reset_config(config(tmp_path / "two")) is True
+    with pytest.raises(MemoryLeak, match="could not be freed: RuntimeError: CUDA error"):
+        actor.step()
+
+
+def test_the_folder_is_claimed_from_the_first_step_to_the_reset(tmp_path: Path) -> None:
+    actor = trial(config(tmp_path))
+    assert not is_claimed(tmp_path)
+    actor.step()
+    assert is_claimed(tmp_path)
+    actor.reset_config(config(tmp_path / "two"))
+    assert not is_claimed(tmp_path)
+    actor.step()
+    assert is_claimed(tmp_path / "two")
+    actor.cleanup()
+    assert not is_claimed(tmp_path / "two")
+
+
+def test_notes_of_an_earlier_attempt_are_gone_when_a_trial_begins(tmp_path: Path) -> None:
+    (tmp_path / NOTE).write_text('{"reason": "an earlier one"}')
+    (tmp_path / TRACE).write_text("stacks")
+    actor = trial(config(tmp_path, loop__batch_size=49))
+    with pytest.raises(DataError):
+        actor.step()
+    assert not (tmp_path / NOTE).exists()
+    assert not (tmp_path / TRACE).exists()
+    actor.cleanup()
+    Claim(tmp_path, 0.0).release()
+
+
+def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(given)
+    assert [epochs(actor.step()) for _ in range(2)] == [[1], [2]]
+    folder = Task.from_config(given).kept.folder
+    assert checkpoint.finished(folder) == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+    another = trial(given)
+    assert [epochs(another.step()) for _ in range(2)] == [[1, 2], [3]]
+    another.cleanup()
+    assert sorted(each.name for each in (tmp_path / "store").iterdir()) == ["epoch-0002", "epoch-0003"]
+
+
+def test_what_a_store_did_not_take_stays_on_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also through an attempt that cannot ask the store, and one that finds the folder taken."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(given)
+    actor.step()
+    with monkeypatch.context() as down:
+        down.setattr(Store, "put", raises)
+        with pytest.warns(UserWarning, match="the checkpoint is on this machine alone"):
+            actor.step()
+        actor.cleanup()
+        down.setattr(Store, "files", raises)
+        down.setattr("trainable.checkpoints.checkpoint_store.PATIENCE_SECONDS", 0.0)
+        broken = trial(given)
+        with pytest.raises(StoreError):
+            broken.step()
+        broken.cleanup()
+    with monkeypatch.context() as taken:
+        taken.setattr("trainable.tune.worker.Claim", is_taken)
+        late = trial(given)
+        with pytest.raises(FolderTaken):
+            late.step()
+        late.cleanup()
+    again = trial(given)
+    assert [epochs(again.step()) for _ in range(2)] == [[1, 2], [3]]
+    again.cleanup()
+
+
+def raises(*arguments: Any) -> Any:
+    raise StoreError("down")
+
+
+def is_taken(folder: Path) -> Claim:
+    raise FolderTaken(str(folder))

@@ -1,0 +1,77 @@
+"""The watchdog: work that hangs ends its process, with a note that says why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainable.tune.watchdog import EXIT_CODE, NOTE, TRACE, Watchdog, clear_notes, take_note
+
+FRAME = """
+import os, re, sys, time
+from pathlib import Path
+from trainable.tune.watchdog import Watchdog
+with Watchdog(0.2, Path(sys.argv[1])):
+    {}
+"""
+SLEEP = "time.sleep(60)"
+HOLD_THE_GIL = (
+    "re.match(r'(a+)+$', 'a' * 40 + 'b')"  # a catastrophic expression: hours without the interpreter
+)
+
+
+def under_watchdog(work: str, folder: Path) -> int:
+    code = FRAME.format(work)
+    return subprocess.run([sys.executable, "-c", code, str(folder)], check=False, timeout=30).returncode
+
+
+@pytest.mark.parametrize("work", [SLEEP, HOLD_THE_GIL], ids=["asleep", "holding the GIL"])
+def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path, work: str) -> None:
+    began = time.monotonic()
+    assert under_watchdog(work, tmp_path) == EXIT_CODE
+    assert time.monotonic() - began < 20
+    assert 'File "<string>", line 6' in (tmp_path / TRACE).read_text()
+    assert take_note(tmp_path) == "an epoch took more than limits.step_seconds = 0.2 s"
+
+
+def test_a_note_is_taken_once(tmp_path: Path) -> None:
+    under_watchdog(SLEEP, tmp_path)
+    assert take_note(tmp_path) is not None
+    assert take_note(tmp_path) is None
+
+
+def test_the_note_of_a_process_that_died_of_something_else_does_not_count(tmp_path: Path) -> None:
+    assert under_watchdog("os._exit(9)", tmp_path) == 9
+    assert (tmp_path / NOTE).exists()
+    assert take_note(tmp_path) is None
+
+
+def test_work_that_ends_in_time_is_left_alone(tmp_path: Path) -> None:
+    with Watchdog(0.05, tmp_path):
+        pass
+    time.sleep(0.15)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_leaves_the_context_in_time_too(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), Watchdog(60.0, tmp_path):
+        raise KeyError("no such layer")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_attempt_s_stacks_are_not_taken_for_a_later_one_s(tmp_path: Path) -> None:
+    under_watchdog(SLEEP, tmp_path)
+    under_watchdog("os._exit(9)", tmp_path)
+    assert take_note(tmp_path) is None
+
+
+def test_notes_are_cleared_and_nothing_else(tmp_path: Path) -> None:
+    under_watchdog(SLEEP, tmp_path)
+    (tmp_path / "recipe.yaml").write_text("version: 1\n")
+    clear_notes(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    clear_notes(tmp_path / "none")

@@ -1,0 +1,192 @@
+"""Checkpoints in a run's folder: whole or not at all, the last two kept, readable without running code.
+
+    FOLDER/epoch-0005/state.pt       tensors and plain values, read with weights_only=True
+    FOLDER/epoch-0005/history.json   the EpochResults up to there, read without torch
+
+A checkpoint is written under a name that begins with a dot and renamed when everything is on the disk.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainable.errors import StateError
+from trainable.training.metrics import EpochResult
+
+STATE = "state.pt"
+HISTORY = "history.json"
+NAME = re.compile(r"epoch-(\d{4,})")
+UNFINISHED = ".epoch-"
+KEPT = 2
+"""So many of a run: where the last one cannot be read, the one before is gone on from."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A finished checkpoint: its folder and how many epochs it covers."""
+
+    folder: Path
+    epoch: int
+
+    def load(self) -> dict[str, Any]:
+        """The state, with its tensors on the CPU."""
+        import torch  # 2 s of imports that readers of histories are spared
+
+        state: dict[str, Any] = torch.load(self.folder / STATE, map_location="cpu", weights_only=True)
+        return state
+
+    def history(self) -> tuple[EpochResult, ...]:
+        """The results of the epochs covered, first to last. Raises StateError for another version's."""
+        file = self.folder / HISTORY
+        return history_in(file.read_text(encoding="utf-8"), str(file))
+
+
+def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
+    """What a checkpoint's history holds. Raises StateError for another version's."""
+    try:
+        return tuple(EpochResult.from_tree(tree) for tree in json.loads(text))
+    except TypeError as error:
+        raise StateError(f"{where} was written by another version: {error}") from None
+
+
+def save(
+    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = KEPT
+) -> Checkpoint:
+    """Write the checkpoint of the history's last epoch; drop all but the last `keep` up to it.
+
+    Checkpoints of later epochs go too: the run went on from before them, because they could not be read.
+    A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty history
+    or `keep` below 1, OSError where the disk refuses.
+    """
+    if not history or keep < 1:
+        raise ValueError(
+            f"a checkpoint needs at least one epoch and keep >= 1, got {len(history)} and {keep}"
+        )
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    _remove_unfinished(root)
+    checkpoint = Checkpoint(root / f"epoch-{history[-1].epoch:04d}", history[-1].epoch)
+    unfinished = Path(tempfile.mkdtemp(dir=root, prefix=UNFINISHED))
+    _write(unfinished, state, history)
+    _put_in_place(unfinished, checkpoint.folder)
+    finished_ones = finished(root)
+    kept = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:keep]
+    for other in finished_ones:
+        if other not in kept:
+            _discard(other.folder)
+    return checkpoint
+
+
+def latest(folder: str | Path) -> Checkpoint | None:
+    """The finished checkpoint that covers most epochs, or None."""
+    return next(iter(finished(folder)), None)
+
+
+def finished(folder: str | Path) -> list[Checkpoint]:
+    """Every finished checkpoint, newest first."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    named = ((path, NAME.fullmatch(path.name)) for path in root.iterdir())
+    found = [Checkpoint(path, int(match[1])) for path, match in named if match]
+    whole = [each for each in found if all((each.folder / name).is_file() for name in (STATE, HISTORY))]
+    return sorted(whole, key=lambda each: each.epoch, reverse=True)
+
+
+def newest_state(folder: str | Path) -> dict[str, Any] | None:
+    """The state of the newest checkpoint that can be read; None where there is none.
+
+    Warns of each that cannot be read, as after a disk's fault, and leaves it: the fault may pass.
+    """
+    for each in finished(folder):
+        if (state := readable(each)) is not None:
+            return state
+    return None
+
+
+def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
+    """The state of a checkpoint; None, and a warning with its `name`, where it cannot be read."""
+    try:
+        return found.load()
+    except Exception as error:  # torch raises nearly anything for bytes that are not its own
+        problem = f"{type(error).__name__}: {error}"
+        warnings.warn(f"{name or found.folder}: left out, since it cannot be read: {problem}", stacklevel=3)
+        return None
+
+
+def to_bytes(state: Mapping[str, Any]) -> bytes:
+    """A state as it is written."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes) -> dict[str, Any]:
+    """What `to_bytes` wrote, with its tensors on the CPU."""
+    import torch
+
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return state
+
+
+def remove(folder: str | Path) -> None:
+    """Remove every checkpoint of a folder, finished or not, and nothing else."""
+    root = Path(folder)
+    for checkpoint in finished(root):
+        _discard(checkpoint.folder)
+    _remove_unfinished(root)
+
+
+def _remove_unfinished(root: Path) -> None:
+    for path in root.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult]) -> None:
+    import torch
+
+    with (folder / STATE).open("wb") as file:
+        torch.save(dict(state), file)
+        file.flush()
+        os.fsync(file.fileno())
+    with (folder / HISTORY).open("w", encoding="utf-8") as file:
+        json.dump([result.tree() for result in history], file, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    _folder_to_disk(folder)
+
+
+def _put_in_place(unfinished: Path, final: Path) -> None:
+    """Rename; a checkpoint of the same epoch, which a retry writes again, makes way first."""
+    if final.exists():
+        _discard(final)
+    unfinished.chmod(0o755)  # mkdtemp makes it private; its neighbours are not
+    unfinished.rename(final)
+    _folder_to_disk(final.parent)
+
+
+def _discard(folder: Path) -> None:
+    """Take a checkpoint's name away before its files, so that no half of one is ever found."""
+    grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
+    folder.rename(grave / folder.name)
+    shutil.rmtree(grave)
+
+
+def _folder_to_disk(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

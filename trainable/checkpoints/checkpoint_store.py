@@ -1,0 +1,159 @@
+"""Where the checkpoints of one trial are kept: in a folder, or in a store that a folder goes before.
+
+The folder of a machine is gone with the machine; what is in the store is not. A checkpoint counts there once
+its history is there, which is put last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trainable.checkpoints import checkpoint
+from trainable.files.cache import cache_root
+from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
+from trainable.training.metrics import EpochResult
+
+PATIENCE_SECONDS = 90.0
+"""How long a store is asked for what to go on from: its restart is not to cost a trial one of its retries."""
+PAUSE_SECONDS = 2.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class There:
+    """A finished checkpoint in a store."""
+
+    name: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The checkpoints of the trial whose folder on this machine this is."""
+
+    folder: Path
+    store: Store | None = None
+
+    @classmethod
+    def at(cls, place: str, key: str = "", attempts: int = ATTEMPTS) -> Kept:
+        """Those in a folder, or behind a URI: then each machine has a folder in its own cache.
+
+        That is another one for each `key`: an earlier search of the same place has nothing in it.
+        """
+        if not is_uri(place):
+            return cls(Path(place))
+        store = Store(place, attempts)
+        digest = hashlib.sha256(f"{store.at().uri} {key}".encode()).hexdigest()
+        return cls(cache_root() / "trials" / digest[:16], store)
+
+    def newest_state(self) -> dict[str, Any] | None:
+        """The state of the newest checkpoint that can be read, of those here and in the store.
+
+        None where there is none. Raises StoreError where the store does not say.
+        """
+        for each in _patiently(self._found):
+            state = checkpoint.readable(each) if isinstance(each, checkpoint.Checkpoint) else self._read(each)
+            if state is not None:
+                return state
+        return None
+
+    def save(self, state: Mapping[str, Any], history: Sequence[EpochResult]) -> None:
+        """Write the checkpoint of the history's last epoch, as `checkpoint.save`, but what a store has goes.
+
+        A store that cannot be reached costs nothing but the checkpoint in it: a later one is put there again.
+        """
+        saved = checkpoint.save(self.folder, state, history)
+        if self.store is None:
+            return
+        try:
+            for file in (checkpoint.STATE, checkpoint.HISTORY):
+                self.store.put(saved.folder / file, f"{saved.folder.name}/{file}")
+            checkpoint.remove(self.folder)
+            # later ones may be another process's, which is further
+            earlier = [each for each in _finished(self.store) if each.epoch <= saved.epoch]
+            for each in earlier[checkpoint.KEPT :]:
+                self._drop(each)
+        except StoreError as error:
+            warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
+
+    def epochs(self) -> int:
+        """How many epochs the newest checkpoint covers. Raises StoreError where the store does not say."""
+        return next((each.epoch for each in self._found()), 0)
+
+    def history(self) -> tuple[EpochResult, ...]:
+        """The results of the epochs that the newest checkpoint covers; none where there is none.
+
+        Raises StateError for another version's, StoreError where the store does not say.
+        """
+        newest = next(iter(self._found()), None)
+        if not isinstance(newest, There):
+            return newest.history() if newest is not None else ()
+        assert self.store is not None
+        name = f"{newest.name}/{checkpoint.HISTORY}"
+        return checkpoint.history_in(self.store.read(name) or b"[]", str(self.store.at(name)))
+
+    def remove(self) -> None:
+        """Remove every checkpoint, here and in the store. Raises StoreError."""
+        checkpoint.remove(self.folder)
+        for each in _finished(self.store):
+            self._drop(each)
+
+    def _found(self) -> list[checkpoint.Checkpoint | There]:
+        """All whole checkpoints, newest first; of the same epoch the one on this machine."""
+        here, there = checkpoint.finished(self.folder), _finished(self.store)
+        found: list[checkpoint.Checkpoint | There] = [*here, *there]
+        return sorted(found, key=_epoch, reverse=True)
+
+    def _read(self, there: There) -> dict[str, Any] | None:
+        """The state of a checkpoint in the store; None, and a warning, where it cannot be read."""
+        assert self.store is not None
+        store, name = self.store, f"{there.name}/{checkpoint.STATE}"
+        with tempfile.TemporaryDirectory() as place:
+            _patiently(lambda: store.get(name, Path(place) / checkpoint.STATE))
+            found = checkpoint.Checkpoint(Path(place), there.epoch)
+            return checkpoint.readable(found, str(store.at(there.name)))
+
+    def _drop(self, there: There) -> None:
+        """Take a checkpoint's history away first, so that no half of one is ever found."""
+        assert self.store is not None
+        self.store.remove(f"{there.name}/{checkpoint.HISTORY}")
+        self.store.remove(there.name)
+
+
+def _finished(store: Store | None) -> list[There]:
+    """The whole checkpoints in a store, newest first."""
+    if store is None:
+        return []
+    files = store.files()
+    named = {name: checkpoint.NAME.fullmatch(name) for name in {path.split("/")[0] for path in files}}
+    found = [There(name, int(match[1])) for name, match in named.items() if match]
+    whole = [
+        each
+        for each in found
+        if all(f"{each.name}/{file}" in files for file in (checkpoint.STATE, checkpoint.HISTORY))
+    ]
+    return sorted(whole, key=_epoch, reverse=True)
+
+
+def _epoch(found: checkpoint.Checkpoint | There) -> int:
+    return found.epoch
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    """What a store answers, once it does. Raises StoreError where that takes too long."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except StoreError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,245 @@
+"""What the curves of a run say: how far apart training and validation are, and what of it is noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from statistics import fmean, median
+
+from trainable.training.metrics import EpochResult
+
+SAME_RATE = 1.0 + 1e-6
+"""A rate that grew by less has not risen."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where one verdict ends and the next begins. Accuracies and gaps are fractions, a point is 0.01.
+
+    Noise is the larger of two: a standard error of the validation accuracy, and how far it swings by itself.
+    """
+
+    overfit_gap: float = 0.05
+    """Training "much higher" than validation (003:84); that it means more than 5 points is ours."""
+    underfit_gap: float = 0.01
+    """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
+    share_of_error: float = 0.1
+    """A gap below a tenth of the training error is not what keeps the accuracy down: the larger of the two is
+    to be worked on first (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
+    train_target: float = 0.95
+    """Below, a net that generalises could still learn more of its images; ours."""
+    train_saturated: float = 0.99
+    """From here on, more epochs have next to nothing left to learn from; ours."""
+    standard_errors: float = 2.0
+    """What differs by less is noise: 95 in 100 draws of a normal distribution lie within 1.96."""
+    least_rise: float = 0.005
+    """Half a point over the last tenth of the epochs: less is not worth a longer run; ours."""
+    last_part: float = 0.1
+    """Of the epochs, where validation rises or not: there a cosine is below 3 % of its rate, so that what
+    rises is not the schedule's last fall; at least three epochs."""
+    late_part: float = 0.25
+    """Of the epochs, where swings count: before, a high rate may still come to rest; at least four epochs."""
+    swing_epochs: int = 8
+    """A shorter run has no late part: four epochs are more than half of it."""
+    swing: float = 0.02
+    """Two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to 1.1), so that the
+    epoch at which one stops decides more than the recipe."""
+    collapse: float = 0.05
+    """A fall from the best epoch that the training accuracy shares; as large as the gap of overfitting."""
+    skipped_share: float = 0.01
+    """Of the steps, for overflows: a loss scale that doubles every 2,000 steps (torch's GradScaler) costs
+    one step in 2,000, twenty times fewer."""
+    gradient_spike: float = 10.0
+    """A late epoch's gradient norm over the run's median, where validation fell with it; ours."""
+    lost_loss: float = 1.5
+    """A training loss over ln K, that of guessing: a run that ends above has unlearnt; ours."""
+    knocked_out: float = 1.2
+    """A training loss over ln K in any epoch, of a net that has learnt nothing in the end: the rate was too
+    high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate: 1.3 first, then 1.0."""
+    learnt: float = 0.1
+    """Of the way from guessing to always right, in mean recall: less is nothing; ours."""
+    raised_loss: float = 1.05
+    """A training loss over ln K in any epoch, above which a higher rate is not proposed; ours."""
+
+
+class Curves:
+    """What is read off a history that did not end diverged."""
+
+    def __init__(
+        self,
+        history: tuple[EpochResult, ...],
+        classes: int,
+        train_steps: int | None,
+        validation_images: int | None,
+        thresholds: Thresholds,
+    ) -> None:
+        self.thresholds = thresholds
+        self._history, self._classes = history, classes
+        self._train_steps = train_steps
+        last = history[-1]
+        self._val = [result.val_accuracy for result in history]
+        self._rates = [result.lr for result in history]
+        self.is_clean = last.clean_train_accuracy is not None
+        self.train = last.train_accuracy if last.clean_train_accuracy is None else last.clean_train_accuracy
+        self.gap = self.train - last.val_accuracy
+        self.last_epochs = min(len(history), max(3, math.ceil(thresholds.last_part * len(history))))
+        self.rise = _slope(self._val[-self.last_epochs :]) * (self.last_epochs - 1)
+        self._late = max(4, math.ceil(thresholds.late_part * len(history)))
+        self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
+        self.fluctuation = fmean(self._swings) if self._swings else 0.0
+        # of what validation would be were there no gap, or of what it is: whichever varies more
+        errors = [_standard_error(share, validation_images) for share in (last.val_accuracy, self.train)]
+        self.standard_error = max(errors)
+
+    def figures(self) -> dict[str, float]:
+        """The numbers by name: accuracies as fractions, what ends in `_points` in hundredths."""
+        last = self._history[-1]
+        train = {"clean_train_accuracy" if self.is_clean else "train_accuracy": self.train}
+        skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
+        return {
+            **train,
+            "val_accuracy": last.val_accuracy,
+            "gap_points": 100.0 * self.gap,
+            "noise_points": 100.0 * self.noise,
+            "rise_points": 100.0 * self.rise,
+            "swing_points": 100.0 * self.fluctuation,
+            "fall_points": 100.0 * self._fall(),
+            "best_epoch": float(1 + self._val.index(max(self._val))),
+            "epochs": float(len(self._val)),
+            "rate_left": self.rate_left,
+            **skipped,
+        }
+
+    # --- how far apart, and what of it is noise
+
+    @property
+    def noise(self) -> float:
+        return self.thresholds.standard_errors * max(self.standard_error, self.fluctuation)
+
+    @property
+    def agreement(self) -> float:
+        """A gap up to here is none that matters."""
+        limits = self.thresholds
+        return max(limits.underfit_gap, self.noise, limits.share_of_error * (1.0 - self.train))
+
+    @property
+    def overfit_limit(self) -> float:
+        return max(self.thresholds.overfit_gap, self.agreement)
+
+    @property
+    def rises(self) -> bool:
+        """Whether validation rises at the end, and above its best before: a dip made good is no rise."""
+        visible = max(self.thresholds.least_rise, self.noise)
+        before, recent = self._val[: -self.last_epochs], self._val[-self.last_epochs :]
+        return self.rise > visible and max(recent) - max(before, default=0.0) > visible
+
+    @property
+    def rate_left(self) -> float:
+        """The last rate over the highest; 0 where all are 0."""
+        highest = max(self._rates)
+        return self._rates[-1] / highest if highest > 0.0 else 0.0
+
+    @property
+    def rate_may_rise(self) -> bool:
+        """Whether no epoch's training loss speaks of a rate that was too high already."""
+        limit = self.thresholds.raised_loss * math.log(max(self._classes, 2))
+        return max(result.train_loss for result in self._history) <= limit
+
+    # --- whether the end can be trusted
+
+    def signs_of_instability(self) -> Iterator[str]:
+        limits = self.thresholds
+        if self._swings_throughout() and self.fluctuation > self._visible():
+            points = f"{100 * self.fluctuation:.1f} points"
+            yield f"validation swings by {points} from epoch to epoch, {self.rate_left:.0%} of the rate left"
+        if self._fall() > max(limits.collapse, 2 * self.noise) and self.gap <= self.overfit_limit:
+            yield f"validation fell {100 * self._fall():.1f} points below its best, training with it"
+        if (share := self._skipped_share()) > limits.skipped_share:
+            yield f"{share:.1%} of the last epochs' steps were skipped: gradients overflow"
+        if self._spike() >= limits.gradient_spike:
+            yield f"a late gradient is {self._spike():.0f} times the median, and validation fell with it"
+        yield from self._signs_in_the_loss()
+
+    def _signs_in_the_loss(self) -> Iterator[str]:
+        limits, guessing = self.thresholds, math.log(max(self._classes, 2))
+        losses = [result.train_loss for result in self._history]
+        if losses[-1] > limits.lost_loss * guessing:
+            yield f"the training loss ends at {losses[-1]:.3g}, guessing costs {guessing:.3g}"
+        elif max(losses) > limits.knocked_out * guessing and not self._has_learnt():
+            told = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
+            yield f"{told}; the net has hardly learnt"
+
+    def _visible(self) -> float:
+        """What one epoch's validation accuracy must differ by to say anything."""
+        limits = self.thresholds
+        return max(limits.swing, limits.standard_errors * self.standard_error)
+
+    def _swings_throughout(self) -> bool:
+        """Whether the late epochs go up and down more often than not, and are late ones."""
+        often = 2 * sum(each > 0.0 for each in self._swings) > len(self._swings)
+        return often and len(self._history) >= self.thresholds.swing_epochs
+
+    def _fall(self) -> float:
+        """From the best three epochs to the last three; 0 where the schedule has raised the rate since."""
+        if len(self._val) < 6:
+            return 0.0
+        levels = [median(self._val[start : start + 3]) for start in range(len(self._val) - 2)]
+        best = max(range(len(levels)), key=levels.__getitem__)
+        risen = self._rates[-1] > min(self._rates[best:]) * SAME_RATE
+        return 0.0 if risen else levels[best] - levels[-1]
+
+    def _skipped_share(self) -> float:
+        """Of the late epochs' steps; 0 where nothing tells how many there were."""
+        if self._train_steps is None:
+            return 0.0
+        late = self._history[-self._late :]
+        return fmean(result.skipped_steps for result in late) / max(1, self._train_steps)
+
+    def _spike(self) -> float:
+        """The largest gradient norm over the median, of late epochs in which validation fell beyond noise."""
+        usual = median(result.grad_norm for result in self._history)
+        pairs = list(pairwise(self._history))[-self._late :]
+        fell = [
+            after for before, after in pairs if before.val_accuracy - after.val_accuracy > self._visible()
+        ]
+        norms = [result.grad_norm for result in fell]
+        return max(norms, default=0.0) / usual if usual > 0.0 else 0.0
+
+    def _has_learnt(self) -> bool:
+        chance = 1.0 / max(self._classes, 2)
+        way = (self._history[-1].val_balanced_accuracy - chance) / (1.0 - chance)
+        return way > self.thresholds.learnt
+
+
+def _slope(values: Sequence[float]) -> float:
+    """The median slope of all pairs, an epoch (Theil and Sen): no outlier tilts it. 0 for a single value."""
+    pairs = combinations(enumerate(values), 2)
+    return median([(there - here) / (later - first) for (first, here), (later, there) in pairs] or [0.0])
+
+
+def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
+    """At each inner value, the smaller of the steps to and from it where they are opposite, else 0.
+
+    A curve that only rises, or only falls, swings nowhere, however bent it is. Left out where the rate rose,
+    as at SGDR's restarts: there the schedule swings.
+    """
+    found = []
+    for index in range(1, len(values) - 1):
+        if rates[index - 1] * SAME_RATE < rates[index] or rates[index] * SAME_RATE < rates[index + 1]:
+            continue
+        to, onwards = values[index] - values[index - 1], values[index + 1] - values[index]
+        found.append(min(abs(to), abs(onwards)) if to * onwards < 0.0 else 0.0)
+    return found
+
+
+def _standard_error(accuracy: float, images: int | None) -> float:
+    """Of an accuracy on so many images, with two right and two wrong ones added, so that it is never 0.
+
+    0 where the number is not known. Source: Agresti and Coull, The American Statistician 52 (1998).
+    """
+    if images is None:
+        return 0.0
+    share = (accuracy * images + 2.0) / (images + 4.0)
+    return math.sqrt(share * (1.0 - share) / (images + 4.0))

@@ -1,0 +1,119 @@
+"""What a run's curves say once it is over: a verdict, the figures that led to it, and the fields to change.
+
+Training accuracy against validation accuracy decides what to do next (003:84): far apart, the net has learnt
+its images by heart; close together and low, it has not learnt enough. The training accuracy is
+`clean_train_accuracy`: on training images treated as validation images are, for augmented ones are harder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainable.curves.curves import Curves, Thresholds
+from trainable.curves.remedies import Change, Verdict, changes
+from trainable.recipe import Recipe
+from trainable.training.metrics import EpochResult
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a run came to.
+
+    `figures` are finite and by name: accuracies as fractions, what ends in `_points` in hundredths.
+    """
+
+    verdict: Verdict
+    figures: Mapping[str, float]
+    reasons: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+    def tree(self) -> dict[str, Any]:
+        """Plain data: what `metrics.json` and `--json` hold under `diagnosis`."""
+        return {
+            "verdict": self.verdict,
+            "figures": dict(self.figures),
+            "reasons": list(self.reasons),
+            "changes": [change.tree() for change in self.changes],
+        }
+
+    def lines(self) -> list[str]:
+        """For a person: the verdict with its reasons, the figures, then a line for each field to change."""
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
+        head = [f"{self.verdict}: {'; '.join(self.reasons)}", f"  {figures}"]
+        return head + [f"  {change}" for change in self.changes]
+
+
+def diagnose(
+    history: Sequence[EpochResult],
+    recipe: Recipe,
+    *,
+    classes: int,
+    train_images: int | None = None,
+    validation_images: int | None = None,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
+) -> Diagnosis:
+    """The verdict on a run that is over, from all its epochs.
+
+    Where several hold, the first of these is given, as each takes away what the next are judged by:
+    `diverged`; `overfit` by a net that knows its training images, which no unstable run does; `unstable`;
+    `overfit`, where validation no longer rises; `still improving`, since the gap at the end of a longer run
+    is another one; `underfit`; `healthy`. `train_images` and `validation_images` are the sizes of the parts:
+    without the second noise is judged by the curve alone, without the first skipped steps are not judged.
+    Raises ValueError where no epoch was trained. Source: 003:84; what else decides stands in `Thresholds`.
+    """
+    if not history:
+        raise ValueError("there is nothing to diagnose: no epoch was trained")
+    if history[-1].diverged:
+        return _of_diverged(history, recipe)
+    train_steps = train_images // recipe.loop.batch_size if train_images is not None else None
+    curves = Curves(tuple(history), classes, train_steps, validation_images, thresholds)
+    verdict, reasons = _verdict(curves)
+    if not curves.is_clean:
+        reasons = (*reasons, _NOT_CLEAN)
+    proposed = changes(verdict, recipe, rate_left=curves.rate_left, rate_may_rise=curves.rate_may_rise)
+    return Diagnosis(verdict, curves.figures(), reasons, proposed)
+
+
+_NOT_CLEAN = (
+    "clean_train_accuracy was not measured: train_accuracy stands in, on augmented images, whose gap to "
+    "validation is too small"
+)
+
+
+def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
+    """Its last scores are stand-ins, so only what came before them is told."""
+    last = history[-1]
+    figures = {"epochs": float(last.epoch), "lr": last.lr, "grad_norm": last.grad_norm}
+    if before := [result.val_accuracy for result in history[:-1]]:
+        figures["best_val_accuracy"] = max(before)
+    reason = f"the loss was lost in epoch {last.epoch}, at a rate of {last.lr:.3g}"
+    return Diagnosis("diverged", figures, (reason,), changes("diverged", recipe))
+
+
+def _verdict(curves: Curves) -> tuple[Verdict, tuple[str, ...]]:
+    limits = curves.thresholds
+    train, apart = _percent(curves.train), curves.gap > curves.overfit_limit
+    levels = f"{train} of the training images are known, validation is {_distance(curves.gap)}"
+    known = curves.train >= limits.train_saturated
+    if apart and known:
+        return "overfit", (levels,)
+    if signs := tuple(curves.signs_of_instability()):
+        return "unstable", signs
+    if apart and not curves.rises:
+        return "overfit", (f"{levels} and no longer rises",)
+    if curves.rises and not known:
+        told = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
+        return "still improving", (f"{told}, and {_percent(1 - curves.train)} of training is still wrong",)
+    if curves.gap <= curves.agreement and curves.train < limits.train_target:
+        return "underfit", (f"only {levels}",)
+    return "healthy", (levels,)
+
+
+def _distance(gap: float) -> str:
+    return f"{abs(100 * gap):.1f} points {'below' if gap >= 0.0 else 'above'}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"

@@ -1,0 +1,258 @@
+"""Which fields of a recipe to change after a run, by what was wrong with it: proposals, never applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, assert_never
+
+from trainable.recipe import Recipe, augmentations, optimizers, schedules
+from trainable.recipe.models import ResNetSmall
+
+Verdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
+
+TABLE = "003:70-82"
+"""The documents' gains of each augmentation on ResNet50."""
+RATE_STILL_HIGH = 0.1
+"""Of its peak: a step schedule's first drop (1512.03385, 3.4). A run that ends above it never settled."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field to change: `to` is a value that this recipe takes there, as `--set PATH=TO` would set it."""
+
+    path: str
+    now: Any
+    to: Any
+    why: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.now)} -> {_shown(self.to)}: {self.why} ({self.source})"
+
+    def tree(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def changes(
+    verdict: Verdict, recipe: Recipe, *, rate_left: float = 0.0, rate_may_rise: bool = True
+) -> tuple[Change, ...]:
+    """What to change, the likeliest first; only fields that this recipe has and that can still move.
+
+    `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false where the curves speak
+    of a rate that is too high already. Each change is valid alone, and all together.
+    """
+    match verdict:
+        case "diverged":
+            found = _calmer(recipe, 10.0, rate_left=0.0)
+        case "unstable":
+            found = _calmer(recipe, 3.0, rate_left)
+        case "overfit":
+            found = _more_regularisation(recipe)
+        case "still improving":
+            found = _longer(recipe)
+        case "underfit":
+            found = _less_regularisation(recipe, rate_may_rise)
+        case "healthy":
+            found = iter(())
+        case _:
+            assert_never(verdict)
+    return tuple(found)
+
+
+def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Change]:
+    for name in _rates(recipe.optimizer):
+        now = recipe.get(f"optimizer.{name}")
+        why = f"a {factor:g} times lower rate; `tunebook lr-find` gives the band"
+        yield Change(
+            f"optimizer.{name}", now, _rounded(now / factor), why, "001:22-76; arXiv 1803.09820, 4.1"
+        )
+    yield from _warmer(recipe)
+    if rate_left > RATE_STILL_HIGH:
+        yield from _to_rest(recipe)
+    norm, factor_of_unit = recipe.regularisation.clip_norm, recipe.regularisation.clip_factor
+    if factor_of_unit is None and (norm is None or norm > 1.0):
+        why = "one wild batch cannot throw the weights far"
+        yield _change(recipe, "regularisation.clip_norm", 1.0, why, "000:7, 004:155; arXiv 1211.5063, 3.2")
+    if recipe.precision.kind == "fp16":
+        why = "bf16 has fp32's range: no gradient overflows"
+        yield _change(recipe, "precision.kind", "bf16", why, "000:5; arXiv 1905.12322")
+    if recipe.evaluation.norm_batches == 0 and not recipe.model.freeze_norm:
+        why = "BatchNorm's running statistics lag behind fast weights, and validation is scored with them"
+        yield _change(recipe, "evaluation.norm_batches", 20, why, "arXiv 2105.07576, section 3")
+
+
+def _warmer(recipe: Recipe) -> Iterator[Change]:
+    match recipe.schedule:
+        case schedules.OneCycle() | schedules.Cyclic():
+            return  # these rise by themselves
+        case schedule:
+            longest = min(5.0, recipe.loop.epochs / 10)
+            if longest > schedule.warmup_epochs:
+                why = "the first steps, from random weights, are the ones that a high rate spoils"
+                source = "000:29, 003:20; arXiv 1706.02677, 2.2"
+                yield _change(recipe, "schedule.warmup_epochs", longest, why, source)
+
+
+def _to_rest(recipe: Recipe) -> Iterator[Change]:
+    why = "the rate ends high, so the last epoch's weights are one draw of many; let it fall to 0"
+    match recipe.schedule:
+        case schedules.Cosine(final_factor=final) if final > 0.0:
+            yield _change(recipe, "schedule.final_factor", 0.0, why, "003:13; arXiv 1608.03983")
+        case schedules.Constant() | schedules.Step() | schedules.Exponential() | schedules.Cyclic():
+            yield _change(recipe, "schedule.kind", "cosine", why, "003:13; arXiv 1608.03983")
+        case schedules.Cosine() | schedules.Poly() | schedules.OneCycle() | schedules.SGDR():
+            return
+        case _:
+            assert_never(recipe.schedule)
+
+
+def _more_regularisation(recipe: Recipe) -> Iterator[Change]:
+    if recipe.data.train_limit is not None:
+        yield _change(recipe, "data.train_limit", None, "more images are the surest cure", "arXiv 1707.02968")
+    for name, decay in _decays(recipe.optimizer):
+        if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
+            to = _rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
+            yield Change(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
+    yield from _more_augmentation(recipe)
+    if recipe.regularisation.label_smoothing == 0.0:
+        why = "targets that no logit can reach keep the net from certainty"
+        yield _change(
+            recipe, "regularisation.label_smoothing", 0.1, why, "003:84; arXiv 1512.00567, section 7"
+        )
+    if (recipe.model.dropout or 0.0) < 0.2:
+        yield _change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
+
+
+def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
+    augmentation, section = recipe.augmentation, "augmentation"
+    match augmentation.policy:
+        case augmentations.NoPolicy():
+            why = "two random operations an image"
+            yield _change(recipe, f"{section}.policy.kind", "randaugment", why, f"{TABLE}; arXiv 1909.13719")
+        case augmentations.RandAugment(magnitude=magnitude) if magnitude < 15:
+            stronger = min(15, magnitude + 5)
+            yield _change(
+                recipe, f"{section}.policy.magnitude", stronger, "stronger operations", "arXiv 1909.13719"
+            )
+        case _:
+            pass
+    if isinstance(augmentation.mixing, augmentations.NoMixing):
+        why = "the largest gain in the documents' table"
+        yield _change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
+    if isinstance(augmentation.masking, augmentations.NoMasking):
+        why = "no one part of an image may be relied on"
+        yield _change(recipe, f"{section}.masking.kind", "erasing", why, f"{TABLE}; arXiv 1708.04896")
+    match augmentation.crop:
+        case augmentations.NoCrop():
+            why = "the object is never in the same place"
+            yield _change(recipe, f"{section}.crop.kind", "pad", why, "arXiv 1512.03385, 4.2")
+        case augmentations.ResizedCrop(scale_min=scale) if scale > 0.08:
+            to = _rounded(max(0.08, scale / 2))
+            yield _change(recipe, f"{section}.crop.scale_min", to, "smaller crops, more of them", "003:62")
+        case _:
+            pass
+    if recipe.data.flips and augmentation.flip_probability == 0.0:
+        why = "data.flips says that labels survive it"
+        yield _change(recipe, f"{section}.flip_probability", 0.5, why, "000:22")
+
+
+def _longer(recipe: Recipe) -> Iterator[Change]:
+    why = "trained anew over twice the epochs, its schedule stretched with them"
+    yield _change(recipe, "loop.epochs", 2 * recipe.loop.epochs, why, "003:17; arXiv 1705.08741")
+
+
+def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change]:
+    yield from _longer(recipe)
+    for name in _rates(recipe.optimizer) if rate_may_rise else ():
+        now = recipe.get(f"optimizer.{name}")
+        why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"
+        yield Change(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
+    if recipe.regularisation.label_smoothing > 0.0:
+        yield _change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
+    yield from _less_augmentation(recipe)
+    for name, decay in _decays(recipe.optimizer):
+        if (now := recipe.get(f"optimizer.{name}")) > decay.lowest:
+            to = _rounded(max(decay.lowest, now / 3.0))
+            yield Change(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
+    for name in ("dropout", "stochastic_depth"):
+        if recipe.get(f"model.{name}"):
+            yield _change(recipe, f"model.{name}", 0.0, "all of the net, all of the time", "001:251")
+    if 2 * recipe.model.freeze_epochs >= recipe.loop.epochs:
+        why = "the whole net is trained for less than half of the run"
+        yield _change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
+    if isinstance(recipe.model, ResNetSmall) and recipe.model.width < 512:
+        to = min(512, 2 * recipe.model.width)
+        yield _change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")
+
+
+def _less_augmentation(recipe: Recipe) -> Iterator[Change]:
+    for name in ("mixing", "masking", "policy"):
+        if recipe.get(f"augmentation.{name}.kind") != "none":
+            path = f"augmentation.{name}.kind"
+            yield _change(recipe, path, "none", "easier images", "003:84; gains need a net that fits: 003:70")
+    match recipe.augmentation.crop:
+        case augmentations.ResizedCrop() as crop:
+            path, largest = "augmentation.crop", min(0.35, crop.scale_max)
+            if crop.scale_min < largest:
+                yield _change(recipe, f"{path}.scale_min", largest, "larger crops", "003:84, 003:62")
+            if crop.ratio_min < 0.9 <= crop.ratio_max:
+                yield _change(recipe, f"{path}.ratio_min", 0.9, "less stretched", "003:84, 003:62")
+            if crop.ratio_max > 1.1 >= crop.ratio_min:
+                yield _change(recipe, f"{path}.ratio_max", 1.1, "less stretched", "003:84, 003:62")
+        case augmentations.NoCrop() | augmentations.PadCrop():
+            pass
+        case _:
+            assert_never(recipe.augmentation.crop)
+
+
+class _Decay(NamedTuple):
+    """The usual value of a kind of weight decay, and between which values a proposal stays."""
+
+    usual: float
+    lowest: float
+    highest: float
+    source: str
+
+
+# the documents' table (003:26-40) spans 1e-5 to 1e-4, AdamW's prior 1e-3 to 1e-1; the upper ends are ours
+_L2 = _Decay(1e-4, 1e-5, 3e-3, "arXiv 1512.03385, 3.4")
+_DECOUPLED = _Decay(0.02, 1e-3, 0.3, "arXiv 1711.05101")
+
+
+def _decays(optimizer: optimizers.Optimizer) -> tuple[tuple[str, _Decay], ...]:
+    match optimizer:
+        case (
+            optimizers.SGD()
+            | optimizers.RMSProp()
+            | optimizers.Adam()
+            | optimizers.Adadelta()
+            | optimizers.LARS()
+        ):
+            return (("weight_decay", _L2),)
+        case optimizers.AdamW() | optimizers.LAMB():
+            return (("weight_decay", _DECOUPLED),)
+        case optimizers.AdamThenSGD():
+            return ("weight_decay", _DECOUPLED), ("sgd_weight_decay", _L2)
+        case _:
+            assert_never(optimizer)
+
+
+def _rates(optimizer: optimizers.Optimizer) -> tuple[str, ...]:
+    return ("lr", "sgd_lr") if isinstance(optimizer, optimizers.AdamThenSGD) else ("lr",)
+
+
+def _change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Change:
+    return Change(path, recipe.get(path), to, why, source)
+
+
+def _rounded(value: float) -> float:
+    """Two significant digits: a proposal is no more exact than that."""
+    return float(f"{value:.2g}")
+
+
+def _shown(value: Any) -> str:
+    """As it is written after `--set PATH=`."""
+    if value is None:
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,66 @@
+"""Arrays of images with labels, checked: what the npz and idx formats and a person's own arrays share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainable.data.source import ArraySource, Collection
+from trainable.errors import DataError
+
+Arrays = tuple[NDArray[Any], NDArray[Any]]
+"""Images uint8 [N, H, W] or [N, H, W, C], labels integer [N] or [N, 1]."""
+
+
+def collect(
+    path: str, format: str, parts: Mapping[str, Arrays], classes: Sequence[str] | None = None
+) -> Collection:
+    """The collection of some of the parts `train`, `validation`, `test`; `train` alone counts as one tree.
+
+    Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves.
+    Raises DataError for arrays of the wrong type or shape, and where parts have different classes.
+    """
+    checked = {part: _checked(f"{path}: {part}", *arrays) for part, arrays in parts.items()}
+    values = {part: np.unique(labels) for part, (_, labels) in checked.items()}
+    known = values["train"]
+    for part, found in values.items():
+        odd = np.setxor1d(known, found)
+        if odd.size:
+            raise DataError(f"{path}: labels {odd.tolist()} are only in one of train and {part}")
+    if len(known) < 2:
+        raise DataError(f"{path}: there is one class only, {known.tolist()}; two are needed")
+    if classes is not None and len(classes) != len(known):
+        raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {known.tolist()}")
+    sources = {
+        part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64))
+        for part, (images, labels) in checked.items()
+    }
+    names = tuple(classes) if classes is not None else tuple(str(value) for value in known)
+    return Collection(
+        path,
+        format,
+        names,
+        sources["train"],
+        sources.get("validation"),
+        sources.get("test"),
+        whole=len(sources) == 1,
+    )
+
+
+def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
+    """The two arrays, labels as int64 [N]."""
+    if images.dtype != np.uint8:
+        raise DataError(f"{where}: images must be uint8 from 0 to 255, got {images.dtype}")
+    if not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] in (1, 3))):
+        raise DataError(f"{where}: images must be [N, H, W] or [N, H, W, 1 or 3], got {list(images.shape)}")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        got = f"{labels.dtype} {list(labels.shape)}"
+        raise DataError(f"{where}: labels must be one integer an image, [N] or [N, 1], got {got}")
+    if len(images) != len(labels) or not len(images):
+        raise DataError(f"{where}: there are {len(images)} images and {len(labels)} labels")
+    return images, labels.astype(np.int64)

@@ -1,0 +1,360 @@
+"""A data set by name or path, as its training, validation and test parts with all that is known of them.
+
+Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
+where they are and are decoded while training. `loading` turns either into batches.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, assert_never, final
+
+import numpy as np
+
+from trainable.data import digits, folder, idx, npz, torchvision_sets
+from trainable.data.arrays import Arrays, collect
+from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
+from trainable.data.measure import (
+    LARGEST_SIDE,
+    SAMPLE,
+    Counts,
+    DeviceKind,
+    channels_and_side,
+    count_values,
+    may_be_held,
+    mean_and_std,
+    membership_digest,
+    sample,
+)
+from trainable.data.remote import cached, data_root
+from trainable.data.source import Collection, Flip, Integers, Pixels, Selection
+from trainable.data.split import stratified_limit, stratified_split
+from trainable.errors import DataError
+from trainable.files.store import Store, is_uri
+from trainable.recipe.data import Data
+from trainable.recipe.training import Stretch
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from trainable.recipe import Recipe
+
+Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
+
+BLOCK = 256
+"""Images of a sample that are in memory at once."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayPart:
+    """Decoded images in memory; the arrays may be read-only views of shared memory."""
+
+    images: Pixels
+    """uint8 [N, C, H, W]."""
+    labels: Integers
+    """int64 [N]."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Images and labels as tensors over the same memory: not to be written to."""
+        import torch
+
+        with warnings.catch_warnings():
+            # Ray's arrays are read-only, which torch cannot express; batches are copies, so none is written.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return torch.from_numpy(self.images), torch.from_numpy(self.labels)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilePart:
+    """Images that are read and decoded each time they are wanted."""
+
+    selection: Selection
+
+    @property
+    def labels(self) -> Integers:
+        """int64 [N]."""
+        return self.selection.labels
+
+    def __len__(self) -> int:
+        return len(self.selection.indices)
+
+
+Part = ArrayPart | FilePart
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """What is known of a data set, as plain data."""
+
+    path: str
+    format: str
+    classes: tuple[str, ...]
+    channels: Channels
+    image_size: int
+    """Side in pixels."""
+    train_images: int
+    validation_images: int
+    test_images: int
+    class_counts: tuple[int, ...]
+    """Training images of each class."""
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    """Of each channel of the training images, on [0, 1]; of a sample of them where they are not in memory."""
+    flips: tuple[Flip, ...]
+    digest: str
+    """Over who is in which part with which label, and the stored size."""
+    in_memory: bool
+
+    def tree(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
+        """What `tree` gave, after a way through JSON: lists become tuples again."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()
+        }
+        return cls(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """The three parts. Cheap to pickle and to share: arrays travel as buffers."""
+
+    info: DataInfo
+    train: Part
+    validation: Part
+    test: Part | None
+    """Never looked at during a search."""
+    resize: Resize = field(default_factory=Stretch)
+    """How images are made square. In memory that happens once, so training crops act on the square too."""
+
+    copy: Path | None = None
+    """Of data behind a URI, on the machine that loaded them."""
+
+    def be_here(self) -> None:
+        """See to it that files behind a URI are on this machine too, where they are read while training.
+
+        Raises DataError where they cannot be copied, or not to the same place.
+        """
+        if self.copy is None or self.info.in_memory or self.copy.exists():
+            return
+        if self.copy.parents[1] != data_root():
+            raise DataError(
+                f"data.path: the copy of {self.info.path} is in {data_root()} on this machine and is "
+                f"{self.copy} on the search's; set XDG_CACHE_HOME to the same folder on all"
+            )
+        cached(self.info.path, expected=self.copy.parent.name)
+
+
+def load(
+    spec: Data, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu", download: bool = False
+) -> DataSet:
+    """The data set that a recipe's `data` section describes, split, measured and checked.
+
+    Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
+    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them. Raises
+    DataError for whatever cannot be used, with all broken images.
+    """
+    if not is_uri(spec.path):
+        return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind)
+    if idx.NAME.fullmatch(Store(spec.path).name):
+        raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
+    copy = cached(spec.path)
+    collection = _read(spec.model_copy(update={"path": str(copy)}), download)
+    data = _assemble(replace(collection, path=spec.path), spec, resize or Stretch(), device_kind)
+    return replace(data, copy=copy)
+
+
+def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
+    """The images of a recipe, made square as its evaluation wants them, for a run on a device."""
+    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
+
+
+def from_arrays(
+    train: Arrays,
+    validation: Arrays | None = None,
+    test: Arrays | None = None,
+    *,
+    classes: tuple[str, ...] | None = None,
+    spec: Data | None = None,
+    resize: Resize | None = None,
+    device_kind: DeviceKind = "cpu",
+) -> DataSet:
+    """A person's own arrays as a data set.
+
+    Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
+    are split off as `spec` says; its path is only a name here. Raises DataError.
+    """
+    spec = spec or Data(path="arrays")
+    parts = {"train": train, "validation": validation, "test": test}
+    given = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    collection = collect(spec.path, spec.format, given, classes)
+    return _assemble(collection, spec, resize or Stretch(), device_kind)
+
+
+def resolve(spec: Data, info: DataInfo) -> Data:
+    """The section with everything that was measured or found written in."""
+    found = {
+        "path": info.path,
+        "format": info.format,
+        "channels": info.channels,
+        "image_size": info.image_size,
+        "flips": info.flips,
+        "in_memory": info.in_memory,
+    }
+    return Data.model_validate({**dict(spec), **found})
+
+
+def _read(spec: Data, download: bool) -> Collection:
+    path = Path(os.path.abspath(os.path.expanduser(spec.path)))
+    form = _format(spec, path)
+    if form not in ("digits", "torchvision") and not path.exists():
+        raise DataError(f"data.path: {path} does not exist")
+    try:
+        match form:
+            case "digits":
+                return digits.read()
+            case "folder":
+                return folder.read(path, spec.train, spec.validation, spec.test)
+            case "npz":
+                return npz.read(path)
+            case "idx":
+                return idx.read(path if path.is_dir() else path.parent)
+            case "torchvision":
+                return torchvision_sets.read(spec.name, path, download)
+            case _:
+                assert_never(form)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def _format(spec: Data, path: Path) -> Format:
+    """The format given, or the one that the path shows; a folder called digits is `./digits`."""
+    if spec.format != "auto":
+        return spec.format
+    if spec.name is not None:
+        return "torchvision"
+    if spec.path == "digits":
+        return "digits"
+    if path.is_dir():
+        return "idx" if idx.is_idx_folder(path) else "folder"
+    if path.suffix == ".npz":
+        return "npz"
+    if idx.NAME.fullmatch(path.name):
+        return "idx"
+    problem = "is no data set known here" if path.exists() else "does not exist"
+    known = "`digits`, a folder of class folders, a folder of IDX files, an .npz file"
+    raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
+
+
+def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: DeviceKind) -> DataSet:
+    members = _members(collection, spec)
+    form = _form(members["train"], spec, resize, device_kind)
+    size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
+    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind)
+    parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
+    mean, std = mean_and_std(counts)
+    info = DataInfo(
+        path=collection.path,
+        format=collection.format,
+        classes=collection.classes,
+        channels=form.channels,
+        image_size=form.side,
+        train_images=len(parts["train"]),
+        validation_images=len(parts["validation"]),
+        test_images=len(parts["test"]) if "test" in parts else 0,
+        class_counts=tuple(np.bincount(parts["train"].labels, minlength=len(collection.classes)).tolist()),
+        mean=mean,
+        std=std,
+        flips=spec.flips if spec.flips is not None else collection.flips,
+        digest=membership_digest(members, collection.classes),
+        in_memory=hold,
+    )
+    return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize)
+
+
+def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
+    """Who is in which part: what the data bring, else split from the training images; then the limit."""
+    given = {"train": collection.train, "validation": collection.validation, "test": collection.test}
+    members = {
+        part: Selection(source, np.arange(len(source)))
+        for part, source in given.items()
+        if source is not None
+    }
+    if collection.validation is None:
+        test_fraction = spec.test_fraction if collection.whole else 0.0
+        cut = stratified_split(
+            collection.train.labels,
+            collection.classes,
+            spec.validation_fraction,
+            test_fraction,
+            spec.split_seed,
+        )
+        members |= {
+            part: Selection(collection.train, indices)
+            for part, indices in zip(("train", "validation", "test"), cut, strict=True)
+            if len(indices)
+        }
+    if spec.train_limit is not None:
+        train = members["train"]
+        chosen = stratified_limit(train.labels, collection.classes, spec.train_limit, spec.split_seed)
+        members["train"] = Selection(train.source, train.indices[chosen])
+    return members
+
+
+def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
+    """What the images become: as the section says, else as most of a sample of them are."""
+    channels, side = spec.channels, spec.image_size
+    if channels is None or side is None:
+        measured = channels_and_side(sample(train))
+        if measured is None:
+            return Form(channels or 3, side or LARGEST_SIDE[device_kind], resize)  # decoding will say why
+        channels = channels or measured[0]
+        side = side or max(4, min(measured[1], LARGEST_SIDE[device_kind]))
+    return Form(channels, side, resize)
+
+
+def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
+    """Every part decoded, and how often each value occurs in the training images.
+
+    Raises DataError naming the broken images of all parts.
+    """
+    pixels, faults = {}, []
+    for part, selection in members.items():
+        pixels[part], broken = decode(selection, form)
+        faults.extend(broken)
+    raise_broken(faults, sum(map(len, pixels.values())), where)
+    parts: dict[str, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
+    return parts, count_values(pixels["train"])
+
+
+def _streamed(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
+    """Every part left where it is, and how often each value occurs in a sample of the training images.
+
+    The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
+    """
+    total = sum(len(selection.indices) for selection in members.values())
+    counts = np.zeros((form.channels, 256), np.int64)
+    faults, looked_at = [], 0
+    for part, selection in members.items():
+        some = sample(selection, max(1, SAMPLE * len(selection.indices) // total))
+        for start in range(0, len(some.indices), BLOCK):
+            pixels, broken = decode(Selection(some.source, some.indices[start : start + BLOCK]), form)
+            faults.extend(broken)
+            looked_at += len(pixels)
+            if part == "train":
+                counts += count_values(pixels)
+    raise_broken(faults, looked_at, where)
+    return {part: FilePart(selection) for part, selection in members.items()}, counts

@@ -1,0 +1,140 @@
+"""A stored image as the square, upright uint8 pixels that a model sees; many of them, in parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, NamedTuple, assert_never
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from trainable.data.source import ArraySource, Integers, Pixels, Selection
+from trainable.errors import DataError
+from trainable.recipe.training import CenterCrop, Stretch
+
+Resize = Stretch | CenterCrop
+Channels = Literal[1, 3]
+
+SHRINK_MARGIN = 2
+"""JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if that leaves twice what is asked for."""
+
+NAMED = 10
+"""So many broken images are named in an error; the rest are counted."""
+
+CHUNK = 64
+"""Images that a thread takes at a time."""
+
+
+class Form(NamedTuple):
+    """What every image becomes."""
+
+    channels: Channels
+    side: int
+    """Pixels."""
+    resize: Resize = Stretch()
+
+
+class Broken(NamedTuple):
+    """An image that could not be decoded, and why."""
+
+    name: str
+    reason: str
+
+
+def square(image: Image.Image, form: Form) -> Image.Image:
+    """The image upright, in mode L or RGB, `form.side` pixels square. Raises whatever Pillow raises."""
+    reach = SHRINK_MARGIN * form.side
+    if isinstance(form.resize, CenterCrop):
+        reach = round(reach / form.resize.ratio)
+    image.draft("L" if form.channels == 1 else "RGB", (reach, reach))
+    image = upright(image, form.channels)
+    box = _box(image.width, image.height, form.resize)
+    return image.resize((form.side, form.side), Image.Resampling.BILINEAR, box=box)
+
+
+def upright(image: Image.Image, channels: int) -> Image.Image:
+    """The image decoded, turned as its EXIF orientation says, in mode L (1 channel) or RGB (3).
+
+    What is transparent becomes white; 16-bit greys keep their upper eight bits. Raises ValueError for 32-bit
+    images, whose white is unknown, and whatever Pillow raises.
+    """
+    ImageOps.exif_transpose(image, in_place=True)
+    image.load()
+    if image.mode in ("I", "F"):
+        raise ValueError("32-bit pixels have no known white: save it with 8 or 16 bits")
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("L" if channels == 1 else "RGB")
+
+
+def to_array(image: Image.Image) -> Pixels:
+    """An image of mode L or RGB as [C, H, W]."""
+    pixels = np.asarray(image)
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+
+
+def decode(selection: Selection, form: Form, threads: int | None = None) -> tuple[Pixels, list[Broken]]:
+    """The images [N, C, side, side], and the broken ones, whose pixels are undefined.
+
+    Decoded in threads, one for each processor by default: Pillow lets go of the interpreter's lock.
+    """
+    if (ready := _as_they_are(selection, form)) is not None:
+        return ready, []
+    pixels = np.empty((len(selection.indices), form.channels, form.side, form.side), np.uint8)
+
+    def fill(positions: Integers) -> list[Broken]:
+        return [fault for place in positions if (fault := _fill(pixels[place], selection, place, form))]
+
+    chunks = np.array_split(np.arange(len(pixels)), max(1, len(pixels) // CHUNK))
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        return pixels, [fault for faults in pool.map(fill, chunks) for fault in faults]
+
+
+def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
+    """Raise DataError, naming the data set, if any image is broken."""
+    if broken:
+        named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
+        more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
+        count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
+        head = f"{where}: {count}; mend them or move them away:"
+        raise DataError("\n  ".join([head, *named, *more]))
+
+
+def _fill(pixels: Pixels, selection: Selection, position: int, form: Form) -> Broken | None:
+    """Decode one image into its place [C, side, side]."""
+    index = int(selection.indices[position])
+    try:
+        with selection.source.open(index) as image:
+            pixels[:] = to_array(square(image, form))
+    except Exception as error:  # Pillow's plug-ins raise nearly anything: OSError, SyntaxError, struct.error
+        return Broken(selection.source.name(index), str(error) or type(error).__name__)
+    return None
+
+
+def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
+    """Arrays that already have the form, without a turn through Pillow; None for everything else."""
+    source = selection.source
+    if not isinstance(source, ArraySource) or _box(1, 1, form.resize) != (0, 0, 1, 1):
+        return None
+    images = source.images[..., None] if source.images.ndim == 3 else source.images
+    if images.shape[1:] != (form.side, form.side, form.channels):
+        return None
+    return np.ascontiguousarray(np.moveaxis(images[selection.indices], -1, 1))
+
+
+def _box(width: int, height: int, resize: Resize) -> tuple[float, float, float, float]:
+    """What of the image is kept: (left, top, right, bottom) in pixels."""
+    match resize:
+        case Stretch():
+            return (0, 0, width, height)
+        case CenterCrop(ratio=ratio):
+            side = min(width, height) * ratio
+            left, top = (width - side) / 2, (height - side) / 2
+            return (left, top, left + side, top + side)
+        case _:
+            assert_never(resize)

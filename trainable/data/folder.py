@@ -1,0 +1,166 @@
+"""Images in class folders, with folders for the parts above them or without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trainable.data.source import Collection, FileSource
+from trainable.errors import DataError
+
+ENDINGS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
+)
+"""The file names taken for images; others (README, labels.csv) are left alone."""
+
+USUAL_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+JUNK = frozenset({"__MACOSX"})
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The class folders of one part and their images."""
+
+    folder: Path
+    images: dict[str, list[Path]]
+
+
+def read(
+    root: Path, train: str | None = None, validation: str | None = None, test: str | None = None
+) -> Collection:
+    """The collection under a folder; the arguments name part folders that are not called as usual.
+
+    With a training folder, its subfolders are the classes, as those of the other parts must be. Without, the
+    folder's own subfolders are the classes of one tree. Deeper folders belong to the class above them. Hidden
+    files and files that are no images are left alone. Raises DataError for anything that would leave images
+    out: empty classes, classes that differ between parts, images beside the class folders.
+    """
+    _check_not_wrapped(root)
+    folders = _part_folders(root, {"train": train, "validation": validation, "test": test})
+    trees = {part: _tree(folder) for part, folder in folders.items()} or {"train": _tree(root)}
+    classes = tuple(sorted(trees["train"].images))
+    _check_classes(root, trees)
+    sources = {part: _source(root, tree, classes) for part, tree in trees.items()}
+    return Collection(
+        str(root),
+        "folder",
+        classes,
+        sources["train"],
+        sources.get("validation"),
+        sources.get("test"),
+        whole=len(sources) == 1,
+    )
+
+
+def _check_not_wrapped(root: Path) -> None:
+    """A folder that holds just one folder would be a data set of one class: it is a wrapping."""
+    children = _subfolders(root)
+    if len(children) == 1 and not _subfolders(children[0]):
+        raise DataError(f"{root} holds one class only, {children[0].name}/; a data set has two or more")
+    if len(children) == 1:
+        raise DataError(
+            f"{root} holds one folder only, {children[0].name}/; data.path should be {children[0]}"
+        )
+    if not children:
+        raise DataError(f"{root} holds no folders; expected one for each class, with its images")
+
+
+def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
+    """Folder by part: those named, else those with usual names; empty if the root is one tree of classes."""
+    children = {child.name: child for child in _subfolders(root)}
+    folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
+    for part, usual in USUAL_NAMES.items():
+        found = [child for name, child in children.items() if name.lower() in usual]
+        if part not in folders and found:
+            if len(found) > 1:
+                names = " and ".join(child.name for child in found)
+                raise DataError(f"{root}: {names} could both be the {part} part; name one by data.{part}")
+            folders[part] = found[0]
+    if not any(named.values()) and not _are_parts(folders, children):
+        return {}
+    if "train" not in folders:
+        raise DataError(f"{root}: no training folder among {', '.join(children)}; name it by data.train")
+    _check_left_out(root, [child for child in children.values() if child not in folders.values()])
+    return folders
+
+
+def _are_parts(folders: dict[str, Path], children: dict[str, Path]) -> bool:
+    """Whether usual names are parts: `train` beside `bus` and `car`, with images right in it, is a class."""
+    if "train" in folders:
+        return bool(_subfolders(folders["train"]))
+    return len(folders) == len(children)
+
+
+def _named(root: Path, part: str, name: str, children: dict[str, Path]) -> Path:
+    for child in children.values():
+        if child.name == name:
+            return child
+    raise DataError(f"{root}: data.{part} is {name!r}, but the folders there are {', '.join(children)}")
+
+
+def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
+    left_out = [folder.name for folder in folders if next(_images(folder), None) is not None]
+    if left_out:
+        raise DataError(
+            f"{root}: {', '.join(left_out)} would be left out: no part is called so. Name it by data.train, "
+            "data.validation or data.test, or move it away"
+        )
+
+
+def _check_classes(root: Path, trees: dict[str, Tree]) -> None:
+    known = set(trees["train"].images)
+    for part, tree in trees.items():
+        missing = [f"{name} is not in the {part} part" for name in sorted(known - set(tree.images))]
+        odd = [f"{name} is only in the {part} part" for name in sorted(set(tree.images) - known)]
+        if missing or odd:
+            raise DataError(f"{root}: the parts have different classes: {', '.join([*missing, *odd])}")
+
+
+def _tree(folder: Path) -> Tree:
+    loose = [entry.name for entry in sorted(folder.iterdir()) if entry.is_file() and _is_image(entry.name)]
+    if loose:
+        count = "1 image" if len(loose) == 1 else f"{len(loose):,} images, the first"
+        raise DataError(f"{folder}: {count} in no class folder: {loose[0]}")
+    images = {child.name: sorted(_images(child)) for child in _subfolders(folder)}
+    if empty := [name for name, paths in images.items() if not paths]:
+        raise DataError(
+            f"{folder}: no images in class {', '.join(empty)} (known endings: {' '.join(ENDINGS)})"
+        )
+    if len(images) < 2:
+        count = ", ".join(images) or "none"
+        raise DataError(f"{folder}: two class folders are needed at least, found {count}")
+    return Tree(folder, images)
+
+
+def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
+    paths = [path.relative_to(root).as_posix() for name in classes for path in tree.images[name]]
+    labels = np.repeat(np.arange(len(classes)), [len(tree.images[name]) for name in classes])
+    return FileSource(str(root), paths, labels.astype(np.int64))
+
+
+def _images(folder: Path) -> Iterator[Path]:
+    """Every image in the folder and below it; links are followed, as image sets are often made of them."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        yield from (Path(place, name) for name in names if _is_image(name))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not _is_hidden(entry.name))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name in JUNK
+
+
+def _is_image(name: str) -> bool:
+    return not _is_hidden(name) and os.path.splitext(name)[1].lower() in ENDINGS

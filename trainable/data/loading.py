@@ -1,0 +1,262 @@
+"""Batches of a data set on a device: augmented for training, in order and whole for evaluation; normalised.
+
+What is random in a batch depends on (seed, epoch, position) alone. Which images are in it is the caller's.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, assert_never, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from trainable.augmentation.augment import make_augment, make_file_transform
+from trainable.augmentation.change import placed
+from trainable.augmentation.draws import Draws, sample_seed
+from trainable.augmentation.masking import make_masking
+from trainable.data import ArrayPart, DataSet, FilePart, Part
+from trainable.data.decode import Form, square, to_array, upright
+from trainable.data.source import Integers, Selection
+from trainable.errors import DataError
+from trainable.recipe import Recipe
+from trainable.recipe.augmentations import ResizedCrop
+
+PartName = Literal["train", "validation", "test"]
+Batch = tuple[Tensor, Tensor]
+"""Images float32 [B, C, H, W], normalised, and labels int64 [B]; both on the loader's device."""
+
+RESIDENT_SHARE = 4
+"""Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
+
+
+def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float = 1.0) -> Loader:
+    """The loader of a data set for a recipe; `gpu_share`, in (0, 1], is how much of the GPU is this run's.
+
+    Raises DataError if the set was loaded for another form.
+    """
+    if not 0.0 < gpu_share <= 1.0:
+        raise ValueError(f"gpu_share must be above 0 and at most 1, got {gpu_share}")
+    _check_agree(data, recipe)
+    match data.train:
+        case ArrayPart():
+            return ArrayLoader(data, recipe, device, gpu_share)
+        case FilePart():
+            return FileLoader(data, recipe, device)
+        case _:
+            assert_never(data.train)
+
+
+class Loader(abc.ABC):
+    """The batches of one data set for one recipe on one device."""
+
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
+        self.device = device
+        self.seed = recipe.loop.seed
+        self.evaluation_batch = recipe.evaluation.batch_size
+        self.masking = make_masking(recipe.augmentation.masking, recipe.loop.epochs)
+        self.memory_format = (
+            torch.channels_last if recipe.precision.channels_last else torch.contiguous_format
+        )
+        self.mean, self.std = (
+            torch.tensor(values, device=device).mul_(255.0).view(1, -1, 1, 1)
+            for values in (data.info.mean, data.info.std)
+        )
+        given = {"train": data.train, "validation": data.validation, "test": data.test}
+        self.parts: Mapping[str, Part] = {name: part for name, part in given.items() if part is not None}
+        self.labels: Mapping[str, Integers] = {name: part.labels for name, part in self.parts.items()}
+
+    def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
+        """Augmented training batches; `batches` are positions in the training part, int64 [B] on the CPU.
+
+        An image's augmentation depends on (loop.seed, epoch, position) only: not on the batch it is in, on
+        what came before, nor on workers. Batches must be taken before others are asked for.
+        """
+        positions = [batch.numpy() for batch in batches]
+        for batch, images in zip(positions, self._augmented(positions, epoch), strict=True):
+            normalised = self._normalise(images)
+            for change in self.masking:
+                normalised = change(normalised, Draws(self.seed, epoch, batch))
+            yield self._laid_out(normalised), self._labels("train", batch)
+
+    def evaluate(
+        self, name: PartName, chosen: Integers | None = None, batch: int | None = None
+    ) -> Iterator[Batch]:
+        """A part's batches in order, not augmented; nothing is left out or padded.
+
+        Of some of its images where `chosen` gives positions, int64 [n]; `evaluation.batch_size` at once, or
+        `batch`. Raises DataError if the data set has no such part.
+        """
+        if name not in self.parts:
+            raise DataError(f"the data set has no {name} part; it has {', '.join(self.parts)}")
+        positions = np.arange(len(self.parts[name])) if chosen is None else chosen
+        size = batch or self.evaluation_batch
+        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
+        for each, images in zip(batches, self._plain(name, batches), strict=True):
+            yield self._laid_out(self._normalise(images)), self._labels(name, each)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give back memory and processes. The loader is of no use afterwards."""
+
+    @abc.abstractmethod
+    def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
+        """Training images uint8 [B, C, H, W] on the device, augmented but for masking."""
+
+    @abc.abstractmethod
+    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        """A part's images uint8 [B, C, H, W] on the device."""
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        return images.to(torch.float32).sub_(self.mean).div_(self.std)
+
+    def _laid_out(self, images: Tensor) -> Tensor:
+        # Last: normalising took twice as long in channels_last (128 x 3 x 64 x 64, one thread).
+        return images.contiguous(memory_format=self.memory_format)
+
+    def _labels(self, name: PartName, batch: Integers) -> Tensor:
+        return placed(self.labels[name][batch], self.device)
+
+
+@final
+class ArrayLoader(Loader):
+    """Images in memory, on the device where they fit, augmented a batch at a time."""
+
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
+        super().__init__(data, recipe, device)
+        total = sum(part.images.nbytes for part in self.parts.values() if isinstance(part, ArrayPart))
+        self.resident = device.type != "cuda" or may_reside(total, _device_bytes(device), gpu_share)
+        """Whether parts are placed on the device to stay."""
+        self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
+        self.images: dict[str, Tensor] = {}
+        """Parts by name, placed when first asked for: a test part is not, during a search."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """Device memory that the parts placed so far take; 0 on a CPU, where they are views."""
+        return sum(images.nbytes for images in self.images.values() if images.device.type != "cpu")
+
+    def close(self) -> None:
+        self.images.clear()
+
+    def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
+        for batch, images in zip(batches, self._plain("train", batches), strict=True):
+            draws = Draws(self.seed, epoch, batch)
+            for change in self.augment:
+                images = change(images, draws)
+            yield images
+
+    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        held = self._placed(name)
+        for batch in batches:
+            chosen = held.index_select(0, placed(batch, held.device))
+            yield chosen.to(self.device, non_blocking=True)
+
+    def _placed(self, name: PartName) -> Tensor:
+        if name not in self.images:
+            part = self.parts[name]
+            assert isinstance(part, ArrayPart)  # all parts of a data set are of one kind
+            images, _ = part.tensors()
+            self.images[name] = images.to(self.device) if self.resident else images
+        return self.images[name]
+
+
+@final
+class FileLoader(Loader):
+    """Images decoded each time, in `loop.workers` processes that live as long as the loader."""
+
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
+        super().__init__(data, recipe, device)
+        self.keys: list[list[Key]] = []
+        """What the workers are to read: the batches of the turn that is on."""
+        self.turn = 0
+        workers = recipe.loop.workers
+        self.reader: DataLoader[Tensor] | None = DataLoader(
+            FileImages(data, recipe),
+            batch_sampler=self.keys,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=recipe.loop.prefetch if workers > 0 else None,
+            pin_memory=device.type == "cuda",
+            generator=torch.Generator(),  # else it would draw from the global one, and a resumed run differ
+        )
+
+    def close(self) -> None:
+        self.reader = None  # its workers end with it
+
+    def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
+        return self._read([[Key("train", int(index), epoch) for index in batch] for batch in batches])
+
+    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        return self._read([[Key(name, int(index), None) for index in batch] for batch in batches])
+
+    def _read(self, keys: list[list[Key]]) -> Iterator[Tensor]:
+        assert self.reader is not None, "the loader is closed"
+        self.turn = turn = self.turn + 1
+        self.keys[:] = keys
+        for images in self.reader:
+            if turn != self.turn:  # the workers serve one turn at a time: these images are another's
+                raise RuntimeError("batches were asked for while others were still being taken")
+            yield images.to(self.device, non_blocking=True)
+
+
+class Key(NamedTuple):
+    """One image to read: in which part, where in it, and for which epoch of training, or None to evaluate."""
+
+    part: PartName
+    position: int
+    epoch: int | None
+
+
+class FileImages(Dataset[Tensor]):
+    """What a worker does: an image by its key, as uint8 [C, side, side]; augmented if it is for training."""
+
+    def __init__(self, data: DataSet, recipe: Recipe) -> None:
+        info, augmentation = data.info, recipe.augmentation
+        self.form = Form(info.channels, info.image_size, data.resize)
+        self.seed = recipe.loop.seed
+        self.crop_first = isinstance(augmentation.crop, ResizedCrop)  # cut from the full resolution
+        self.transform = make_file_transform(augmentation, info.flips, info.image_size)
+        given = {"train": data.train, "validation": data.validation, "test": data.test}
+        self.selections: dict[str, Selection] = {
+            name: part.selection for name, part in given.items() if isinstance(part, FilePart)
+        }
+
+    def __getitem__(self, key: Key) -> Tensor:
+        selection = self.selections[key.part]
+        index = int(selection.indices[key.position])
+        try:
+            with selection.source.open(index) as image:
+                if key.epoch is None:
+                    return torch.from_numpy(to_array(square(image, self.form)).copy())
+                shown = upright(image, self.form.channels) if self.crop_first else square(image, self.form)
+        except Exception as error:  # Pillow's plug-ins raise nearly anything
+            raise DataError(f"{selection.source.name(index)} cannot be decoded: {error}") from error
+        with torch.random.fork_rng(devices=[]):  # without workers, the generator is the run's own
+            torch.default_generator.manual_seed(sample_seed(self.seed, key.epoch, key.position))
+            return self.transform(shown)
+
+
+def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
+    """Whether all images of a data set together may stay on a GPU.
+
+    Judged by its whole memory, not by what is free: that changes as other trials come and go.
+    """
+    return image_bytes * RESIDENT_SHARE <= device_bytes * gpu_share
+
+
+def _device_bytes(device: torch.device) -> int:
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def _check_agree(data: DataSet, recipe: Recipe) -> None:
+    """The images were made for a form; a recipe that asks for another would be trained on the wrong ones."""
+    asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
+    made = (data.info.channels, data.info.image_size, data.resize)
+    names = ("data.channels", "data.image_size", "evaluation.resize")
+    for name, wanted, given in zip(names, asked, made, strict=True):
+        if wanted is not None and wanted != given:
+            raise DataError(f"{name}: the recipe asks for {wanted}, but the data set was loaded with {given}")

@@ -1,0 +1,120 @@
+"""What the images say of themselves: channels, size, mean, spread; and a digest of who is in which part."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import numpy as np
+
+from trainable.data.source import Integers, Pixels, Selection, Source
+
+DeviceKind = Literal["cpu", "cuda"]
+
+Counts = Integers
+"""[C, 256]: how often each value occurs in each channel."""
+
+SAMPLE = 2000
+"""So many images are looked at where looking at all would take too long."""
+
+LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
+"""The default size is the images' own, up to what the device trains in reasonable time."""
+
+HELD_BYTES_ON_CPU = 2**30
+GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
+
+
+def sample(selection: Selection, count: int = SAMPLE, seed: int = 0) -> Selection:
+    """At most `count` of the images, the same ones every time, in order."""
+    if len(selection.indices) <= count:
+        return selection
+    chosen = np.random.default_rng(seed).choice(len(selection.indices), count, replace=False)
+    return Selection(selection.source, selection.indices[np.sort(chosen)])
+
+
+def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:
+    """Grey or colour, as most of the images, and their median short side; None if no image can be opened.
+
+    Reads headers, not pixels. Images that cannot be opened are left to be named when they are decoded.
+    """
+    modes: Counter[bool] = Counter()
+    sides = []
+    for index in selection.indices:
+        if (header := _header(selection.source, int(index))) is not None:
+            modes[header[0] in GREY_MODES] += 1
+            sides.append(min(header[1:]))
+    if not sides:
+        return None
+    return (1 if modes[True] > modes[False] else 3), int(median(sides))
+
+
+def _header(source: Source, index: int) -> tuple[str, int, int] | None:
+    try:
+        with source.open(index) as image:
+            return (image.mode, image.width, image.height)
+    except Exception:  # as in decode: Pillow raises nearly anything
+        return None
+
+
+def count_values(pixels: Pixels) -> Counts:
+    """How often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
+    counts = np.zeros((pixels.shape[1], 256), np.int64)
+    for start in range(0, len(pixels), 1024):  # bincount widens its input to eight bytes a pixel
+        for channel, values in enumerate(np.moveaxis(pixels[start : start + 1024], 1, 0)):
+            counts[channel] += np.bincount(values.ravel(), minlength=256)
+    return counts
+
+
+def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Each channel's mean and standard deviation on [0, 1], from the counts [C, 256] of its values; exact.
+
+    The deviation of a channel with a single value is 1, so that it can be divided by.
+    """
+    values = np.arange(256) / 255.0
+    totals = counts.sum(axis=1)
+    means = counts @ values / totals
+    deviations = np.sqrt((counts * (values - means[:, None]) ** 2).sum(axis=1) / totals)
+    deviations[np.count_nonzero(counts, axis=1) == 1] = 1.0
+    return tuple(means.tolist()), tuple(deviations.tolist())
+
+
+def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) -> str:
+    """Sixteen hexadecimal digits over who is in which part with which label, and the stored size."""
+    lines = sorted(
+        f"{part}\t{selection.source.name(int(index))}\t{classes[label]}\n"
+        for part, selection in parts.items()
+        for index, label in zip(selection.indices, selection.labels, strict=True)
+    )
+    size = sum(selection.source.stored_bytes(selection.indices) for selection in parts.values())
+    digest = hashlib.sha256("".join(lines).encode())
+    digest.update(f"{size}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def may_be_held(size: int, device_kind: DeviceKind) -> bool:
+    """Whether so many decoded bytes belong in memory: a quarter of the available, at most 1 GiB on a CPU."""
+    limit = available_memory() // 4
+    return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)
+
+
+def available_memory() -> int:
+    """Bytes that this process could still take: the machine's or its control group's, whichever is less."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    limit = "".join(_lines("/sys/fs/cgroup/memory.max")).strip()
+    used = "".join(_lines("/sys/fs/cgroup/memory.current")).strip()
+    return min(free, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else free
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:  # not Linux, or no control groups
+        return []

@@ -1,0 +1,77 @@
+"""Data behind a URI, copied once a machine: s3://bucket/flowers, or s3://bucket/flowers.npz."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainable.errors import DataError
+from trainable.files.cache import cache_root
+from trainable.files.store import Store, StoreError
+
+COMING = ".coming-"
+ATTEMPTS = 10
+"""Of each request: there is nothing to train on before all files are here."""
+
+
+def data_root() -> Path:
+    """Where copies are kept."""
+    return cache_root() / "data"
+
+
+def cached(uri: str, expected: str | None = None) -> Path:
+    """The copy of a folder or a file on this machine; made where it is missing or the files have changed.
+
+    Processes that want the same at once wait for the first. Raises DataError where nothing is there, or where
+    the files are not those of the digest that is expected.
+    """
+    store = Store(uri, ATTEMPTS)
+    digest = digest_of(store)
+    if expected not in (None, digest):
+        raise DataError(f"data.path: files of {uri} have changed since the search loaded them")
+    copy = data_root() / digest / store.name
+    with _alone(copy.parent):
+        if not copy.exists():
+            _copy(store, copy)
+    return copy
+
+
+def digest_of(store: Store) -> str:
+    """Of the place and of every file there, with its size and time. Raises DataError where there is none."""
+    try:
+        files = store.files()
+    except StoreError as error:
+        raise DataError(f"data.path: {error}") from None
+    if not files:
+        raise DataError(f"data.path: {store}: nothing is there")
+    followed = json.dumps([store.at().uri, sorted(files.items())])
+    return hashlib.sha256(followed.encode()).hexdigest()[:16]
+
+
+def _copy(store: Store, copy: Path) -> None:
+    """Everything of a store, under its name when it is whole; what a killed process has left goes first."""
+    for left in copy.parent.glob(f"{COMING}*"):
+        shutil.rmtree(left)
+    coming = Path(tempfile.mkdtemp(dir=copy.parent, prefix=COMING))
+    try:
+        store.get_all(coming / copy.name)
+        (coming / copy.name).rename(copy)
+    except StoreError as error:
+        raise DataError(f"data.path: {error}") from None
+    finally:
+        shutil.rmtree(coming)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """This process alone works in the folder for the block; others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

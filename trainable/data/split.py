@@ -1,0 +1,83 @@
+"""Who is in which part: stratified, seeded, and independent of anything but labels and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainable.data.source import Integers
+from trainable.errors import DataError
+
+SPLIT, LIMIT = 0, 1
+"""What a shuffle is for; each has its own stream."""
+
+
+def stratified_split(
+    labels: Integers, classes: Sequence[str], validation: float, test: float, seed: int
+) -> tuple[Integers, Integers, Integers]:
+    """Positions of the training, validation and test images, ascending; test is empty at fraction 0.
+
+    Each class gives the nearest whole number to its fraction, at least one image to every part. Who is in the
+    test part does not depend on the validation fraction. Raises DataError if a class is too small, or nothing
+    would be left to train on.
+    """
+    if validation + test >= 1.0:
+        fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
+        raise DataError(f"{fractions} leave nothing to train on")
+    _check_sizes(labels, classes, needed=3 if test > 0.0 else 2)
+    parts: list[list[Integers]] = [[], [], []]
+    for label in range(len(classes)):
+        members = _shuffled(np.flatnonzero(labels == label), seed, label, SPLIT)
+        tested = _share(len(members), test, most=len(members) - 2)
+        validated = _share(len(members), validation, most=len(members) - tested - 1)
+        cuts = np.split(members, [tested, tested + validated])
+        for part, cut in zip(parts, (cuts[2], cuts[1], cuts[0]), strict=True):
+            part.append(cut)
+    train, validation_part, test_part = (np.sort(np.concatenate(part)) for part in parts)
+    return train, validation_part, test_part
+
+
+def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed: int) -> Integers:
+    """Positions, ascending, of `count` images in the labels' proportions, at least one of every class.
+
+    All of them if there are no more than `count`; a smaller count takes a subset of what a larger one takes,
+    up to rounding. Raises DataError if there are more classes than `count`.
+    """
+    if count >= len(labels):
+        return np.arange(len(labels))
+    if count < len(classes):
+        raise DataError(f"data.train_limit {count} is below the number of classes, {len(classes)}")
+    sizes = np.bincount(labels, minlength=len(classes))
+    shares = 1 + _apportion(count - len(classes), sizes - 1)
+    chosen = [
+        _shuffled(np.flatnonzero(labels == label), seed, label, LIMIT)[:share]
+        for label, share in enumerate(shares)
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
+    sizes = np.bincount(labels, minlength=len(classes))
+    small = [f"{name!r} has {size}" for name, size in zip(classes, sizes, strict=True) if size < needed]
+    if small:
+        raise DataError(
+            f"too few images to split: class {', '.join(small)}; {needed} are needed, one for each part"
+        )
+
+
+def _share(size: int, fraction: float, most: int) -> int:
+    """The part's images of a class: rounded, at least one, and leaving one for each part that follows."""
+    return 0 if fraction == 0.0 else min(max(1, round(size * fraction)), most)
+
+
+def _apportion(seats: int, weights: Integers) -> Integers:
+    """Whole seats in proportion to the weights, by largest remainders; never more than a weight."""
+    shares, remainders = np.divmod(seats * weights, weights.sum())
+    left = seats - int(shares.sum())
+    shares[np.argsort(-remainders, kind="stable")[:left]] += 1
+    return shares
+
+
+def _shuffled(members: Integers, seed: int, label: int, purpose: int) -> Integers:
+    return np.random.default_rng([seed, label, purpose]).permutation(members)

@@ -1,0 +1,143 @@
+"""torchvision's classification data sets, by their names, from a root folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from PIL import Image
+
+from trainable.data.source import Collection, Flip, Integers, Source
+from trainable.errors import DataError
+
+HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
+
+
+class Layout(NamedTuple):
+    """How a data set is asked for its parts: the arguments beside its root."""
+
+    train: dict[str, Any]
+    validation: dict[str, Any] | None = None
+    test: dict[str, Any] | None = None
+    flips: tuple[Flip, ...] = ()
+
+
+_FLAG = ({"train": True}, None, {"train": False})
+_SPLIT = ({"split": "train"}, None, {"split": "test"})
+_THREE = ({"split": "train"}, {"split": "val"}, {"split": "test"})
+_TRAINVAL = ({"split": "trainval"}, None, {"split": "test"})
+
+LAYOUTS = {
+    # Digits, letters and signs are not themselves in a mirror.
+    "MNIST": Layout(*_FLAG),
+    "KMNIST": Layout(*_FLAG),
+    "USPS": Layout(*_FLAG),
+    "SVHN": Layout(*_SPLIT),
+    "GTSRB": Layout(*_SPLIT),
+    # Clothes, photographs of things, animals, plants, food, textures: left and right mean nothing.
+    "FashionMNIST": Layout(*_FLAG, HORIZONTAL),
+    "CIFAR10": Layout(*_FLAG, HORIZONTAL),
+    "CIFAR100": Layout(*_FLAG, HORIZONTAL),
+    "STL10": Layout(*_SPLIT, HORIZONTAL),
+    "Food101": Layout(*_SPLIT, HORIZONTAL),
+    "Flowers102": Layout(*_THREE, HORIZONTAL),
+    "OxfordIIITPet": Layout(*_TRAINVAL, HORIZONTAL),
+    "DTD": Layout(*_THREE, HORIZONTAL),
+    "FGVCAircraft": Layout(*_THREE, HORIZONTAL),
+    "ImageNet": Layout({"split": "train"}, {"split": "val"}, None, HORIZONTAL),
+    # Seen from above, there is no upright either.
+    "EuroSAT": Layout({}, flips=("horizontal", "vertical")),
+}
+"""The data sets known here, with the flips under which their labels survive and why."""
+
+
+@final
+class TorchvisionSource(Source):
+    """One part of a torchvision data set."""
+
+    def __init__(self, dataset: Any, labels: Integers) -> None:
+        self.dataset = dataset
+        self.labels = labels
+
+    def open(self, index: int) -> Image.Image:
+        image: Image.Image = self.dataset[index][0]
+        return image
+
+    def name(self, index: int) -> str:
+        return str(index)
+
+    def stored_bytes(self, indices: Integers) -> int:
+        return 0
+
+
+def read(name: str | None, root: Path, download: bool = False) -> Collection:
+    """The data set called `name` under `root`; fetched only with `download`, and only if it is not there.
+
+    Raises DataError if the name is not known, or the files are not there or broken.
+    """
+    if name not in LAYOUTS:
+        known = ", ".join(sorted(LAYOUTS))
+        raise DataError(f"data.name: expected one of torchvision's {known}; got {name!r}")
+    layout = LAYOUTS[name]
+    datasets = {
+        part: _open(name, root, arguments, download)
+        for part, arguments in zip(("train", "validation", "test"), layout[:3], strict=True)
+        if arguments is not None
+    }
+    labels = {part: _labels(dataset) for part, dataset in datasets.items()}
+    known_labels = np.unique(labels["train"])
+    sources = {
+        part: _source(datasets[part], labels[part], known_labels, f"{name}: {part}") for part in datasets
+    }
+    return Collection(
+        str(root),
+        "torchvision",
+        _classes(datasets["train"], known_labels),
+        sources["train"],
+        sources.get("validation"),
+        sources.get("test"),
+        whole=len(sources) == 1,
+        flips=layout.flips,
+    )
+
+
+def _open(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
+    """One part as torchvision's object; its constructors raise RuntimeError for files that are not there."""
+    from torchvision import datasets  # seconds to import: only where it is used
+
+    kind = getattr(datasets, name)
+    try:
+        return kind(str(root), **arguments)
+    except (RuntimeError, OSError) as error:
+        if not download:
+            reason = str(error).split(". You can use")[0]
+            raise DataError(f"{root}: torchvision's {name}: {reason}. --download fetches it") from error
+    try:
+        return kind(str(root), **arguments, download=True)
+    except (RuntimeError, OSError, TypeError) as error:  # TypeError: ImageNet has no `download`
+        raise DataError(f"{root}: torchvision's {name} could not be fetched: {error}") from error
+
+
+def _labels(dataset: Any) -> Integers:
+    """The labels without decoding an image; torchvision's data sets keep them under these names."""
+    for attribute in ("targets", "labels", "_labels"):
+        if attribute in vars(dataset):
+            return np.asarray(vars(dataset)[attribute], dtype=np.int64)
+    return np.array([label for _, label in dataset._samples], dtype=np.int64)
+
+
+def _source(dataset: Any, labels: Integers, known: Integers, where: str) -> TorchvisionSource:
+    odd = np.setxor1d(known, labels)
+    if odd.size:
+        raise DataError(f"{where}: labels {odd.tolist()} are not in both this part and the training part")
+    return TorchvisionSource(dataset, np.searchsorted(known, labels).astype(np.int64))
+
+
+def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:
+    """The classes' names where torchvision has them (several synonyms for ImageNet's), else their numbers."""
+    names = getattr(dataset, "classes", None)
+    if names is None or len(names) <= known.max():
+        return tuple(str(label) for label in known)
+    chosen = [names[label] for label in known]
+    return tuple(name if isinstance(name, str) else ", ".join(name) for name in chosen)

@@ -1,0 +1,180 @@
+"""Scores of a model on a part of the data: exact, over every image once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainable.augmentation.sizes import on_grid, resized
+from trainable.ranks import ALONE, Ranks
+from trainable.recipe.training import Evaluation
+from trainable.training.memory import give_back, ran_out
+from trainable.training.metrics import worst
+
+TOP = 5
+TOP_FROM_CLASSES = 11
+"""Top-5 accuracy says something only where there are more than ten classes."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
+
+    `balanced_accuracy` is the mean recall over the classes that the part holds; `confusion[true][predicted]`
+    counts images, where it was asked for.
+    """
+
+    loss: float
+    accuracy: float
+    balanced_accuracy: float
+    top5_accuracy: float | None
+    images: int
+    confusion: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.loss)
+
+    def metrics(self, prefix: str) -> dict[str, float]:
+        """The scores by name, such as `test_accuracy`; top-5 left out where it is not measured."""
+        named = {
+            f"{prefix}_loss": self.loss,
+            f"{prefix}_accuracy": self.accuracy,
+            f"{prefix}_balanced_accuracy": self.balanced_accuracy,
+        }
+        return (
+            named if self.top5_accuracy is None else {**named, f"{prefix}_top5_accuracy": self.top5_accuracy}
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at an image: at a size (its own where None), mirrored or not."""
+
+    size: int | None = None
+    mirrored: bool = False
+
+    def of(self, images: Tensor) -> Tensor:
+        shown = images if self.size is None else resized(images, self.size)
+        return shown.flip(-1) if self.mirrored else shown
+
+
+PLAIN = View()
+
+
+def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
+    """Every scale of `evaluation.scales`, each mirrored too where `evaluation.flip` says so.
+
+    Sizes are multiples of 32 pixels, of 4 where images are under 64, but a scale of 1 is the image as it is.
+    Scales that come to one size are one view.
+    """
+    asked = [side if scale == 1.0 else on_grid(scale * side, side) for scale in spec.scales]
+    sizes = [None if size == side else size for size in asked]
+    mirrored = (False, True) if spec.flip else (False,)
+    return tuple(View(size, mirror) for size in dict.fromkeys(sizes) for mirror in mirrored)
+
+
+def worst_scores(classes: int, images: int = 0) -> Scores:
+    """The finite scores that stand for a model which is lost."""
+    accuracy = worst("val_accuracy", classes)
+    top5 = accuracy if classes >= TOP_FROM_CLASSES else None
+    return Scores(worst("val_loss", classes), accuracy, accuracy, top5, images)
+
+
+@torch.inference_mode()
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    tally: Tally,
+    *,
+    autocast: torch.autocast,
+    views: Sequence[View] = (PLAIN,),
+    ranks: Ranks = ALONE,
+) -> Scores:
+    """Score a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
+
+    Each rank brings its own batches and an empty tally; the sums are reduced, so that every rank returns the
+    same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
+    halves.
+    """
+    model.eval()
+    for images, labels in batches:
+        tally.add(_answers(model, images, autocast, views), labels)
+    return tally.scores(ranks)
+
+
+def _answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+    """Logits [B, classes] of a batch, in parts that fit into memory."""
+    try:
+        return answers(model, images, autocast, views)
+    except Exception as error:
+        if not ran_out(error) or len(images) == 1:
+            raise
+    give_back(images.device)
+    return torch.cat([_answers(model, half, autocast, views) for half in images.tensor_split(2)])
+
+
+def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+    """Logits [B, classes]; of several views, the logarithm of the mean of their probabilities."""
+    seen = []
+    for view in views:
+        with autocast:
+            seen.append(full_precision(model(view.of(images))))
+    if len(seen) == 1:
+        return seen[0]
+    logarithms = torch.stack(seen).log_softmax(2)
+    return logarithms.logsumexp(0) - math.log(len(seen))
+
+
+def full_precision(logits: Tensor) -> Tensor:
+    """Logits in which a loss may be computed: half formats become fp32, fp64 stays."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+class Tally:
+    """Running sums on the device, all in one vector of float64 (counts are exact up to 2^53)."""
+
+    def __init__(self, classes: int, device: torch.device, confusion: bool = False) -> None:
+        self._classes = classes
+        self._pairs = classes * classes if confusion else 0
+        self._sums = torch.zeros(2 + 2 * classes + self._pairs, dtype=torch.float64, device=device)
+        self._loss, self._top5 = self._sums[0], self._sums[1]
+        self._seen, self._right, self._confusion = self._sums[2:].split([classes, classes, self._pairs])
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Take in logits [B, classes] and labels [B]."""
+        predicted = logits.argmax(1)
+        ones = torch.ones_like(labels, dtype=torch.float64)
+        self._loss += functional.cross_entropy(logits, labels, reduction="sum")
+        self._seen.index_add_(0, labels, ones)  # bincount would make a CUDA device wait for the host
+        self._right.index_add_(0, labels, (predicted == labels).double())
+        if self._classes >= TOP_FROM_CLASSES:
+            self._top5 += (logits.topk(TOP, dim=1).indices == labels[:, None]).sum()
+        if self._pairs:
+            self._confusion.index_add_(0, labels * self._classes + predicted, ones)
+
+    def scores(self, ranks: Ranks = ALONE) -> Scores:
+        """The scores over everything that every rank took in. Raises ValueError where that is nothing."""
+        loss, top5, *counts = ranks.reduce(self._sums).tolist()
+        seen, right = counts[: self._classes], counts[self._classes : 2 * self._classes]
+        images = int(sum(seen))
+        if images == 0:
+            raise ValueError("no images to score")
+        recalls = [hits / count for hits, count in zip(right, seen, strict=True) if count]
+        return Scores(
+            loss=loss / images,
+            accuracy=sum(right) / images,
+            balanced_accuracy=sum(recalls) / len(recalls),
+            top5_accuracy=top5 / images if self._classes >= TOP_FROM_CLASSES else None,
+            images=images,
+            confusion=self._matrix(counts[2 * self._classes :]) if self._pairs else None,
+        )
+
+    def _matrix(self, flat: list[float]) -> tuple[tuple[int, ...], ...]:
+        rows = range(0, self._pairs, self._classes)
+        return tuple(tuple(int(count) for count in flat[row : row + self._classes]) for row in rows)

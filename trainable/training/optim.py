@@ -1,0 +1,200 @@
+"""From an optimizer's spec to what steps: parameter groups, and the rate that the batch asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import torch
+from torch import nn, optim
+
+from trainable.models.layers import NORMALISATIONS
+from trainable.recipe import REFERENCE_BATCH, optimizers
+
+Group = dict[str, Any]
+"""Parameters that share a weight decay and a factor of the rate, as torch's optimizers take them."""
+
+SinglePhase = (
+    optimizers.SGD
+    | optimizers.RMSProp
+    | optimizers.Adam
+    | optimizers.AdamW
+    | optimizers.Adadelta
+    | optimizers.LARS
+    | optimizers.LAMB
+)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the run that one optimizer does, from `start`, a fraction of the run, to the next phase.
+
+    `lr` is the rate for the effective batch, before the schedule and the groups' own factors.
+    """
+
+    optimizer: optim.Optimizer
+    lr: float
+    start: float
+
+    def set(self, factor: float, momentum: float | None = None) -> None:
+        """Give every group the schedule's rate and, unless None, its momentum.
+
+        Adam's kind takes the momentum as its beta1, as torch's OneCycleLR does; Adadelta has neither.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr * factor * group["rate_factor"]
+            if momentum is None:
+                continue
+            if "momentum" in group:
+                group["momentum"] = momentum
+            elif "betas" in group:
+                group["betas"] = (momentum, *group["betas"][1:])
+
+
+def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
+    """The learning rate for an effective batch, from the recipe's rate at 256 images; Adam's of two.
+
+    Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
+    """
+    return spec.lr * optimizers.batch_factor(spec.scaling, batch_size / REFERENCE_BATCH)
+
+
+def make_phases(
+    spec: optimizers.Optimizer,
+    model: nn.Module,
+    *,
+    batch_size: int,
+    rate_factors: Mapping[str, float] | None = None,
+) -> tuple[Phase, ...]:
+    """The optimizers of a run over the model's parameters, in the order of their turns; mostly one.
+
+    Args:
+        batch_size: the effective batch, over ranks and accumulated micro-batches.
+        rate_factors: of the learning rate, by a parameter's name; 1 where it says nothing.
+
+    A parameter without a gradient is left alone, by decay too, and joins at the first step that it has one.
+    The model must be on its device already.
+    """
+    phases = []
+    for each, start in _turns(spec):
+        groups = parameter_groups(model, each.weight_decay, each.decay_norm_and_bias, rate_factors)
+        lr = applied_lr(each, batch_size)
+        phases.append(Phase(_make_optimizer(each, groups, lr), lr, start))
+        phases[-1].set(1.0)
+    return tuple(phases)
+
+
+def parameter_groups(
+    model: nn.Module,
+    weight_decay: float,
+    decay_norm_and_bias: bool,
+    rate_factors: Mapping[str, float] | None = None,
+) -> list[Group]:
+    """All parameters, frozen ones too, in groups of one weight decay and one factor of the rate.
+
+    Groups that decay come first, and among them those whose parameters the model names first. Unless
+    `decay_norm_and_bias`, the parameters of normalisations and every vector (biases, layer scales) are spared
+    (He et al., Bag of Tricks, arXiv 1812.01187, section 3.1). Raises ValueError for a factor of no parameter.
+    """
+    factors = rate_factors or {}
+    named = dict(model.named_parameters())
+    if strangers := sorted(factors.keys() - named.keys()):
+        raise ValueError(f"rate_factors: the model has no parameter {', '.join(strangers)}")
+    spared = set() if decay_norm_and_bias else _norm_and_bias(model)
+    groups: dict[tuple[bool, float], Group] = {}
+    for name, each in sorted(named.items(), key=lambda item: item[0] in spared):  # keeps the model's order
+        factor = factors.get(name, 1.0)
+        decay = 0.0 if name in spared else weight_decay
+        new = {"params": [], "weight_decay": decay, "rate_factor": factor}
+        groups.setdefault((name in spared, factor), new)["params"].append(each)
+    return list(groups.values())
+
+
+def _norm_and_bias(model: nn.Module) -> set[str]:
+    vectors = {name for name, each in model.named_parameters() if each.ndim <= 1}
+    norms = {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if isinstance(module, NORMALISATIONS)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+    return vectors | norms
+
+
+def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
+    """The optimizers that have a turn, each with the fraction of the run at which it begins."""
+    if not isinstance(spec, optimizers.AdamThenSGD):
+        return ((spec, 0.0),)
+    adam = optimizers.AdamW(
+        lr=spec.lr,
+        scaling=spec.scaling,
+        beta1=spec.beta1,
+        beta2=spec.beta2,
+        eps=spec.eps,
+        weight_decay=spec.weight_decay,
+        decay_norm_and_bias=spec.decay_norm_and_bias,
+    )
+    sgd = optimizers.SGD(
+        lr=spec.sgd_lr,
+        scaling="none" if spec.scaling == "none" else "linear",
+        momentum=spec.momentum,
+        nesterov=spec.nesterov,
+        weight_decay=spec.sgd_weight_decay,
+        decay_norm_and_bias=spec.decay_norm_and_bias,
+    )
+    return ((adam, 0.0), (sgd, spec.switch_at))
+
+
+def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
+    """Fused kernels, where torch has them, take a third of the time or less, on CPUs too."""
+    match spec:
+        case optimizers.SGD():
+            return _fused_sgd(spec, groups, lr)
+        case optimizers.RMSProp():
+            return optim.RMSprop(groups, lr=lr, alpha=spec.alpha, eps=spec.eps, momentum=spec.momentum)
+        case optimizers.Adam():
+            return optim.Adam(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
+        case optimizers.AdamW():
+            return optim.AdamW(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
+        case optimizers.Adadelta():
+            return optim.Adadelta(groups, lr=lr, rho=spec.rho, eps=spec.eps)
+        case optimizers.LARS():
+            return _lars(spec, groups, lr)
+        case optimizers.LAMB():
+            return _lamb(spec, groups, lr)
+        case _:
+            assert_never(spec)
+
+
+def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Optimizer:
+    """SGD whose momentum begins at zeros, which is what torch's own amounts to.
+
+    Left to its first step, torch's fused SGD keeps a momentum of garbage when that step overflows, as with a
+    loss scaler it should, and raises a TypeError when a layer gets its first gradient later than others.
+    """
+    optimizer = optim.SGD(groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=True)
+    for group in groups:
+        for each in group["params"]:
+            optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
+    return optimizer
+
+
+def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimizer:
+    """You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
+    from timm.optim.lars import Lars
+
+    return Lars(
+        groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, trust_coeff=spec.trust, eps=1e-8
+    )
+
+
+def _lamb(spec: optimizers.LAMB, groups: list[Group], lr: float) -> optim.Optimizer:
+    """You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
+
+    As in the authors' runs, the gradient of all groups together is first clipped to a norm of 1. Bias
+    correction counts the steps of the run, so a layer unfrozen late has none of it.
+    """
+    from timm.optim.lamb import Lamb
+
+    return Lamb(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, max_grad_norm=1.0)

@@ -1,0 +1,66 @@
+"""Whether a recipe, its data and its model go together: told before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from trainable.augmentation.sizes import extreme_sizes
+from trainable.data import DataInfo
+from trainable.errors import DataError, Fault, ModelError, RecipeError
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
+from trainable.training.evaluate import View
+
+
+def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
+    """Raises DataError where no whole batch can be had, RecipeError for sizes or mirrors that these images
+    do not allow."""
+    batch = recipe.loop.batch_size
+    if batch > info.train_images:
+        raise DataError(
+            f"loop.batch_size {batch} is above the {info.train_images} training images of "
+            f"{recipe.data.path}: there is no whole batch to train on; set loop.batch_size to "
+            f"{info.train_images} or less"
+        )
+    if batch < ranks.world:
+        raise DataError(f"loop.batch_size {batch} is below the {ranks.world} ranks that share it")
+    size = recipe.augmentation.size
+    smallest, largest = extreme_sizes(size, info.image_size)
+    if size.kind == "multi_scale" and smallest == largest:
+        message = (
+            f"between {size.smallest:g} and {size.largest:g} of {info.image_size} px lies {smallest} alone"
+        )
+        raise RecipeError(
+            [Fault("augmentation.size", f"{message}; widen smallest and largest, or fix the size")]
+        )
+    if recipe.evaluation.flip and "horizontal" not in info.flips:
+        message = f"a mirrored image must keep its label, but data.flips is {list(info.flips)}"
+        raise RecipeError([Fault("evaluation.flip", message)])
+
+
+def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo, views: Sequence[View]) -> None:
+    """One blank image forward at every size that a run will use beside its own.
+
+    Raises ModelError naming the field that asks for a size which the model does not take.
+    """
+    asked = [("augmentation.size", size) for size in extreme_sizes(recipe.augmentation.size, info.image_size)]
+    asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
+    first = next(model.parameters())
+    was_training = model.training
+    model.eval()
+    try:
+        for field, size in dict.fromkeys(asked):
+            if size == info.image_size:
+                continue
+            blank = torch.zeros(1, info.channels, size, size, device=first.device, dtype=first.dtype)
+            try:
+                with torch.inference_mode():
+                    model(blank)
+            except (RuntimeError, ValueError, AssertionError) as error:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise ModelError(f"{field}: the model does not take images of {size} px: {reason}") from error
+    finally:
+        model.train(was_training)

@@ -1,0 +1,387 @@
+"""One training run: a Recipe in, an EpochResult after every step().
+
+    run = Run(Recipe())
+    while not run.finished:
+        print(run.step().val_accuracy)
+
+Everything random in an epoch follows from (loop.seed, epoch): a run that is stopped and resumed is the same
+run.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trainable.data import DataSet, load_for, resolve
+from trainable.data.loading import Batch, make_loader
+from trainable.errors import DataError, StateError, crashes_named
+from trainable.models.checkpointing import checkpoint_blocks
+from trainable.models.make import make_model
+from trainable.models.norm_statistics import SMALLEST, measure_norm
+from trainable.models.sync_norm import with_sync_norm
+from trainable.ranks import ALONE, Ranks
+from trainable.recipe import Recipe
+from trainable.training import precision, seeds
+from trainable.training.devices import default_device, peak_memory_bytes
+from trainable.training.evaluate import Scores, evaluate, make_views
+from trainable.training.metrics import EpochResult
+from trainable.training.preflight import check_recipe, check_sizes
+from trainable.training.seeds import Use
+from trainable.training.task import make_task
+from trainable.training.totals import Trained
+from trainable.training.trainer import Trainer
+
+Part = Literal["train", "validation", "test"]
+PREFIXES: dict[Part, str] = {"train": "train", "validation": "val", "test": "test"}
+STATE_VERSION = 2
+
+CLEAN_IMAGES = 2_000
+"""Training images scored at the end of a run: the standard error of their accuracy is 1.1 points at most."""
+
+
+class Run:
+    """One recipe being trained on one device, as one of `ranks`.
+
+    Args:
+        recipe: what to train; `run.recipe` is it with every open field of `data` filled in.
+        data: the images, where they are at hand; else they are loaded as the recipe says.
+        model: a network of your own, [B, C, H, W] -> logits [B, classes], in place of `recipe.model`. It is
+            moved to the device and trained in its own number format.
+        ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
+            data; the weights of rank 0 are used.
+        device: the first CUDA device, or the CPU, by default.
+        gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images are held
+            there only where they take little of it.
+        download: whether weights that a library publishes may be fetched.
+
+    The caller's random generators are left as they were. Raises UserError for what the recipe, the data or
+    the model make impossible, before any training.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        data: DataSet | None = None,
+        model: nn.Module | None = None,
+        ranks: Ranks = ALONE,
+        device: torch.device | None = None,
+        gpu_share: float = 1.0,
+        download: bool = False,
+    ) -> None:
+        self.device = device or default_device()
+        self.data = data if data is not None else load_for(recipe, self.device)
+        self.recipe = recipe.model_copy(update={"data": resolve(recipe.data, self.data.info)})
+        check_recipe(self.recipe, self.data.info, ranks)
+        self.precision = precision.resolve(self.recipe.precision, self.device)
+        self._ranks = ranks
+        self._task = make_task(
+            self.recipe.task, len(self.data.info.classes), self.recipe.regularisation.label_smoothing
+        )
+        self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
+        with self._generators(Use.WEIGHTS):
+            self.model = self._place(model if model is not None else self._make_model(download))
+        check_sizes(self.model, self.recipe, self.data.info, self._views)
+        self._trainer = self._make_trainer()
+        if self.recipe.loop.compile:
+            self.model.compile()  # in place: names of weights stay
+        self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
+        self._history: tuple[EpochResult, ...] = ()
+        self._name = f"recipe {self.recipe.digest()}"
+        self._probe: tuple[int, torch.Generator] | None = None
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+    @property
+    def history(self) -> tuple[EpochResult, ...]:
+        """The results so far, first to last, those from before a resume included."""
+        return self._history
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self._history)
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self._history) and self._history[-1].diverged
+
+    @property
+    def finished(self) -> bool:
+        """True after the last epoch, and once the run has diverged."""
+        return self.epoch >= self.recipe.loop.epochs or self.diverged
+
+    @property
+    def micro_batch(self) -> int:
+        """The most images that this rank trains on at once; fewer than asked for once memory ran out."""
+        return self._trainer.micro_batch
+
+    def step(self) -> EpochResult:
+        """Train one epoch and score the validation part.
+
+        A loss that is not finite, or a training loss far beyond recovery (`trainer.LOST_FACTOR`), ends the
+        run with a result that says `diverged`. Raises RunError for a crash, UserError for faulty images,
+        ValueError when the run has finished.
+        """
+        if self.finished:
+            raise ValueError(f"the run has finished after {self.epoch} epochs; see Run.finished")
+        with crashes_named(f"{self._name}, epoch {self.epoch + 1}"), self._computing():
+            result = self._one_epoch()
+        self._history = (*self._history, result)
+        return result
+
+    def score(self, part: Part, *, confusion: bool = False) -> Scores:
+        """Score the weights that `evaluation.weights` names on a whole part.
+
+        Raises DataError where there is no such part. Scores that are not finite are replaced by the worst.
+        """
+        if part == "test" and self.data.test is None:
+            raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
+        with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
+            self._settle_norm(self.epoch - 1)
+            scores = self._score(part, confusion)
+        return scores if scores.finite else self._task.worst(scores.images)
+
+    def evaluate(self, part: Part) -> dict[str, float]:
+        """The scores of a part by name, such as `test_accuracy`."""
+        return self.score(part).metrics(PREFIXES[part])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resume needs: tensors and plain values, which `weights_only=True` can read.
+
+        The tensors are the run's own, as torch's are: save or copy them before the next step.
+        """
+        return {
+            "version": STATE_VERSION,
+            "recipe": self.recipe.digest(),
+            "data": self.data.info.digest,
+            "epoch": self.epoch,
+            "history": [result.tree() for result in self._history],
+            "model": self.model.state_dict(),
+            **self._trainer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state as if the run had never stopped. Raises StateError for another run's state."""
+        expected = {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
+        for name, value in expected.items():
+            if state.get(name) != value:
+                raise StateError(f"this state is of {name} {state.get(name)!r}, the run is of {value!r}")
+        self.model.load_state_dict(state["model"])
+        self._trainer.load_state_dict(state)
+        self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that `evaluation.weights` names, by name, on their device."""
+        return self._scored_model().state_dict()
+
+    @contextmanager
+    def probing(self, epoch: int | None = None) -> Iterator[None]:
+        """A time to try steps in (`windows`, `train_on`): the run is afterwards as it was before.
+
+        They are taken as in an epoch, counted from 0 (what is frozen, how large images are): the next one by
+        default.
+        """
+        weights = copy.deepcopy(self.model.state_dict())
+        trainer = copy.deepcopy(self._trainer.state_dict())
+        epoch = self.epoch if epoch is None else epoch
+        with self._computing():
+            try:
+                self._probe = epoch, self._trainer.mixing_generator(epoch)
+                yield
+            finally:
+                self._probe = None
+                self.model.load_state_dict(weights)
+                self._trainer.load_state_dict(trainer)
+
+    def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
+        """An epoch's effective batches on the device, each as the micro-batches that `train_on` takes."""
+        batches = self._opened(epoch, 0)
+        while window := list(islice(batches, self._trainer.micro_batches)):
+            yield window
+
+    def train_on(self, window: Sequence[Batch], lr: float | None = None, size: int | None = None) -> Tensor:
+        """One optimizer step while `probing`, at rate `lr` as applied and images of `size` pixels.
+
+        None: the run's own. The mean loss before the step, on the device. Raises torch.OutOfMemoryError, and
+        ValueError outside of `probing`.
+        """
+        if self._probe is None:
+            raise ValueError("steps are tried while probing: `with run.probing(): ...`")
+        epoch, generator = self._probe
+        return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
+
+    def close(self) -> None:
+        """End the loader's processes; the run cannot go on afterwards."""
+        self._loader.close()
+
+    # --- one epoch ------------------------------------------------------------------------------------
+
+    def _one_epoch(self) -> EpochResult:
+        started = time.perf_counter()
+        trained = self._train()
+        trained_at = time.perf_counter()
+        if not trained.lost:
+            self._settle_norm(self.epoch)
+        scores = None if trained.lost else self._score("validation", confusion=False)
+        clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
+        now = time.perf_counter()
+        return self._result(trained, scores, clean, seconds=now - started, evaluation=now - trained_at)
+
+    def _train(self) -> Trained:
+        epoch = self.epoch
+        return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first))
+
+    def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The micro-batches of an epoch from a window on."""
+        return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
+
+    def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
+        """Scores of a part, or of some of its images, over all ranks; BatchNorm is settled before."""
+        batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
+        return evaluate(
+            self._scored_model(),
+            self._converted(islice(batches, self._ranks.rank, None, self._ranks.world)),
+            self._task.tally(self.device, confusion),
+            autocast=precision.autocast(self.precision, self.device),
+            views=self._views,
+            ranks=self._ranks,
+        )
+
+    def _clean_train_accuracy(self, diverged: bool) -> float | None:
+        """At the end of a run: what it scores on training images that are shown as validation images are."""
+        if diverged or self.epoch + 1 < self.recipe.loop.epochs:
+            return None
+        chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
+        scores = self._score("train", confusion=False, positions=chosen)
+        return scores.accuracy if scores.finite else None
+
+    def _sample(self, count: int) -> Tensor:
+        """Training images at random, the same in every epoch and on every rank: positions, int64."""
+        generator = seeds.generator(self.recipe.loop.seed, Use.SAMPLE)
+        return torch.randperm(self.data.info.train_images, generator=generator)[:count]
+
+    def _result(
+        self,
+        trained: Trained,
+        scores: Scores | None,
+        clean_train_accuracy: float | None,
+        *,
+        seconds: float,
+        evaluation: float,
+    ) -> EpochResult:
+        worst = self._task.worst()
+        diverged = scores is None or not scores.finite
+        validation = worst if scores is None or not scores.finite else scores
+        return EpochResult(
+            epoch=self.epoch + 1,
+            train_loss=worst.loss if diverged else trained.loss,
+            train_accuracy=worst.accuracy if diverged else trained.accuracy,
+            val_loss=validation.loss,
+            val_accuracy=validation.accuracy,
+            val_balanced_accuracy=validation.balanced_accuracy,
+            val_top5_accuracy=validation.top5_accuracy,
+            lr=trained.lr,
+            grad_norm=trained.grad_norm,
+            skipped_steps=trained.skipped_steps,
+            epoch_seconds=seconds,
+            data_seconds=trained.data_seconds,
+            evaluation_seconds=evaluation,
+            images_per_second=trained.images / trained.seconds,
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            micro_batch=trained.micro_batch,
+            clean_train_accuracy=clean_train_accuracy,
+            diverged=diverged,
+        )
+
+    def _settle_norm(self, epoch: int) -> None:
+        """Running statistics as they are scored with after an epoch, counted from 0.
+
+        The mean over ranks, or measured for these weights: on batches of the training step's own size, which
+        are known to fit into memory.
+        """
+        if self._ranks.world > 1:
+            self._average_buffers()
+        count, spec = self.recipe.evaluation.norm_batches, self.recipe.model
+        if count == 0 or spec.freeze_norm or epoch < spec.freeze_epochs:
+            return
+        positions = self._sample(count * self.recipe.loop.batch_size)
+        at_once = max(self.micro_batch, SMALLEST)
+        batches = self._converted(self._loader.evaluate("train", positions.numpy(), at_once))
+        autocast = precision.autocast(self.precision, self.device)
+        measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
+
+    def _average_buffers(self) -> None:
+        """Ranks see different images, so their running statistics differ: from here on they are the mean."""
+        models = [self.model] if self._trainer.ema is None else [self.model, self._trainer.ema.model]
+        buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
+        self._ranks.sum_in_place(buffers)
+        for each in buffers:
+            each.div_(self._ranks.world)
+
+    # --- making and placing ---------------------------------------------------------------------------
+
+    def _make_model(self, download: bool) -> nn.Module:
+        info = self.data.info
+        return make_model(
+            self.recipe.model,
+            classes=len(info.classes),
+            channels=info.channels,
+            image_size=info.image_size,
+            download=download,
+        )
+
+    def _place(self, model: nn.Module) -> nn.Module:
+        """On the device, in the memory layout, with rank 0's weights and what the loop asks of its layers."""
+        if self.recipe.loop.sync_norm:
+            model = with_sync_norm(model, self._ranks)
+        if self.recipe.loop.checkpoint_activations:
+            checkpoint_blocks(model)
+        memory_format = torch.channels_last if self.recipe.precision.channels_last else torch.preserve_format
+        placed: nn.Module = model.to(self.device, memory_format=memory_format)  # type: ignore[call-overload]
+        if self._ranks.world > 1:
+            self._ranks.copy_from_first([each.detach() for each in placed.state_dict().values()])
+        self._dtype = next((each.dtype for each in model.parameters()), torch.float32)
+        self._memory_format = memory_format
+        return placed
+
+    def _make_trainer(self) -> Trainer:
+        return Trainer(
+            self.recipe,
+            self.model,
+            task=self._task,
+            train_images=self.data.info.train_images,
+            image_size=self.data.info.image_size,
+            device=self.device,
+            number_format=self.precision,
+            ranks=self._ranks,
+        )
+
+    def _scored_model(self) -> nn.Module:
+        ema = self._trainer.ema
+        return ema.model if ema is not None and self.recipe.evaluation.weights == "ema" else self.model
+
+    def _converted(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in batches:
+            yield images.to(self.device, self._dtype, memory_format=self._memory_format), labels
+
+    # --- around every computation ---------------------------------------------------------------------
+
+    def _generators(self, use: Use, *parts: int) -> AbstractContextManager[None]:
+        return seeds.global_generators(self.device, seeds.derive(self.recipe.loop.seed, use, *parts))
+
+    def _computing(self) -> AbstractContextManager[Any]:
+        """The run's own generators and number formats, and the caller's again afterwards."""
+        stack = ExitStack()
+        stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
+        one_size = self.recipe.augmentation.size.kind == "fixed"
+        stack.enter_context(precision.switches(self.precision, self.device, one_size=one_size))
+        return stack

@@ -1,0 +1,88 @@
+"""An epoch's sums, kept on the device, and what an epoch of training came to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainable.data.loading import Batch
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What an epoch of training measured; `lost` where it ended early because the loss is lost."""
+
+    loss: float
+    accuracy: float
+    grad_norm: float
+    skipped_steps: int
+    lr: float
+    images: int
+    seconds: float
+    data_seconds: float
+    micro_batch: int
+    lost: bool
+
+
+class Totals:
+    """An epoch's sums: steps append what they have; adding up, in float64, is left to the few readings."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._images = torch.zeros(2, dtype=torch.float64, device=device)
+        self._steps = torch.zeros(3, dtype=torch.float64, device=device)
+        self._losses: list[Tensor] = []
+        self._right: list[Tensor] = []
+        self._norms: list[Tensor] = []
+
+    def add_step(self, losses: list[Tensor], right: list[Tensor], norm: Tensor | None) -> None:
+        """A step's shares of the loss, how right its answers were, and its gradient norm where measured."""
+        self._losses += losses
+        self._right += right
+        if norm is not None:
+            self._norms.append(norm)
+
+    def of_images(self) -> Tensor:
+        """[2], of this rank's images so far: the loss, the right answers. A copy, on the device."""
+        if self._losses:
+            self._images[0] += torch.stack(self._losses).sum(dtype=torch.float64)
+            self._images[1] += torch.cat(self._right).sum(dtype=torch.float64)
+            self._losses.clear()
+            self._right.clear()
+        return self._images.clone()
+
+    def of_steps(self) -> Tensor:
+        """[3], of the steps so far, alike on every rank: finite norms, how many, how many not finite."""
+        if self._norms:
+            norms = torch.stack(self._norms).double()
+            finite = norms.isfinite()
+            self._steps[0] += norms.where(finite, 0.0).sum()
+            self._steps[1] += finite.sum()
+            self._steps[2] += (~finite).sum()
+            self._norms.clear()
+        return self._steps.clone()
+
+
+class Batches:
+    """An epoch's micro-batches, which can be begun again at any window; adds up how long one waited.
+
+    `open_at(window)` gives the micro-batches from a window on, cut as they are to be cut by then.
+    """
+
+    def __init__(self, open_at: Callable[[int], Iterator[Batch]]) -> None:
+        self._open_at = open_at
+        self._batches = open_at(0)
+        self.waited_seconds = 0.0
+
+    def __next__(self) -> Batch:
+        started = time.perf_counter()
+        batch = next(self._batches)
+        self.waited_seconds += time.perf_counter() - started
+        return batch
+
+    def back_to(self, window: int) -> None:
+        """Go on from a window, counted from 0."""
+        self._batches = self._open_at(window)

@@ -1,0 +1,311 @@
+"""The training step, and the loop of it over an epoch: nothing in it waits for the device."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from trainable.augmentation.mixing import make_mixing
+from trainable.augmentation.sizes import resized, size_at
+from trainable.data.loading import Batch
+from trainable.models.ema import Ema
+from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
+from trainable.models.groups import head_parameters, rate_factors
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
+from trainable.training import precision, schedule, seeds
+from trainable.training.clipping import clip_adaptively
+from trainable.training.evaluate import full_precision
+from trainable.training.memory import give_back, ran_out
+from trainable.training.optim import Phase, make_phases
+from trainable.training.seeds import Use
+from trainable.training.task import Task
+from trainable.training.totals import Batches, Totals, Trained
+
+CHECK_EVERY = 32
+"""Steps between two looks at the loss on the host: rare enough to cost nothing on a GPU."""
+
+NORM_EVERY = 8
+"""Steps between two norms of the gradient that only the record needs: one takes 1 % of a small net's step."""
+
+LOST_FACTOR = 1e3
+"""A mean loss so many times that of guessing is beyond recovery, long before numbers overflow."""
+
+
+class Trainer:
+    """A model's optimizer, gradient scaler and weight average, and the loop over an epoch's steps.
+
+    An effective batch, a window, is cut into equal micro-batches, as few as `loop.micro_batch` allows, on
+    each rank. Each loss is weighted by its share of the effective batch, so gradients add up to those of one
+    large batch, whatever the cut.
+
+    Where a window does not fit into the device's memory it is cut into twice as many and taken again from its
+    beginning; the cut stays. Effective batch and rate never change. (BatchNorm's running statistics have then
+    seen the first part of that window twice.)
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: nn.Module,
+        *,
+        task: Task,
+        train_images: int,
+        image_size: int,
+        device: torch.device,
+        number_format: precision.Format,
+        ranks: Ranks,
+    ) -> None:
+        self._recipe, self._model, self._task = recipe, model, task
+        self._ranks, self._device = ranks, device
+        self._train_images, self._image_size = train_images, image_size
+        self._batch = recipe.loop.batch_size
+        self.steps = train_images // self._batch
+        self.share = self._batch // ranks.world
+        """Images of a window that are one rank's, at least: all cut alike, and none has an empty part."""
+        largest = math.ceil(self._batch / ranks.world)
+        self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
+        self._mixing = make_mixing(recipe.augmentation.mixing)
+        self._autocast = precision.autocast(number_format, device)
+        self._scaled = number_format == "fp16"
+        self._scaler = torch.amp.GradScaler(device.type, enabled=self._scaled)
+        self._clip_norm, self._clip_factor = (
+            recipe.regularisation.clip_norm,
+            recipe.regularisation.clip_factor,
+        )
+        self._norm_every = 1 if self._scaled or self._clip_norm is not None else NORM_EVERY
+        if recipe.model.freeze_norm:
+            freeze_norm(model)
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._clipped = _below_head(model) if self._clip_factor is not None else []
+        self._phases = make_phases(
+            recipe.optimizer,
+            model,
+            batch_size=self._batch,
+            rate_factors=rate_factors(recipe.model.layer_rates, model),
+        )
+        decay = recipe.regularisation.ema_decay
+        self.ema = Ema(model, decay) if decay is not None else None
+
+    @property
+    def micro_batch(self) -> int:
+        """The most images that this rank trains on at once."""
+        return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
+
+    def order(self, epoch: int, first: int = 0) -> list[Tensor]:
+        """This rank's micro-batches of an epoch from window `first` on, as indices into the training part.
+
+        The images that fill no window are dropped.
+        """
+        generator = seeds.generator(self._recipe.loop.seed, Use.ORDER, epoch)
+        order = torch.randperm(self._train_images, generator=generator)[: self.steps * self._batch]
+        windows = order.view(self.steps, self._batch)[first:, self._ranks.share(self._batch)]
+        return [part for window in windows for part in window.tensor_split(self.micro_batches)]
+
+    def epoch(self, epoch: int, open_at: Callable[[int], Iterator[Batch]]) -> Trained:
+        """Train one epoch, counted from 0; `open_at` gives its micro-batches from a window on."""
+        generator = self.mixing_generator(epoch)
+        totals, batches = Totals(self._device), Batches(open_at)
+        started = time.perf_counter()
+        self.begin(epoch)
+        for step in range(self.steps):
+            phase, factor = self._paced(epoch + step / self.steps)
+            losses, right = self._gradients(phase, batches, step, self._size(epoch, step), generator)
+            totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
+            if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
+                break
+        lr, waited = phase.lr * factor, batches.waited_seconds
+        return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
+
+    def mixing_generator(self, epoch: int) -> torch.Generator:
+        """What an epoch's mixing is drawn from, the same on every rank: a batch is mixed in one way."""
+        return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch)
+
+    def begin(self, epoch: int) -> None:
+        """Training mode as it is in an epoch: with what is frozen then."""
+        spec = self._recipe.model
+        body_frozen = epoch < spec.freeze_epochs
+        if body_frozen:
+            freeze_body(self._model)
+        else:
+            unfreeze(self._model)
+        set_training(self._model, freeze_norm=spec.freeze_norm, body_frozen=body_frozen)
+
+    def train_on(
+        self,
+        window: Sequence[Batch],
+        *,
+        epoch: int,
+        generator: torch.Generator,
+        lr: float | None = None,
+        size: int | None = None,
+    ) -> Tensor:
+        """One optimizer step on a window of your own, as it would be taken in an epoch.
+
+        Rate (as applied) and size of the images are yours, or the run's own. The mean loss, on the device.
+        Nothing is caught here: running out of memory is yours to see.
+        """
+        self.begin(epoch)
+        phase = self._phases[0]
+        phase.set(1.0 if lr is None else lr / phase.lr)
+        phase.optimizer.zero_grad(set_to_none=True)
+        images = sum(len(labels) for _, labels in window)
+        size = size or self._size(epoch, 0)
+        losses = [self._backward(*batch, size, generator, images)[0] for batch in window]
+        self._update(phase, measured=self._clip_norm is not None)
+        return torch.stack(losses).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "optimizers": [phase.optimizer.state_dict() for phase in self._phases],
+            "scaler": self._scaler.state_dict(),
+            "ema": self.ema.state_dict() if self.ema is not None else None,
+            "micro_batches": self.micro_batches,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for phase, each in zip(self._phases, state["optimizers"], strict=True):
+            phase.optimizer.load_state_dict(copy.deepcopy(each))  # torch would share its tensors
+        if self._scaled and state["scaler"]:  # empty where the state comes from a device that did not scale
+            self._scaler.load_state_dict(state["scaler"])
+        if self.ema is not None:
+            self.ema.load_state_dict(state["ema"])
+        self.micro_batches = state["micro_batches"]
+
+    # --- one step -------------------------------------------------------------------------------------
+
+    def _paced(self, progress: float) -> tuple[Phase, float]:
+        """The optimizer whose turn it is, set to the schedule's rate and momentum; and the rate's factor."""
+        spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
+        done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
+        phase = [each for each in self._phases if each.start <= done][-1]
+        factor = schedule.factor(spec, progress, epochs, step)
+        phase.set(factor, schedule.momentum(spec, progress, epochs, step))
+        return phase, factor
+
+    def _size(self, epoch: int, step: int) -> int:
+        """The side in pixels of a step's images."""
+        return size_at(
+            self._recipe.augmentation.size,
+            self._image_size,
+            seed=self._recipe.loop.seed,
+            epoch=epoch,
+            step=step,
+            steps=self.steps,
+            epochs=self._recipe.loop.epochs,
+        )
+
+    def _gradients(
+        self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """A window's gradients, in as many parts as fit; its shares of the loss, and how right it was.
+
+        Ranks agree before any of them is summed: what does not fit on one is cut further on all.
+        """
+        drawn = generator.get_state()
+        while True:
+            phase.optimizer.zero_grad(set_to_none=True)
+            parts = self._tried(batches, size, generator)
+            if not self._ranks.any(parts is None):
+                assert parts is not None
+                return [loss for loss, _ in parts], [right for _, right in parts]
+            parts = None
+            phase.optimizer.zero_grad(set_to_none=True)
+            give_back(self._device)
+            self.micro_batches = min(2 * self.micro_batches, self.share)
+            generator.set_state(drawn)
+            batches.back_to(window)
+
+    def _tried(
+        self, batches: Batches, size: int, generator: torch.Generator
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """A window's parts on this rank; None where memory ran out and they can be cut further.
+
+        The memory is free once this returns: the exception held the frames that hold it.
+        """
+        try:
+            return [
+                self._backward(*next(batches), size, generator, self._batch)
+                for _ in range(self.micro_batches)
+            ]
+        except Exception as error:
+            if not (ran_out(error) and self._may_cut()):
+                raise
+            return None
+
+    def _may_cut(self) -> bool:
+        """With synchronised BatchNorm the other ranks are waiting in a layer, where nobody can tell them."""
+        synced = self._recipe.loop.sync_norm and self._ranks.world > 1
+        return self.micro_batches < self.share and not synced
+
+    def _backward(
+        self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
+    ) -> tuple[Tensor, Tensor]:
+        """Add a micro-batch's gradients; its share of the window's loss, and how right each answer was."""
+        images, targets = resized(images, size), labels
+        if self._mixing is not None:
+            images, targets = self._mixing(images, labels, self._task.classes, generator)
+        with self._autocast:
+            outputs = self._model(images)
+        outputs = full_precision(outputs)
+        loss = self._task.loss(outputs, targets)
+        if len(images) != window:
+            loss = loss * (len(images) / window)
+        self._scaler.scale(loss).backward()
+        return loss.detach(), self._task.right(outputs.detach(), targets)
+
+    def _update(self, phase: Phase, measured: bool) -> Tensor | None:
+        """One optimizer step on the window's gradients; their norm over all ranks, before clipping."""
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        if self._ranks.world > 1:
+            self._ranks.sum_in_place(gradients)
+        self._scaler.unscale_(phase.optimizer)
+        norm = get_total_norm(gradients) if measured else None
+        if self._clip_norm is not None and norm is not None:
+            clip_grads_with_norm_(self._parameters, self._clip_norm, norm)
+        if self._clip_factor is not None:
+            clip_adaptively(self._clipped, self._clip_factor)
+        self._scaler.step(phase.optimizer)
+        self._scaler.update()
+        if self.ema is not None:
+            self.ema.update()
+        return norm
+
+    # --- what it came to ------------------------------------------------------------------------------
+
+    def _mean_loss(self, totals: Totals, steps: int) -> float:
+        """One number read from the device; the same on every rank."""
+        return self._ranks.reduce(totals.of_images()[0]).item() / steps
+
+    def _is_lost(self, loss: float) -> bool:
+        return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
+
+    def _trained(self, totals: Totals, steps: int, lr: float, seconds: float, waited: float) -> Trained:
+        images = steps * self._batch
+        loss, right = self._ranks.reduce(totals.of_images()).tolist()
+        norms, measured, overflowed = totals.of_steps().tolist()
+        return Trained(
+            loss=loss / steps,
+            accuracy=right / images,
+            grad_norm=norms / measured if measured else 0.0,
+            skipped_steps=int(overflowed) if self._scaled else 0,
+            lr=lr,
+            images=images,
+            seconds=seconds,
+            data_seconds=waited,
+            micro_batch=self.micro_batch,
+            lost=self._is_lost(loss / steps),
+        )
+
+
+def _below_head(model: nn.Module) -> list[nn.Parameter]:
+    """What adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
+    head = head_parameters(model)
+    return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

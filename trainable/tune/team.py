@@ -1,0 +1,245 @@
+"""The ranks of a data-parallel trial: Ray actors in the trial's placement group, kept from trial to trial.
+
+One process group serves all trials of a team. A team that has lost a rank, or in which one has failed, is
+ended whole: its trial goes on in a new one, from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from torch import Tensor, distributed
+
+from trainable.data import DataSet
+from trainable.ranks import Ranks
+from trainable.training.metrics import EpochResult
+from trainable.tune.worker import Task, Worker
+
+Value = TypeVar("Value")
+
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""Of the collectives, by device. What ranks agree on is on the host, on GPUs too."""
+GRACE_SECONDS = 2.0
+"""How long the other ranks' errors are waited for once one has failed: the first is often not the cause."""
+FREE_SECONDS = 60.0
+"""How long ranks may take to give back what a trial held."""
+ADDRESS_OF_INTERFACE = 0x8915
+"""SIOCGIFADDR of Linux's <linux/sockios.h>."""
+
+
+class RankLost(RuntimeError):
+    """A process of a data-parallel trial has died."""
+
+
+class RankSilent(RuntimeError):
+    """A rank waited for another in vain."""
+
+
+@dataclass(frozen=True)
+class Shared(Generic[Value]):
+    """A value in Ray's object store, handed on by reference: a process fetches it when it asks."""
+
+    reference: Any
+
+    @classmethod
+    def put(cls, value: Value) -> Shared[Value]:
+        return cls(ray.put(value))
+
+    def get(self) -> Value:
+        value: Value = ray.get(self.reference)
+        return value
+
+
+class Rank:
+    """One rank's process; `join` makes it able to work."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        self._rank, self._world = rank, world
+
+    def open(self) -> tuple[str, int]:
+        """Where the ranks can meet, on rank 0: its host, and a port that it has opened."""
+        host = ray.util.get_node_ip_address()
+        self._store = _store(host, 0, self._world, is_master=True, wait_for_workers=False)
+        return host, self._store.port
+
+    def here(self) -> None:
+        """Say that this process has started."""
+
+    def bring(self, data: Shared[DataSet]) -> None:
+        """See to it that the images are on this machine, however long that takes."""
+        data.get().be_here()
+
+    def join(
+        self,
+        place: tuple[str, int],
+        seconds: float,
+        data: Shared[DataSet],
+        device: str,
+        threads: int,
+        gpu_share: float,
+        download: bool,
+    ) -> None:
+        """Meet the others; no collective may take longer than `seconds`."""
+        interface = interface_of(ray.util.get_node_ip_address())
+        if interface is not None:  # else gloo takes what the host's name stands for, often 127.0.1.1
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        if self._rank != 0:
+            self._store = _store(*place, self._world, is_master=False)
+        distributed.init_process_group(
+            BACKENDS[device],
+            store=self._store,
+            rank=self._rank,
+            world_size=self._world,
+            timeout=timedelta(seconds=seconds),
+        )
+        ranks = Ranks(self._rank, self._world, _reduced, distributed.barrier)
+        self._worker = Worker(data.get(), device, threads, gpu_share, ranks, download)
+
+    def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
+        """What a `Worker` tells; only rank 0 tells it."""
+        results = self._worker.step(Task.from_config(config))
+        return results if self._rank == 0 else None
+
+    def free(self) -> str:
+        return self._worker.free()
+
+
+class Team:
+    """`world` ranks in the bundles of this actor's placement group; used as a `Worker` is.
+
+    Args:
+        data: shared by all ranks and trials.
+        device: "cpu" or "cuda".
+        threads: processors of a rank.
+        gpu_share: GPUs of a rank, where the device is one.
+        download: let each machine fetch published weights.
+        seconds: the longest that a rank may wait for another, and that they may take to start and to meet.
+
+    Raises RankLost where a rank cannot be started.
+    """
+
+    def __init__(
+        self,
+        world: int,
+        data: Shared[DataSet],
+        device: str,
+        threads: int,
+        gpu_share: float,
+        *,
+        download: bool,
+        seconds: float,
+    ) -> None:
+        group = ray.util.get_current_placement_group()
+        actor = ray.remote(Rank)
+        self._ranks = [
+            actor.options(
+                num_cpus=threads,
+                num_gpus=gpu_share if device == "cuda" else 0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=rank
+                ),
+            ).remote(rank, world)
+            for rank in range(world)
+        ]
+        self._answers([rank.here.remote() for rank in self._ranks], seconds)
+        self._answers([rank.bring.remote(data) for rank in self._ranks])
+        (place,) = self._answers([self._ranks[0].open.remote()], seconds)
+        given = place, seconds, data, device, threads, gpu_share, download
+        self._answers([rank.join.remote(*given) for rank in self._ranks], seconds)
+
+    def step(self, task: Task) -> tuple[EpochResult, ...]:
+        """As `Worker.step`. Raises RankLost, or what a rank has raised."""
+        first, *_ = self._answers([rank.step.remote(task.config()) for rank in self._ranks])
+        results: tuple[EpochResult, ...] = first
+        return results
+
+    def free(self) -> str:
+        """As `Worker.free`, of all ranks; a team that has lost a rank is in no state to go on."""
+        try:
+            answers = self._answers([rank.free.remote() for rank in self._ranks], FREE_SECONDS)
+            return "; ".join(filter(None, answers))
+        except Exception as error:  # raised here, no trial would be retried
+            return f"{type(error).__name__}: {error}"
+
+    def close(self) -> None:
+        """End all ranks at once."""
+        for rank in self._ranks:
+            ray.kill(rank)
+
+    def _answers(self, calls: Sequence[Any], seconds: float | None = None) -> list[Any]:
+        """Every rank's answer. Where one fails all are ended, since they would wait for it, and it raises."""
+        until = None if seconds is None else time.monotonic() + seconds
+        waiting, failed = list(calls), False
+        while waiting and not failed:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            done, waiting = ray.wait(waiting, timeout=left)
+            failed = not done or any(_error(call) is not None for call in done)
+        if not failed:
+            answers: list[Any] = ray.get(list(calls))
+            return answers
+        done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=GRACE_SECONDS)
+        errors = {rank: error for rank, call in enumerate(calls) if call in done and (error := _error(call))}
+        self.close()
+        raise cause(errors) if errors else RankLost(f"a rank did not answer within {seconds:g} s")
+
+
+def cause(errors: dict[int, Exception]) -> Exception:
+    """The error, by rank, that the others follow from: of a process that died, or else what no rank's waiting
+    for another has raised."""
+    for rank, error in errors.items():
+        if isinstance(error, RayError):
+            return RankLost(f"rank {rank} of the trial has died: {' '.join(str(error).split())}")
+    own = [
+        error for error in errors.values() if RankSilent.__name__ not in f"{type(error).__name__}: {error}"
+    ]
+    return (own or list(errors.values()))[0]
+
+
+def interface_of(address: str) -> str | None:
+    """The name of this machine's network interface that has an IPv4 address; None where none has it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(asked.fileno(), ADDRESS_OF_INTERFACE, struct.pack("256s", name.encode()))
+            except OSError:  # it has none
+                continue
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return None
+
+
+def _error(call: Any) -> Exception | None:
+    """Why a call that is over has failed, as the rank raised it; None where it has not."""
+    try:
+        ray.get(call)
+    except RayTaskError as error:
+        found: Exception | None = error.cause if isinstance(error.cause, Exception) else error
+    except RayError as error:  # its process was ended, for want of memory too, or its place was taken away
+        found = error
+    else:
+        found = None
+    return found
+
+
+def _store(host: str, port: int, world: int, **options: Any) -> Any:
+    """Where ranks leave word for each other; on the first, port 0 is any that is free."""
+    return distributed.TCPStore(host, port, world, **options)  # type: ignore[attr-defined]
+
+
+def _reduced(tensor: Tensor) -> Tensor:
+    try:
+        distributed.all_reduce(tensor)
+    except RuntimeError as error:
+        raise RankSilent(f"another rank has not answered: {error}") from error
+    return tensor
