@@ -32,7 +32,7 @@ class Stream(enum.IntEnum):
     VERTICAL_FLIP = 3
     POLICY = 4
     ERASING = 5
-    SAMPLE = 6
+    # 6 is taken: it seeded torchvision's transforms, which once augmented images in files.
     CUTOUT = 7
     GRID_MASK = 8
     HIDE_AND_SEEK_GRID = 9
@@ -53,12 +53,6 @@ class Draws(NamedTuple):
         counters = self.indices[:, None] * count + np.arange(count)
         bits = _splitmix(_key(self.seed, self.epoch, stream), counters.astype(np.uint64))
         return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def sample_seed(seed: int, epoch: int, index: int) -> int:
-    """A generator's seed (63 bits) for one image in one epoch."""
-    counter = np.array([index], np.uint64)
-    return int(_splitmix(_key(seed, epoch, Stream.SAMPLE), counter)[0] >> np.uint64(1))
 
 
 def integers(uniform: Floats, bound: Integers | int) -> Integers:

@@ -137,7 +137,7 @@ class DataSet:
     test: Part | None
     """Never looked at during a search."""
     resize: Resize = field(default_factory=Stretch)
-    """How images are made square. In memory that happens once, so training crops act on the square too."""
+    """How images are made square. Training crops act on the square, in memory as from files."""
 
     copy: Path | None = None
     """Of data behind a URI, on the machine that loaded them."""

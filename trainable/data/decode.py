@@ -45,13 +45,30 @@ class Broken(NamedTuple):
 
 def square(image: Image.Image, form: Form) -> Image.Image:
     """The image upright, in mode L or RGB, `form.side` pixels square. Raises whatever Pillow raises."""
-    reach = SHRINK_MARGIN * form.side
-    if isinstance(form.resize, CenterCrop):
-        reach = round(reach / form.resize.ratio)
-    image.draft("L" if form.channels == 1 else "RGB", (reach, reach))
+    _draft(image, form, form.side)
     image = upright(image, form.channels)
     box = _box(image.width, image.height, form.resize)
     return image.resize((form.side, form.side), Image.Resampling.BILINEAR, box=box)
+
+
+def part_of_square(image: Image.Image, form: Form, box: Integers) -> Image.Image:
+    """A box of what `square` makes, cut from the image itself and `form.side` pixels square: in finer detail.
+
+    `box` is (top, left, height, width) in pixels of that square. Raises whatever Pillow raises.
+    """
+    top, left, height, width = (box / form.side).tolist()
+    _draft(image, form, form.side / min(height, width))
+    image = upright(image, form.channels)
+    x, y, right, bottom = _box(image.width, image.height, form.resize)
+    across, down = right - x, bottom - y
+    part = (x + left * across, y + top * down, x + (left + width) * across, y + (top + height) * down)
+    return image.resize((form.side, form.side), Image.Resampling.BILINEAR, box=part)
+
+
+def is_finer(image: Image.Image, form: Form) -> bool:
+    """Whether an image that is not decoded yet has more pixels than the square made of it, either way."""
+    left, top, right, bottom = _box(image.width, image.height, form.resize)
+    return max(right - left, bottom - top) > form.side
 
 
 def upright(image: Image.Image, channels: int) -> Image.Image:
@@ -103,6 +120,14 @@ def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
         count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
         head = f"{where}: {count}; mend them or move them away:"
         raise DataError("\n  ".join([head, *named, *more]))
+
+
+def _draft(image: Image.Image, form: Form, side: float) -> None:
+    """Let a JPEG be decoded smaller, if its square keeps twice `side` pixels either way."""
+    reach = SHRINK_MARGIN * side
+    if isinstance(form.resize, CenterCrop):
+        reach /= form.resize.ratio
+    image.draft("L" if form.channels == 1 else "RGB", (round(reach), round(reach)))
 
 
 def _fill(pixels: Pixels, selection: Selection, position: int, form: Form) -> Broken | None:

@@ -6,24 +6,26 @@ What is random in a batch depends on (seed, epoch, position) alone. Which images
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, assert_never, final
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trainable.augmentation.augment import make_augment, make_file_transform
+from trainable.augmentation.augment import make_augment, make_boxes
 from trainable.augmentation.change import placed
-from trainable.augmentation.draws import Draws, sample_seed
+from trainable.augmentation.draws import Draws
+from trainable.augmentation.geometry import resized_crop
 from trainable.augmentation.masking import make_masking
 from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.data.decode import Form, square, to_array, upright
+from trainable.data.decode import Form, is_finer, part_of_square, square, to_array
 from trainable.data.source import Integers, Selection
 from trainable.errors import DataError
 from trainable.recipe import Recipe
-from trainable.recipe.augmentations import ResizedCrop
+from trainable.recipe.augmentations import NoCrop, ResizedCrop
 
 PartName = Literal["train", "validation", "test"]
 Batch = tuple[Tensor, Tensor]
@@ -170,13 +172,14 @@ class FileLoader(Loader):
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)
-        self.keys: list[list[Key]] = []
+        self.batches: list[FileBatch] = []
         """What the workers are to read: the batches of the turn that is on."""
         self.turn = 0
         workers = recipe.loop.workers
         self.reader: DataLoader[Tensor] | None = DataLoader(
             FileImages(data, recipe),
-            batch_sampler=self.keys,
+            sampler=self.batches,
+            batch_size=None,  # a worker reads a whole batch at once
             num_workers=workers,
             persistent_workers=workers > 0,
             prefetch_factor=recipe.loop.prefetch if workers > 0 else None,
@@ -188,56 +191,89 @@ class FileLoader(Loader):
         self.reader = None  # its workers end with it
 
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        return self._read([[Key("train", int(index), epoch) for index in batch] for batch in batches])
+        return self._read([FileBatch("train", batch, epoch) for batch in batches])
 
     def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        return self._read([[Key(name, int(index), None) for index in batch] for batch in batches])
+        return self._read([FileBatch(name, batch, None) for batch in batches])
 
-    def _read(self, keys: list[list[Key]]) -> Iterator[Tensor]:
+    def _read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
         assert self.reader is not None, "the loader is closed"
         self.turn = turn = self.turn + 1
-        self.keys[:] = keys
+        self.batches[:] = batches
         for images in self.reader:
             if turn != self.turn:  # the workers serve one turn at a time: these images are another's
                 raise RuntimeError("batches were asked for while others were still being taken")
             yield images.to(self.device, non_blocking=True)
 
 
-class Key(NamedTuple):
-    """One image to read: in which part, where in it, and for which epoch of training, or None to evaluate."""
+class FileBatch(NamedTuple):
+    """Images to read together: of which part, where in it [B], and for which epoch of training, if any."""
 
     part: PartName
-    position: int
+    positions: Integers
     epoch: int | None
+    """None to evaluate: nothing is augmented."""
 
 
 class FileImages(Dataset[Tensor]):
-    """What a worker does: an image by its key, as uint8 [C, side, side]; augmented if it is for training."""
+    """What a worker does: it reads a batch as uint8 [B, C, side, side], augmented if it is for training.
+
+    The whole batch is augmented at once, by the changes that images in memory get. Only the box of a resized
+    crop is cut from the image itself where that has finer pixels than its square.
+    """
 
     def __init__(self, data: DataSet, recipe: Recipe) -> None:
-        info, augmentation = data.info, recipe.augmentation
+        info, spec = data.info, recipe.augmentation
         self.form = Form(info.channels, info.image_size, data.resize)
         self.seed = recipe.loop.seed
-        self.crop_first = isinstance(augmentation.crop, ResizedCrop)  # cut from the full resolution
-        self.transform = make_file_transform(augmentation, info.flips, info.image_size)
+        self.boxes = make_boxes(spec.crop, info.image_size) if isinstance(spec.crop, ResizedCrop) else None
+        """Of a resized crop, which is made while decoding; `augment` does the rest."""
+        rest = spec if self.boxes is None else spec.model_copy(update={"crop": NoCrop()})
+        self.augment = make_augment(rest, info.flips, info.image_size)
         given = {"train": data.train, "validation": data.validation, "test": data.test}
         self.selections: dict[str, Selection] = {
             name: part.selection for name, part in given.items() if isinstance(part, FilePart)
         }
 
-    def __getitem__(self, key: Key) -> Tensor:
-        selection = self.selections[key.part]
-        index = int(selection.indices[key.position])
-        try:
-            with selection.source.open(index) as image:
-                if key.epoch is None:
-                    return torch.from_numpy(to_array(square(image, self.form)).copy())
-                shown = upright(image, self.form.channels) if self.crop_first else square(image, self.form)
-        except Exception as error:  # Pillow's plug-ins raise nearly anything
-            raise DataError(f"{selection.source.name(index)} cannot be decoded: {error}") from error
-        with torch.random.fork_rng(devices=[]):  # without workers, the generator is the run's own
-            torch.default_generator.manual_seed(sample_seed(self.seed, key.epoch, key.position))
-            return self.transform(shown)
+    def __getitem__(self, batch: FileBatch) -> Tensor:
+        if batch.epoch is None:
+            return self._squares(batch)
+        draws = Draws(self.seed, batch.epoch, batch.positions)
+        images = self._squares(batch) if self.boxes is None else self._crops(batch, self.boxes(draws))
+        for change in self.augment:
+            images = change(images, draws)
+        return images
+
+    def _squares(self, batch: FileBatch) -> Tensor:
+        return self._decoded(batch, lambda image, _: square(image, self.form))
+
+    def _crops(self, batch: FileBatch, boxes: Integers) -> Tensor:
+        """Each image's box [B, 4] of its square, cut from the image itself where that has finer pixels."""
+        squares: list[int] = []
+
+        def cut(image: Image.Image, row: int) -> Image.Image:
+            if is_finer(image, self.form):
+                return part_of_square(image, self.form, boxes[row])
+            squares.append(row)
+            return square(image, self.form)
+
+        images = self._decoded(batch, cut)
+        if squares:
+            images[squares] = resized_crop(images[squares], boxes[squares])
+        return images
+
+    def _decoded(self, batch: FileBatch, shape: Callable[[Image.Image, int], Image.Image]) -> Tensor:
+        """What `shape` makes of each stored image and its row in the batch."""
+        source, indices = self.selections[batch.part]
+        chosen = indices[batch.positions].tolist()
+        pixels = np.empty((len(chosen), self.form.channels, self.form.side, self.form.side), np.uint8)
+        for row, index in enumerate(chosen):
+            try:
+                with source.open(index) as image:
+                    pixels[row] = to_array(shape(image, row))
+            except Exception as error:  # Pillow's plug-ins raise nearly anything
+                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
+        return torch.from_numpy(pixels)
 
 
 def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:

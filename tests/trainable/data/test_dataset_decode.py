@@ -7,7 +7,17 @@ import pytest
 from PIL import Image
 
 from tests.trainable.small_images import truncate, write_image, write_noise_jpeg
-from trainable.data.decode import Broken, Form, decode, raise_broken, square, to_array, upright
+from trainable.data.decode import (
+    Broken,
+    Form,
+    decode,
+    is_finer,
+    part_of_square,
+    raise_broken,
+    square,
+    to_array,
+    upright,
+)
 from trainable.data.measure import (
     channels_and_side,
     count_values,
@@ -230,3 +240,55 @@ def test_a_cpu_holds_a_gibibyte_at_most() -> None:
     assert may_be_held(1000, "cpu")
     assert not may_be_held(2**30 + 1, "cpu")
     assert not may_be_held(2**60, "cuda")
+
+
+FINE = np.random.default_rng(0).integers(0, 256, (48, 96, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("resize", [Stretch(), CenterCrop(ratio=0.5)], ids=lambda resize: resize.kind)
+def test_the_whole_square_as_a_part_is_the_square(resize: Stretch | CenterCrop) -> None:
+    form = Form(3, 12, resize)
+
+    part = part_of_square(Image.fromarray(FINE), form, np.array([0, 0, 12, 12]))
+
+    assert part == square(Image.fromarray(FINE), form)
+
+
+@pytest.mark.parametrize(
+    ("resize", "cut"),
+    [
+        (Stretch(), (16, 16, 64, 40)),
+        (CenterCrop(), (34, 17, 55, 38)),
+        (CenterCrop(ratio=1.0), (32, 16, 56, 40)),
+    ],
+)
+def test_a_part_of_the_square_is_cut_from_the_same_place_of_the_image(
+    resize: Stretch | CenterCrop, cut: tuple[int, int, int, int]
+) -> None:
+    """Its rim aside: there the smoothing sees pixels beside the box, which are not in the reference."""
+    part = part_of_square(Image.fromarray(FINE), Form(3, 12, resize), np.array([4, 2, 6, 6]))
+
+    reference = Image.fromarray(FINE).crop(cut).resize((12, 12), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(np.asarray(part)[1:-1, 1:-1], np.asarray(reference)[1:-1, 1:-1])
+
+
+def test_a_small_part_of_a_jpeg_keeps_its_detail(tmp_path: Path) -> None:
+    """A quarter of the side: the JPEG may be decoded at half of its size, not at an eighth."""
+    stored = Image.fromarray(np.random.default_rng(0).integers(0, 256, (256, 256), dtype=np.uint8))
+    stored.save(tmp_path / "a.jpg", quality=95)
+
+    with Image.open(tmp_path / "a.jpg") as image:
+        part = part_of_square(image, Form(1, 16), np.array([4, 8, 4, 4]))
+        assert image.size == (128, 128)
+
+    reference = stored.crop((128, 64, 192, 128)).resize((16, 16), Image.Resampling.BILINEAR)
+    assert np.corrcoef(np.asarray(part).ravel(), np.asarray(reference).ravel())[0, 1] > 0.9
+
+
+def test_an_image_is_finer_than_its_square_by_what_the_square_shows_of_it() -> None:
+    image = Image.new("L", (20, 16))
+
+    assert is_finer(image, Form(1, 19))
+    assert not is_finer(image, Form(1, 20))
+    assert is_finer(image, Form(1, 13, CenterCrop()))
+    assert not is_finer(image, Form(1, 14, CenterCrop()))

@@ -1,0 +1,153 @@
+"""Images in memory and images read from files: augmented alike, whatever reads them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainable.data import FilePart, load
+from trainable.data.loading import make_loader
+from trainable.recipe import Recipe
+from trainable.recipe.augmentations import (
+    Augmentation,
+    AutoAugment,
+    NoCrop,
+    NoPolicy,
+    PadCrop,
+    RandAugment,
+    RandomErasing,
+    ResizedCrop,
+    TrivialAugment,
+)
+from trainable.recipe.data import Data
+from trainable.recipe.training import CenterCrop, Evaluation, Loop, Stretch
+
+torch.set_num_threads(1)
+
+SIDE, COUNT = 12, 24
+BATCHES = torch.arange(COUNT).split(7)
+CROPS = (NoCrop(), PadCrop(), ResizedCrop())
+POLICIES = (NoPolicy(), RandAugment(), TrivialAugment(), AutoAugment(policy="svhn"))
+Sizes = Callable[[int], tuple[int, int]]
+
+
+def write_smooth_images(root: Path, size_of: Sizes) -> Path:
+    """A few soft spots of colour an image, so that finer detail hardly differs from coarser."""
+    for number in range(COUNT + 6):
+        spots = np.random.default_rng(number).integers(0, 256, (3, 3, 3), dtype=np.uint8)
+        path = root / ("train", "val")[number >= COUNT] / ("a", "b")[number % 2] / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(spots).resize(size_of(number), Image.Resampling.BICUBIC).save(path)
+    return root
+
+
+@pytest.fixture(scope="module")
+def as_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stored at the size that is asked for."""
+    return write_smooth_images(tmp_path_factory.mktemp("as_large"), lambda _: (SIDE, SIDE))
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_smooth_images(tmp_path_factory.mktemp("larger"), lambda _: (6 * SIDE, 4 * SIDE))
+
+
+def images(
+    root: Path,
+    augmentation: Augmentation,
+    *,
+    in_memory: bool,
+    workers: int = 0,
+    resize: Stretch | CenterCrop | None = None,
+) -> list[torch.Tensor]:
+    """The training images of epochs 1 and 2, in grey levels."""
+    asked = Recipe(
+        data=Data(path=str(root), image_size=SIDE, flips=("horizontal", "vertical"), in_memory=in_memory),
+        augmentation=augmentation,
+        evaluation=Evaluation(resize=resize or Stretch()),
+        loop=Loop(workers=workers),
+    )
+    data = load(asked.data, resize=asked.evaluation.resize)
+    loader = make_loader(data, asked, torch.device("cpu"))
+    epochs = [torch.cat([batch for batch, _ in loader.train(BATCHES, epoch)]) for epoch in (1, 2)]
+    loader.close()
+    return [epoch * loader.std + loader.mean for epoch in epochs]
+
+
+@pytest.mark.parametrize("resize", [Stretch(), CenterCrop()], ids=lambda resize: resize.kind)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.kind)
+@pytest.mark.parametrize("crop", CROPS, ids=lambda crop: crop.kind)
+def test_files_stored_at_the_images_size_give_the_pixels_of_memory(
+    as_large: Path,
+    crop: NoCrop | PadCrop | ResizedCrop,
+    policy: NoPolicy | RandAugment | TrivialAugment | AutoAugment,
+    resize: Stretch | CenterCrop,
+) -> None:
+    spec = Augmentation(crop=crop, policy=policy, masking=RandomErasing())
+
+    held = images(as_large, spec, in_memory=True, resize=resize)
+    read = images(as_large, spec, in_memory=False, resize=resize)
+
+    assert torch.equal(held[0], read[0])
+    assert torch.equal(held[1], read[1])
+    assert not torch.equal(read[0], read[1])
+
+
+@pytest.mark.parametrize("crop", [NoCrop(), PadCrop()], ids=lambda crop: crop.kind)
+def test_larger_files_give_the_pixels_of_memory_but_for_resized_crops(
+    larger: Path, crop: NoCrop | PadCrop
+) -> None:
+    spec = Augmentation(crop=crop, policy=RandAugment())
+
+    assert all(map(torch.equal, images(larger, spec, in_memory=True), images(larger, spec, in_memory=False)))
+
+
+def test_two_workers_give_the_pixels_of_memory(as_large: Path) -> None:
+    spec = Augmentation(crop=ResizedCrop(), policy=TrivialAugment())
+
+    held = images(as_large, spec, in_memory=True)
+
+    assert all(map(torch.equal, held, images(as_large, spec, in_memory=False, workers=2)))
+
+
+@pytest.mark.parametrize("resize", [Stretch(), CenterCrop()], ids=lambda resize: resize.kind)
+def test_a_resized_crop_of_a_larger_file_is_the_box_that_memory_cuts(
+    larger: Path, resize: Stretch | CenterCrop
+) -> None:
+    spec = Augmentation(crop=ResizedCrop(scale_min=0.3))
+
+    held = torch.cat(images(larger, spec, in_memory=True, resize=resize))
+    read = torch.cat(images(larger, spec, in_memory=False, resize=resize))
+
+    apart = (held - read).abs().mean((1, 2, 3))
+    other_boxes = (held - read.roll(COUNT, 0)).abs().mean((1, 2, 3))
+    assert apart.max() < 4.0
+    assert other_boxes.mean() > 5 * apart.mean()
+
+
+def test_images_of_many_sizes_in_a_batch_are_each_cut_from_what_is_finest(
+    tmp_path: Path, as_large: Path, larger: Path
+) -> None:
+    spec = Augmentation(crop=ResizedCrop())
+
+    def size_of(number: int) -> tuple[int, int]:
+        return (SIDE, SIDE) if number % 3 else (6 * SIDE, 4 * SIDE)
+
+    mixed = images(write_smooth_images(tmp_path, size_of), spec, in_memory=False)
+
+    fine = np.array([int(Path(name).stem) % 3 == 0 for name in names_of(tmp_path)])
+    for epoch in (0, 1):
+        small = images(as_large, spec, in_memory=False)[epoch]
+        large = images(larger, spec, in_memory=False)[epoch]
+        expected = torch.where(torch.from_numpy(fine).view(-1, 1, 1, 1), large, small)
+        torch.testing.assert_close(mixed[epoch], expected)
+
+
+def names_of(root: Path) -> list[str]:
+    """The training images, in the order of the data set."""
+    part = load(Data(path=str(root), image_size=SIDE, in_memory=False)).train
+    assert isinstance(part, FilePart)
+    return [part.selection.source.name(int(index)) for index in part.selection.indices]
