@@ -50,8 +50,8 @@ class RandomSampler(PointSampler):
 class SobolSampler(PointSampler):
     """A scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
 
-    Optuna's QMCSampler keeps its place in the study and leaves conditional dimensions to random draws; here
-    the place is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
+    Optuna's QMCSampler keeps its position in the study and draws conditional dimensions at random. Here
+    the position is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
     recipe, so trial 1 takes the sequence's first point.
     """
 
