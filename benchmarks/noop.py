@@ -11,9 +11,8 @@ from search.record.folder import trial_folder
 from search.running.driver import settled
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
-from trainable.data import DataSet
 from trainable.training.metrics import EpochResult
-from trainable.tune.team import Shared
+from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
 
 
@@ -26,22 +25,12 @@ class NoopTrial(TrialTrainable):
     def with_checkpoints(cls, size: int) -> type[NoopTrial]:
         return type("NoopTrial", (cls,), {"checkpoint_bytes": size})
 
-    def setup(
-        self,
-        config: dict[str, str],
-        data: Shared[DataSet],
-        device: str,
-        threads: int,
-        step_seconds: float,
-        gpu_share: float = 1.0,
-        workers: int = 1,
-        download: bool = False,
-    ) -> None:
+    def setup(self, config: dict[str, str], seat: Seat) -> None:
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
         self._epoch = 0
-        self._folder = Path(new_config["place"])
+        self._folder = Path(new_config["checkpoints"])
         return True
 
     def step(self) -> dict[str, Any]:

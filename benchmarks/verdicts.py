@@ -26,7 +26,8 @@ from offline.search_task import Task, Trained
 from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
-from search.deciding.sampler import Kind, RandomSampler
+from search.deciding.make import Kind
+from search.deciding.points import RandomSampler
 from search.record.summary import EpochSummary, Summary, TrialSummary
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdict, Word

@@ -5,24 +5,23 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from optuna.samplers import BaseSampler, TPESampler
 
 from offline.beliefs import Worth, believing
 from offline.replay import Replay, Replayed
 from offline.search_task import seed_of
 from offline.tasks import task
-from search.deciding.sampler import Kind, Sampler, TpeSampler, make_sampler
+from search.deciding.make import Kind, make_sampler
+from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
+from search.deciding.tpe import TpeSampler
 from spaces.priors import Confidence
 from spaces.space import Space
-
-if TYPE_CHECKING:
-    import optuna
 
 REDUCTION_FACTOR = 3
 """As Ray's and Optuna's users set it, for all arms alike: the samplers are compared here, not the pruning."""
@@ -30,8 +29,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     "benchmarks/offline/replay.py",
     "benchmarks/offline/search_task.py",
-    "search/deciding/sampler.py",
+    "search/deciding/make.py",
+    "search/deciding/optuna_trials.py",
+    "search/deciding/points.py",
     "search/deciding/scheduler.py",
+    "search/deciding/tpe.py",
 )
 """What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""
 SOURCES_OF_TASKS = {
@@ -63,14 +65,8 @@ def ours(kind: Kind) -> Make:
 class PlainTpe(TpeSampler):
     """Optuna's TPESampler with nothing but a seed."""
 
-    def study(self, number: int) -> optuna.Study:
-        import optuna
-
-        made = super().study(number)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            made.sampler = optuna.samplers.TPESampler(seed=seed_of(str(self._seed), number))
-        return made
+    def optuna_sampler(self, number: int) -> BaseSampler:
+        return TPESampler(seed=seed_of(str(self._seed), number))
 
 
 ARMS: dict[str, Arm] = {

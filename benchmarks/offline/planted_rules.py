@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search.deciding.sampler import Kind, Sampler, make_sampler
+from search.deciding.make import Kind, make_sampler
+from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
 from search.record.journal import Outcome
 from search.record.summary import EpochSummary, Summary, TrialSummary

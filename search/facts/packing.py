@@ -13,7 +13,7 @@ from trainable.errors import Fault
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # Ray takes seconds to import
-    from trainable.tune.team import Shared
+    from trainable.tune.seat import Shared
 
 HEADROOM = 1.25
 """Over what the first trial takes: others have an optimizer with more state, or averaged weights."""
@@ -83,7 +83,7 @@ def _measured(recipe: Recipe, data: DataSet) -> Footprint:
         return footprint(recipe, data)
     import ray
 
-    from trainable.tune.team import Shared
+    from trainable.tune.seat import Shared
 
     there = ray.remote(num_cpus=1, num_gpus=1)(_footprint_there)
     found: Footprint = ray.get(there.remote(recipe, Shared.put(data)))

@@ -8,21 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from search.deciding.sampler import distribution
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
 from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from spaces.domains import Choice, Domain, Float, Integer, Value
+from spaces.domains import Value
 from spaces.space import Space
 
 if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     import optuna
-    from optuna.trial import FrozenTrial, TrialState
+    from optuna.trial import FrozenTrial
 
 MIRROR_FILE = "optuna.db"
 TRIAL = "tunebook.trial"
@@ -116,68 +114,28 @@ class Mirror(Consumer):
         if self._copy is None:
             raise RuntimeError("not open")
         for number in sorted(self._ended):
-            self._copy.add_trial(self._frozen(self._trials[number], self._ended[number]))
+            self._copy.add_trial(self._record(self._trials[number], self._ended[number]))
             self._copied.add(number)
             del self._ended[number]
 
-    def _frozen(self, trial: _Trial, end: EndEvent) -> FrozenTrial:
-        """The trial as Optuna's record, told as the sampler tells it, with values outside their domains."""
-        from optuna.trial import FrozenTrial
+    def _record(self, trial: _Trial, end: EndEvent) -> FrozenTrial:
+        from search.deciding.optuna_trials import optuna_trial
 
-        named = self._space.named(trial.values)
-        domains = {name: widened(self._domains[name], value) for name, value in named.items()}
-        inside = {name: domain for name, domain in domains.items() if domain is not None}
-        state, scores = self._told(trial, end)
-        return FrozenTrial(
-            number=-1,
-            trial_id=-1,
-            state=state,
-            value=scores[max(scores)] if end.state == "finished" else None,
-            datetime_start=datetime.fromtimestamp(trial.started or trial.queued),
-            datetime_complete=datetime.fromtimestamp(end.time),
-            params={name: named[name] for name in inside},
-            distributions={name: distribution(domain) for name, domain in inside.items()},
-            user_attrs=_attributes(end, {name: named[name] for name in named if name not in inside}),
-            system_attrs={},
-            intermediate_values=dict(scores),
+        return optuna_trial(
+            end.trial,
+            self._space.named(trial.values),
+            self._domains,
+            end.state,
+            trial.scores,
+            outside="widen the range",
+            started=trial.started or trial.queued,
+            ended=end.time,
+            attributes=_attributes(end),
         )
 
-    def _told(self, trial: _Trial, end: EndEvent) -> tuple[TrialState, dict[int, float]]:
-        """Optuna's state, and the values by epoch that go with it."""
-        from optuna.trial import TrialState
 
-        match end.state:
-            case "finished":
-                return TrialState.COMPLETE, trial.scores
-            case "stopped":
-                return TrialState.PRUNED, trial.scores
-            case "diverged":
-                return TrialState.PRUNED, {}
-            case "failed":
-                return TrialState.FAIL, trial.scores
-
-
-def widened(domain: Domain, value: Value) -> Domain | None:
-    """The domain, stretched to hold the value; None where no such domain does.
-
-    The documents' own recipe may lie outside what is searched, and Optuna takes no value outside its
-    distribution; it takes ranges that differ from trial to trial, but no differing options.
-    """
-    if value in domain:
-        return domain
-    match domain, value:
-        case Float(log=log), int() | float() if value > 0 or not log:
-            return Float(min(domain.low, value), max(domain.high, value), log)
-        case Integer(log=log), int() if value > 0 or not log:
-            return Integer(min(domain.low, value), max(domain.high, value), log)
-        case Float() | Integer() | Choice(), _:
-            return None
-        case _:
-            assert_never(domain)
-
-
-def _attributes(end: EndEvent, outside: Mapping[str, Value]) -> dict[str, Any]:
+def _attributes(end: EndEvent) -> dict[str, Any]:
     attributes: dict[str, Any] = {TRIAL: end.trial, "tunebook.outcome": end.state}
     if end.reason is not None:
         attributes["tunebook.reason"] = end.reason
-    return {**attributes, **{f"outside.{name}": value for name, value in outside.items()}}
+    return attributes

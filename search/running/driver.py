@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Literal
 
 from search.deciding.ledger import Ledger
-from search.deciding.sampler import make_sampler
+from search.deciding.make import make_sampler
 from search.facts.hardware import Hardware, local_hardware
 from search.followers.consumer import Backlog, Consumer
 from search.followers.mirror import Mirror

@@ -32,10 +32,10 @@ from search.running.prepare import Prepared
 from trainable.errors import StateError
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
-from trainable.tune.team import Shared
+from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
-from trainable.tune.watchdog import take_note
-from trainable.tune.worker import Task
+from trainable.tune.watchdog import pop_reason
+from trainable.tune.worker import TrialAssignment
 
 SCRATCH = ".ray"
 STOPPING = b"\nstopping; this takes some seconds (once more: at once)\n"
@@ -103,25 +103,13 @@ def run_trials(
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    A trial starts when `is_kept` says that what is told of it is where it must be. Returns when all have
-    ended, or soon after the switch says stop; the journal then tells what is left.
+    A trial starts when `is_kept` says that its record is stored where it must be. Returns when all have
+    ended, or soon after the switch says stop; the journal then says what is left.
     """
-    trial = prepared.per_trial
-    placed = tune.with_resources(
-        tune.with_parameters(
-            trainable,
-            data=Shared.put(prepared.data),
-            device="cuda" if trial.gpus else "cpu",
-            gpu_share=trial.gpus or 1.0,
-            threads=trial.cpus,
-            step_seconds=prepared.study.limits.step_seconds,
-            workers=trial.workers,
-            download=prepared.download,
-        ),
-        placement(trial),
-    )
     tuner = tune.Tuner(
-        placed,
+        tune.with_resources(
+            tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
+        ),
         tune_config=tune.TuneConfig(
             search_alg=LedgerSearcher(ledger, prepared, is_kept),
             scheduler=LedgerScheduler(ledger),
@@ -144,6 +132,20 @@ def run_trials(
         tuner.fit()
     finally:
         shutil.rmtree(prepared.folder / SCRATCH, ignore_errors=True)
+
+
+def seat_of(prepared: Prepared) -> Seat:
+    """What every trial of the search works with."""
+    trial = prepared.per_trial
+    return Seat(
+        data=Shared.put(prepared.data),
+        device="cuda" if trial.gpus else "cpu",
+        threads=trial.cpus,
+        step_seconds=prepared.study.limits.step_seconds,
+        gpu_share=trial.gpus or 1.0,
+        workers=trial.workers,
+        download=prepared.download,
+    )
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
@@ -174,18 +176,20 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._next: Proposal | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """A task, FINISHED, or None: then Ray asks again, some ten times a second."""
+        """A trial's configuration, FINISHED, or None: then Ray asks again, some ten times a second."""
         proposal = self._next = self._next or self._ledger.propose()
         if proposal is None:
             return str(Searcher.FINISHED)
         if self._is_kept is not None and not self._is_kept(proposal.trial):
             return None
         self._next = None
-        task = Task(proposal.recipe, self._prepared.place(proposal.trial), str(self._ledger.search_id))
-        return {"trial": proposal.trial, **task.config()}
+        assignment = TrialAssignment(
+            proposal.recipe, self._prepared.place(proposal.trial), str(self._ledger.search_id)
+        )
+        return {"trial": proposal.trial, **assignment.config()}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """The scheduler and the callback have told the ledger already."""
+        """Nothing: the scheduler and the callback have called the ledger already."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing: the journal is the state."""
@@ -252,9 +256,9 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         """Why an attempt failed, in one line; all of it goes to the search's log."""
         number = trial.config["trial"]
         reason, whole = failure(trial)
-        note = take_note(Task.from_config(trial.config).kept.folder)
-        logger.warning("trial %d: %s\n%s", number, note or reason, whole)
-        return note or reason
+        reason = pop_reason(TrialAssignment.from_config(trial.config).checkpoint_store.folder) or reason
+        logger.warning("trial %d: %s\n%s", number, reason, whole)
+        return reason
 
 
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]

@@ -6,7 +6,7 @@ import pytest
 
 from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 from offline.verdicts_page import page
-from search.deciding.sampler import Kind
+from search.deciding.make import Kind
 from search.verdicts.standings import marks
 from verdicts import judged, null, planting
 

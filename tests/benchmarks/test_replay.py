@@ -7,8 +7,10 @@ from optuna.trial import TrialState
 
 from offline.replay import Replay, Replayed
 from offline.search_task import Task
-from search.deciding.sampler import RandomSampler, TpeSampler, make_sampler
+from search.deciding.make import make_sampler
+from search.deciding.points import RandomSampler
 from search.deciding.scheduler import Asha
+from search.deciding.tpe import TpeSampler
 from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
 
 UNPRUNED = Asha((), 3, "max")
@@ -70,7 +72,7 @@ def test_pruning_lets_more_trials_start() -> None:
 def test_the_sampler_hears_of_every_trial_and_how_it_ended() -> None:
     sampler = TpeSampler(SPACE, 0, "max")
     found = Replay(bowl().begin(), EPOCHS, sampler, Asha((1, 3), 3, "max")).run(20 * EPOCHS, workers=4)
-    states = [trial.state for trial in sampler.study(found.trials).trials]
+    states = [trial.state for trial in sampler.trials]
     assert len(states) == found.trials
     assert states.count(TrialState.COMPLETE) == found.ends["finished"]
     assert states.count(TrialState.PRUNED) == found.ends["stopped"] + found.ends.get("diverged", 0)
@@ -81,7 +83,7 @@ def test_the_sampler_hears_the_values_of_the_row_that_it_got() -> None:
     task = task_of([straight(sgd(0.03, 0.5), 0.5)])
     sampler = TpeSampler(SPACE, 0, "max")
     Replay(task.begin(), EPOCHS, sampler, UNPRUNED).run(EPOCHS, workers=1)
-    assert sampler.study(1).trials[0].params == SPACE.named(sgd(0.03, 0.5))
+    assert sampler.trials[0].params == SPACE.named(sgd(0.03, 0.5))
 
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])

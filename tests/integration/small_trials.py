@@ -1,4 +1,4 @@
-"""What the tests of trials in real Ray share: tasks in a row, and what Ray said of them."""
+"""What the tests of trials in real Ray share: assignments in a row, and what Ray said of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
-from trainable.tune.worker import Task
+from trainable.tune.worker import TrialAssignment
 
 
 class Listed(Searcher):  # type: ignore[misc]  # ray ships no types
-    """Proposes the given tasks, then no more."""
+    """Proposes these assignments, then no more."""
 
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, assignments: list[TrialAssignment]) -> None:
         super().__init__()
-        self.configs = [task.config() for task in tasks]
+        self.configs = [each.config() for each in assignments]
 
     def suggest(self, trial_id: str) -> dict[str, str] | str:
         return self.configs.pop(0) if self.configs else str(Searcher.FINISHED)
@@ -31,7 +31,7 @@ class Listed(Searcher):  # type: ignore[misc]  # ray ships no types
 
 
 class Recorder(tune.Callback):  # type: ignore[misc]
-    """What Ray said of each trial, by the name of its place."""
+    """What Ray said of each trial, by the name of its folder."""
 
     def __init__(self) -> None:
         self.recovered: Counter[str] = Counter()
@@ -39,11 +39,11 @@ class Recorder(tune.Callback):  # type: ignore[misc]
         self.processes: dict[str, set[int]] = {}
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self.recovered[Path(trial.config["place"]).name] += 1
+        self.recovered[Path(trial.config["checkpoints"]).name] += 1
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        name = Path(trial.config["place"]).name
+        name = Path(trial.config["checkpoints"]).name
         self.epochs.setdefault(name, []).append([tree["epoch"] for tree in result["epochs"]])
         self.processes.setdefault(name, set()).add(result["pid"])

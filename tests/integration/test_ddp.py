@@ -19,9 +19,9 @@ from search.running.raytune import placement
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
-from trainable.tune.team import Shared
+from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
-from trainable.tune.worker import Task
+from trainable.tune.worker import TrialAssignment
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -53,19 +53,16 @@ class Clock(Recorder):
         self.ranks.add(tuple(sorted(_ranks())))
 
 
-def tuner(tasks: list[Task], recorder: Recorder, folder: Path, **settings: Any) -> tune.Tuner:
-    trainable = tune.with_parameters(
-        TrialTrainable,
-        data=Shared.put(data_set()),
-        device="cpu",
-        threads=1,
-        step_seconds=settings.pop("step_seconds", 60.0),
-        workers=2,
-    )
+def tuner(
+    assignments: list[TrialAssignment], recorder: Recorder, folder: Path, **settings: Any
+) -> tune.Tuner:
+    step_seconds = settings.pop("step_seconds", 60.0)
+    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=2)
+    trainable = tune.with_parameters(TrialTrainable, seat=seat)
     return tune.Tuner(
         tune.with_resources(trainable, placement(TWO)),
         tune_config=tune.TuneConfig(
-            search_alg=Listed(tasks),
+            search_alg=Listed(assignments),
             num_samples=-1,
             max_concurrent_trials=1,
             reuse_actors=True,
@@ -84,8 +81,10 @@ def tuner(tasks: list[Task], recorder: Recorder, folder: Path, **settings: Any) 
 
 def test_after_a_stop_the_next_trial_begins_within_seconds_twenty_times_in_a_row(tmp_path: Path) -> None:
     clock = Clock()
-    tasks = [Task(small_recipe({"loop.seed": seed}), tmp_path / str(seed)) for seed in range(TRIALS)]
-    tuner(tasks, clock, tmp_path, scheduler=StopsAtOnce()).fit()
+    assignments = [
+        TrialAssignment(small_recipe({"loop.seed": seed}), tmp_path / str(seed)) for seed in range(TRIALS)
+    ]
+    tuner(assignments, clock, tmp_path, scheduler=StopsAtOnce()).fit()
     assert [each for _, each in sorted(clock.epochs.items(), key=lambda item: int(item[0]))] == [
         [[1]]
     ] * TRIALS
@@ -107,7 +106,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     killer = threading.Thread(target=_signal_a_rank, args=(folder, number, which))
     killer.start()
     results = tuner(
-        [Task(recipe, folder)],
+        [TrialAssignment(recipe, folder)],
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,

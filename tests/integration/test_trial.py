@@ -12,9 +12,9 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
 from trainable.errors import RecipeError
 from trainable.training.run import Run
-from trainable.tune.team import Shared
+from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
-from trainable.tune.worker import Task
+from trainable.tune.worker import TrialAssignment
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -27,16 +27,16 @@ def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retr
     half_done.step()
     checkpoint.save(tmp_path / "half-done", half_done.state_dict(), half_done.history)
     recorder = Recorder()
-    tasks = [
-        Task(small_recipe(), tmp_path / "first"),
-        Task(small_recipe(), tmp_path / "half-done"),
-        Task(small_recipe({"precision.kind": "tf32"}), tmp_path / "faulty"),
+    assignments = [
+        TrialAssignment(small_recipe(), tmp_path / "first"),
+        TrialAssignment(small_recipe(), tmp_path / "half-done"),
+        TrialAssignment(small_recipe({"precision.kind": "tf32"}), tmp_path / "faulty"),
     ]
-    shared = Shared.put(data_set())
+    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
     results = tune.Tuner(
-        tune.with_parameters(TrialTrainable, data=shared, device="cpu", threads=1, step_seconds=60.0),
+        tune.with_parameters(TrialTrainable, seat=seat),
         tune_config=tune.TuneConfig(
-            search_alg=Listed(tasks), num_samples=-1, max_concurrent_trials=1, reuse_actors=True
+            search_alg=Listed(assignments), num_samples=-1, max_concurrent_trials=1, reuse_actors=True
         ),
         run_config=tune.RunConfig(
             storage_path=str(tmp_path / "ray"),

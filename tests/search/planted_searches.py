@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from search.deciding.ledger import Decision, Ledger
+from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
-from search.deciding.sampler import make_sampler
 from search.deciding.scheduler import Asha
 from search.record.folder import FACTS_FILE
 from search.record.journal import Journal

@@ -12,21 +12,18 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import Tensor, distributed
 
-from trainable.data import DataSet
 from trainable.ranks import Ranks
 from trainable.training.metrics import EpochResult
-from trainable.tune.worker import Task, Worker
-
-Value = TypeVar("Value")
+from trainable.tune.seat import Seat
+from trainable.tune.worker import TrialAssignment, Worker
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """Of the collectives, by device. What ranks agree on is on the host, on GPUs too."""
@@ -46,69 +43,45 @@ class RankSilent(RuntimeError):
     """A rank waited for another in vain."""
 
 
-@dataclass(frozen=True)
-class Shared(Generic[Value]):
-    """A value in Ray's object store, handed on by reference: a process fetches it when it asks."""
-
-    reference: Any
-
-    @classmethod
-    def put(cls, value: Value) -> Shared[Value]:
-        return cls(ray.put(value))
-
-    def get(self) -> Value:
-        value: Value = ray.get(self.reference)
-        return value
-
-
 class Rank:
     """One rank's process; `join` makes it able to work."""
 
-    def __init__(self, rank: int, world: int) -> None:
-        self._rank, self._world = rank, world
+    def __init__(self, rank: int, seat: Seat) -> None:
+        self._rank, self._seat = rank, seat
 
     def open(self) -> tuple[str, int]:
-        """Where the ranks can meet, on rank 0: its host, and a port that it has opened."""
+        """Open the address where the ranks meet, on rank 0: its host, and a port."""
         host = ray.util.get_node_ip_address()
-        self._store = _store(host, 0, self._world, is_master=True, wait_for_workers=False)
+        self._store = _store(host, 0, self._seat.workers, is_master=True, wait_for_workers=False)
         return host, self._store.port
 
-    def here(self) -> None:
-        """Say that this process has started."""
+    def has_started(self) -> None:
+        """Answer, once this process has started."""
 
-    def bring(self, data: Shared[DataSet]) -> None:
+    def copy_data(self) -> None:
         """See to it that the images are on this machine, however long that takes."""
-        data.get().be_here()
+        self._seat.data.get().be_here()
 
-    def join(
-        self,
-        place: tuple[str, int],
-        seconds: float,
-        data: Shared[DataSet],
-        device: str,
-        threads: int,
-        gpu_share: float,
-        download: bool,
-    ) -> None:
-        """Meet the others; no collective may take longer than `seconds`."""
+    def join(self, address: tuple[str, int]) -> None:
+        """Meet the others; no collective may take longer than the seat's `step_seconds`."""
+        seat = self._seat
         interface = interface_of(ray.util.get_node_ip_address())
         if interface is not None:  # else gloo takes what the host's name stands for, often 127.0.1.1
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         if self._rank != 0:
-            self._store = _store(*place, self._world, is_master=False)
+            self._store = _store(*address, seat.workers, is_master=False)
         distributed.init_process_group(
-            BACKENDS[device],
+            BACKENDS[seat.device],
             store=self._store,
             rank=self._rank,
-            world_size=self._world,
-            timeout=timedelta(seconds=seconds),
+            world_size=seat.workers,
+            timeout=timedelta(seconds=seat.step_seconds),
         )
-        ranks = Ranks(self._rank, self._world, _reduced, distributed.barrier)
-        self._worker = Worker(data.get(), device, threads, gpu_share, ranks, download)
+        self._worker = Worker(seat, Ranks(self._rank, seat.workers, _all_reduce, distributed.barrier))
 
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
-        """What a `Worker` tells; only rank 0 tells it."""
-        results = self._worker.step(Task.from_config(config))
+        """What `Worker.step` returns, on rank 0; None on the others."""
+        results = self._worker.step(TrialAssignment.from_config(config))
         return results if self._rank == 0 else None
 
     def free(self) -> str:
@@ -116,51 +89,32 @@ class Rank:
 
 
 class Team:
-    """`world` ranks in the bundles of this actor's placement group; used as a `Worker` is.
+    """The seat's `workers` ranks in the bundles of this actor's placement group; used as a `Worker` is.
 
-    Args:
-        data: shared by all ranks and trials.
-        device: "cpu" or "cuda".
-        threads: processors of a rank.
-        gpu_share: GPUs of a rank, where the device is one.
-        download: let each machine fetch published weights.
-        seconds: the longest that a rank may wait for another, and that they may take to start and to meet.
-
-    Raises RankLost where a rank cannot be started.
+    Raises RankLost where a rank cannot be started within the seat's `step_seconds`.
     """
 
-    def __init__(
-        self,
-        world: int,
-        data: Shared[DataSet],
-        device: str,
-        threads: int,
-        gpu_share: float,
-        *,
-        download: bool,
-        seconds: float,
-    ) -> None:
+    def __init__(self, seat: Seat) -> None:
         group = ray.util.get_current_placement_group()
         actor = ray.remote(Rank)
         self._ranks = [
             actor.options(
-                num_cpus=threads,
-                num_gpus=gpu_share if device == "cuda" else 0,
+                num_cpus=seat.threads,
+                num_gpus=seat.gpu_share if seat.device == "cuda" else 0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     group, placement_group_bundle_index=rank
                 ),
-            ).remote(rank, world)
-            for rank in range(world)
+            ).remote(rank, seat)
+            for rank in range(seat.workers)
         ]
-        self._answers([rank.here.remote() for rank in self._ranks], seconds)
-        self._answers([rank.bring.remote(data) for rank in self._ranks])
-        (place,) = self._answers([self._ranks[0].open.remote()], seconds)
-        given = place, seconds, data, device, threads, gpu_share, download
-        self._answers([rank.join.remote(*given) for rank in self._ranks], seconds)
+        self._answers([rank.has_started.remote() for rank in self._ranks], seat.step_seconds)
+        self._answers([rank.copy_data.remote() for rank in self._ranks])
+        (address,) = self._answers([self._ranks[0].open.remote()], seat.step_seconds)
+        self._answers([rank.join.remote(address) for rank in self._ranks], seat.step_seconds)
 
-    def step(self, task: Task) -> tuple[EpochResult, ...]:
+    def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         """As `Worker.step`. Raises RankLost, or what a rank has raised."""
-        first, *_ = self._answers([rank.step.remote(task.config()) for rank in self._ranks])
+        first, *_ = self._answers([rank.step.remote(assignment.config()) for rank in self._ranks])
         results: tuple[EpochResult, ...] = first
         return results
 
@@ -178,7 +132,7 @@ class Team:
             ray.kill(rank)
 
     def _answers(self, calls: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Every rank's answer. Where one fails all are ended, since they would wait for it, and it raises."""
+        """Every rank's answer. Where one fails, all are ended, since they wait for it. Raises its error."""
         until = None if seconds is None else time.monotonic() + seconds
         waiting, failed = list(calls), False
         while waiting and not failed:
@@ -195,8 +149,8 @@ class Team:
 
 
 def cause(errors: dict[int, Exception]) -> Exception:
-    """The error, by rank, that the others follow from: of a process that died, or else what no rank's waiting
-    for another has raised."""
+    """The error, of those by rank, that the others follow from: that of a process that died, or else one that
+    is not a rank's vain wait for another."""
     for rank, error in errors.items():
         if isinstance(error, RayError):
             return RankLost(f"rank {rank} of the trial has died: {' '.join(str(error).split())}")
@@ -225,7 +179,7 @@ def _error(call: Any) -> Exception | None:
         ray.get(call)
     except RayTaskError as error:
         found: Exception | None = error.cause if isinstance(error.cause, Exception) else error
-    except RayError as error:  # its process was ended, for want of memory too, or its place was taken away
+    except RayError as error:  # its process was ended, for want of memory too, or its node went away
         found = error
     else:
         found = None
@@ -233,11 +187,11 @@ def _error(call: Any) -> Exception | None:
 
 
 def _store(host: str, port: int, world: int, **options: Any) -> Any:
-    """Where ranks leave word for each other; on the first, port 0 is any that is free."""
+    """The store through which ranks exchange messages; on rank 0, port 0 is any that is free."""
     return distributed.TCPStore(host, port, world, **options)  # type: ignore[attr-defined]
 
 
-def _reduced(tensor: Tensor) -> Tensor:
+def _all_reduce(tensor: Tensor) -> Tensor:
     try:
         distributed.all_reduce(tensor)
     except RuntimeError as error:

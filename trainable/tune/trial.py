@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from ray import tune
 
-from trainable.data import DataSet
 from trainable.training.metrics import EpochResult
-from trainable.tune.team import Shared, Team
+from trainable.tune.seat import Seat
+from trainable.tune.team import Team
 from trainable.tune.watchdog import Watchdog
-from trainable.tune.worker import Task, Worker
+from trainable.tune.worker import TrialAssignment, Worker
 
 
 class MemoryLeak(RuntimeError):
@@ -23,9 +23,9 @@ class MemoryLeak(RuntimeError):
 
 
 class Crew(Protocol):
-    """Who trains the tasks: a `Worker` here, or a `Team` of them."""
+    """Who trains the assignments: a `Worker` here, or a `Team` of them."""
 
-    def step(self, task: Task) -> tuple[EpochResult, ...]: ...
+    def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]: ...
 
     def free(self) -> str: ...
 
@@ -33,89 +33,57 @@ class Crew(Protocol):
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no types for it
-    """Trains one Task; `reset_config` takes the next one in the same process.
+    """Trains one TrialAssignment; `reset_config` takes the next one in the same process.
 
     Ray retries only trials that are RUNNING, which one is neither in `setup` nor in `reset_config`. So these
-    only take the task, and whatever may fail happens in `step`: the ranks are started and the run is made in
-    the first. That goes for memory that the last trial did not give back, too: the first step of the next one
-    raises MemoryLeak, and Ray retries it in fresh processes, at the cost of one of its retries.
+    only take the assignment, and whatever may fail happens in `step`: the ranks are started and the run is
+    made in the first. That goes for memory that the last trial did not give back, too: the first step of the
+    next one raises MemoryLeak, and Ray retries it in fresh processes, at the cost of one of its retries.
     """
 
-    def setup(
-        self,
-        config: dict[str, str],
-        data: Shared[DataSet],
-        device: str,
-        threads: int,
-        step_seconds: float,
-        gpu_share: float = 1.0,
-        workers: int = 1,
-        download: bool = False,
-    ) -> None:
-        """Take the first task.
-
-        Args:
-            config: `Task.config()`.
-            data: shared by all trials through Ray's object store.
-            device: "cpu" or "cuda"; a trial that was given no GPU must not take one that it sees.
-            threads: torch's intra-op threads, of each rank.
-            step_seconds: the watchdog's deadline for an epoch, for making the run too where it is the first.
-            gpu_share: the part of the GPU's memory that is a rank's, in (0, 1].
-            workers: ranks of a trial.
-            download: let torchvision and timm fetch published weights, once a machine.
-        """
-        self._data, self._device, self._threads = data, device, threads
-        self._step_seconds, self._gpu_share = step_seconds, gpu_share
-        self._workers, self._download = workers, download
+    def setup(self, config: dict[str, str], seat: Seat) -> None:
+        """Take the first assignment; `config` is `TrialAssignment.config()`."""
+        self._seat = seat
         self._crew: Crew | None = None
         self._leak = ""
-        self._given = config
+        self._assigned = config
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
-        """Free the last trial's run and take the next task. Always True: Ray drops a trial on False."""
+        """Free the last trial's run and take the next assignment. Always True: Ray drops a trial on False."""
         if self._crew is not None and not self._leak:
             problem = self._crew.free()
-            if problem and self._workers > 1:
+            if problem and self._seat.workers > 1:
                 # ranks are replaced without this process, and at no retry's cost
                 self._crew.close()
                 self._crew = None
             else:
                 self._leak = problem
-        self._given = new_config
+        self._assigned = new_config
         return True
 
     def step(self) -> dict[str, Any]:
-        """One epoch: `epochs` holds the EpochResults that the driver has not heard of from this process.
+        """One epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
         Raises MemoryLeak, RankLost where a process of the trial has died, and what `Worker.step` raises.
         """
         if self._leak:
             raise MemoryLeak(self._leak)
-        task = Task.from_config(self._given)
+        assignment = TrialAssignment.from_config(self._assigned)
+        folder = assignment.checkpoint_store.folder
         if self._crew is None:
-            self._crew = self._make_crew(task.kept.folder)
-        with Watchdog(self._step_seconds, task.kept.folder):
-            results = self._crew.step(task)
+            self._crew = self._make_crew(folder)
+        with Watchdog(self._seat.step_seconds, folder):
+            results = self._crew.step(assignment)
         return {"epochs": [result.tree() for result in results]}
 
     def cleanup(self) -> None:
         if self._crew is not None:
             self._crew.close()
 
-    def _make_crew(self, notes: Path) -> Crew:
-        """Start who trains. To copy data behind a URI to this machine may take its time; all else has a
-        deadline."""
-        if self._workers == 1:
-            data = self._data.get()
-            data.be_here()
-            with Watchdog(self._step_seconds, notes):
-                return Worker(data, self._device, self._threads, self._gpu_share, download=self._download)
-        return Team(
-            self._workers,
-            self._data,
-            self._device,
-            self._threads,
-            self._gpu_share,
-            download=self._download,
-            seconds=self._step_seconds,
-        )
+    def _make_crew(self, folder: Path) -> Crew:
+        """Start who trains. All of it has a deadline, but for copying data behind a URI to this machine."""
+        if self._seat.workers > 1:
+            return Team(self._seat)
+        self._seat.data.get().be_here()
+        with Watchdog(self._seat.step_seconds, folder):
+            return Worker(self._seat)

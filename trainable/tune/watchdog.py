@@ -43,8 +43,8 @@ class Watchdog:
         clear_notes(self.folder)
 
 
-def take_note(folder: Path) -> str | None:
-    """The reason that a watchdog left in this folder, once; None where none has ended its process.
+def pop_reason(folder: Path) -> str | None:
+    """Read and remove the reason that a watchdog left in this folder; None where none has ended its process.
 
     A process that died of something else under a watchdog leaves a note, but no stacks: that does not count.
     The stacks stay, to be read.

@@ -1,8 +1,8 @@
 """One rank's part in trial after trial: a Run is made, trained an epoch at a time, and freed for the next.
 
 The trial's folder is its whole state: checkpoints are written there by rank 0, so that a retry after a crash,
-`tunebook resume` and a lost node are one path. A trial that finds a checkpoint first tells the epochs that it
-covers, without training, and goes on from there.
+`tunebook resume` and a lost node are one path. A trial that finds a checkpoint first reports the epochs that
+it covers, without training, and goes on from there.
 """
 
 from __future__ import annotations
@@ -18,97 +18,86 @@ import torch
 
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import Kept
-from trainable.data import DataSet
 from trainable.files.folder_lock import Claim
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training.memory import Baseline, held_bytes
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
+from trainable.tune.seat import Seat
 
 
 @dataclass(frozen=True)
-class Task:
-    """What the driver hands to a trial: plain data, since Ray rewrites nested configurations."""
+class TrialAssignment:
+    """What the driver assigns to a worker: the recipe to train, and where the trial's checkpoints are."""
 
     recipe: Recipe
-    place: str | Path
-    """Where its checkpoints are kept: a folder, or a URI, and then each machine has a folder of its own."""
+    checkpoints: str | Path
+    """A folder, or a URI, and then each machine has a folder of its own."""
     search: str = ""
-    """The search's id: another one has nothing in that folder."""
+    """The search's id: of a URI, each search has folders of its own on the machines."""
 
     def config(self) -> dict[str, str]:
+        """The assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
         tree = json.dumps(self.recipe.tree())
-        return {"recipe": tree, "place": str(self.place), "search": self.search}
+        return {"recipe": tree, "checkpoints": str(self.checkpoints), "search": self.search}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, str]) -> Task:
-        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["place"], config["search"])
+    def from_config(cls, config: Mapping[str, str]) -> TrialAssignment:
+        """Read what `config` has written. Raises RecipeError for a recipe that is none."""
+        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["checkpoints"], config["search"])
 
     @property
-    def kept(self) -> Kept:
-        return Kept.at(str(self.place), self.search)
+    def checkpoint_store(self) -> Kept:
+        return Kept.at(str(self.checkpoints), self.search)
 
 
 class Worker:
-    """Trains Tasks as one of `ranks`, one after the other, in one process.
+    """Trains assignments as one of `ranks`, one after the other, in one process.
 
-    Args:
-        data: shared by all trials, and on this machine (`DataSet.be_here`).
-        device: "cpu" or "cuda"; a trial that was given no GPU must not take one that it sees.
-        threads: torch's intra-op threads.
-        gpu_share: the part of the GPU's memory that is this rank's, in (0, 1].
-        ranks: the other processes of the trial.
-        download: let torchvision and timm fetch published weights.
+    The seat's data must be on this machine (`DataSet.be_here`).
     """
 
-    def __init__(
-        self,
-        data: DataSet,
-        device: str,
-        threads: int,
-        gpu_share: float = 1.0,
-        ranks: Ranks = ALONE,
-        download: bool = False,
-    ) -> None:
-        torch.set_num_threads(threads)
-        if device == "cuda" and gpu_share < 1.0:  # beyond its share a trial runs out of memory alone
-            torch.cuda.set_per_process_memory_fraction(gpu_share)
-        self._data = data
-        self._device = torch.device(device)
-        self._gpu_share = gpu_share
+    def __init__(self, seat: Seat, ranks: Ranks = ALONE) -> None:
+        torch.set_num_threads(seat.threads)
+        if (
+            seat.device == "cuda" and seat.gpu_share < 1.0
+        ):  # beyond its share a trial runs out of memory alone
+            torch.cuda.set_per_process_memory_fraction(seat.gpu_share)
+        self._seat = seat
+        self._data = seat.data.get()
+        self._device = torch.device(seat.device)
         self._ranks = ranks
-        self._download = download
         self._claim: Claim | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
-        self._kept: Kept | None = None
-        """Where the run's checkpoints are, on rank 0."""
+        self._checkpoints: Kept | None = None
+        """The run's checkpoints, on rank 0."""
 
-    def step(self, task: Task) -> tuple[EpochResult, ...]:
-        """The task's results that have not been told from this process: what a checkpoint covers, once; else
-        the next epoch's.
+    def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
+        """Results that this process has not reported yet: those that a checkpoint covers, once; else the next
+        epoch's, which is trained.
 
-        Raises FolderTaken while another process writes the task's checkpoints on this machine, StoreError
+        Raises FolderTaken while another process writes the trial's checkpoints on this machine, StoreError
         where a store cannot be asked for them, and what making a Run and `Run.step` raise.
         """
         if self._run is None:
             if self._ranks.rank == 0:
-                kept = task.kept
-                self._claim = Claim(kept.folder)
-                self._kept = kept
-            self._run = self._made(task)
-            state = self._state()
+                checkpoints = assignment.checkpoint_store
+                self._claim = Claim(checkpoints.folder)
+                self._checkpoints = checkpoints
+            self._run = self._make_run(assignment.recipe)
+            state = self._state_to_resume()
             if state is not None:
                 self._run.load_state_dict(state)
                 return self._run.history
         result = self._run.step()
-        if self._kept is not None:
-            self._kept.save(self._run.state_dict(), self._run.history)
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._run.state_dict(), self._run.history)
         return (result,)
 
     def free(self) -> str:
-        """Drop the run; what stands against another one in this process, in words, or nothing."""
+        """Drop the run. Returns why this process must not train another one, or an empty string."""
         if self._run is None:
             return ""
         model = weakref.ref(self._run.model)
@@ -119,7 +108,7 @@ class Worker:
         except Exception as error:  # a broken CUDA context fails here first; raised here, no trial is retried
             return f"the last trial could not be freed: {type(error).__name__}: {error}"
         finally:
-            self._let_go()
+            self._release_folder()
         if model() is not None:
             return "the last trial's model was not freed"
         return (
@@ -130,30 +119,31 @@ class Worker:
         """End what the run has started; nothing can be trained afterwards."""
         if self._run is not None:
             self._run.close()
-        self._let_go()
+        self._release_folder()
 
-    def _made(self, task: Task) -> Run:
+    def _make_run(self, recipe: Recipe) -> Run:
         return Run(
-            task.recipe,
+            recipe,
             data=self._data,
             device=self._device,
-            gpu_share=self._gpu_share,
+            gpu_share=self._seat.gpu_share,
             ranks=self._ranks,
-            download=self._download,
+            download=self._seat.download,
         )
 
-    def _state(self) -> dict[str, Any] | None:
-        """What to go on from: the newest checkpoint that rank 0 can read, which it tells the others; None for
-        nothing. So no other machine needs to see its folder."""
-        state = self._kept.newest_state() if self._kept is not None else None
+    def _state_to_resume(self) -> dict[str, Any] | None:
+        """The newest checkpoint that rank 0 can read, which sends it to the others; None where there is none.
+
+        So no other machine needs to see rank 0's folder.
+        """
+        state = self._checkpoints.newest_state() if self._checkpoints is not None else None
         if self._ranks.world == 1:
             return state
         content = self._ranks.bytes_from_first(checkpoint.to_bytes(state) if state is not None else b"")
         return checkpoint.from_bytes(content) if content else None
 
-    def _let_go(self) -> None:
-        """Give up the task's folder."""
-        self._kept = None
+    def _release_folder(self) -> None:
+        self._checkpoints = None
         if self._claim is not None:
             self._claim.release()
             self._claim = None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Decision, Ledger
-from search.deciding.sampler import Kind, make_sampler
+from search.deciding.make import Kind, make_sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import (
     EVENTS_FILE,

@@ -1,4 +1,4 @@
-"""The prior's sampler: a right prior keeps its share, a wrong one loses it, and even draws never end."""
+"""The priors' sampler: right priors keep their share, wrong ones lose it, and even draws never end."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.trial import TrialState, create_trial
 
-from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler, domain_of, ranked, trust
-from search.deciding.sampler import make_sampler
-from spaces.domains import Choice, Float, Integer, Value
+from search.deciding.make import make_sampler
+from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler, rank_of, trust
+from search.record.journal import Outcome
+from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.space import Dimension, Space
+from spaces.space import Dimension, Space, When
+from trainable.recipe import Recipe
 
-RATE = FloatDistribution(1e-4, 10.0, log=True)
-KIND = CategoricalDistribution(["sgd", "adamw"])
-
-
-def around_one(name: str, before: Mapping[str, Any]) -> Prior:
-    return Normal(1.0, "high") if name == "lr" else Uniform()
+RATE = "optimizer.lr"
+RATES = Float(1e-4, 10.0, log=True)
 
 
 def believing(space: Space, **believed: Prior) -> Space:
@@ -37,35 +32,51 @@ def believing(space: Space, **believed: Prior) -> Space:
     return replace(space, dimensions=tuple(map(told, space.dimensions)))
 
 
-def sampler(prior: Any = around_one, seed: int = 0) -> PriorTpeSampler:
-    return PriorTpeSampler(prior, optuna.samplers.TPESampler(seed=seed), seed=seed)
+def one_rate() -> Space:
+    """A rate that is believed to lie around 1."""
+    dimension = Dimension(RATE, RATES, "for the test", "none", prior=lambda _: Normal(1.0, "high"))
+    return Space(Recipe(), (dimension,), own={RATE: 0.01})
 
 
-def study(count: int, best: float, seed: int = 0) -> optuna.Study:
-    """Trials with rates drawn evenly over five decades, better the nearer to `best`."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    random, made = np.random.default_rng(seed), optuna.create_study(direction="maximize")
-    for rate in 10 ** random.uniform(-4, 1, count):
-        value = -abs(float(np.log10(rate / best)))
-        made.add_trial(
-            create_trial(value=value, params={"lr": float(rate)}, distributions={"lr": RATE}),
-        )
-    return made
+def finish(sampler: PriorTpeSampler, number: int, rate: float, best: float) -> None:
+    """Tell of a trial that is better the nearer its rate is to `best`."""
+    sampler.add(number, {RATE: rate})
+    sampler.tell(number, "finished", {1: -abs(float(np.log10(rate / best)))})
+
+
+def after_even_trials(count: int, best: float, seed: int = 0) -> PriorTpeSampler:
+    """A sampler that was told of rates drawn evenly over five decades."""
+    sampler, random = PriorTpeSampler(one_rate(), seed, "max"), np.random.default_rng(seed)
+    for number, rate in enumerate(10 ** random.uniform(-4, 1, count)):
+        finish(sampler, number, float(rate), best)
+    return sampler
 
 
 def test_a_right_prior_keeps_its_share_and_a_wrong_one_loses_it() -> None:
-    right = [sampler().prior_share(study(20, best=1.0, seed=seed)) for seed in range(20)]
-    wrong = [sampler().prior_share(study(20, best=1e-3, seed=seed)) for seed in range(20)]
+    right = [after_even_trials(20, best=1.0, seed=seed).prior_share() for seed in range(20)]
+    wrong = [after_even_trials(20, best=1e-3, seed=seed).prior_share() for seed in range(20)]
     assert right == [FIRST_SHARE] * 20
     assert float(np.median(wrong)) < 0.01
     assert max(wrong) < 0.3
 
 
 def test_the_prior_weighs_less_the_more_trials_there_are() -> None:
-    shares = [sampler().prior_share(study(count, best=1.0)) for count in (0, 10, 40, 1000)]
+    shares = [after_even_trials(count, best=1.0).prior_share() for count in (0, 10, 40, 1000)]
     assert shares[:2] == [FIRST_SHARE, FIRST_SHARE]
     assert shares[2] == pytest.approx(FIRST_SHARE / 2)
     assert shares[3] == pytest.approx(FIRST_SHARE / 50)
+
+
+def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() -> None:
+    def share_after(rate: float, outcome: Outcome) -> float:
+        sampler = after_even_trials(20, best=1e-3)
+        sampler.add(20, {RATE: rate})
+        sampler.tell(20, outcome, {1: 1.0})
+        return sampler.prior_share()
+
+    before = after_even_trials(20, best=1e-3).prior_share()
+    assert share_after(1.0, "failed") == share_after(100.0, "finished") == before
+    assert share_after(1.0, "finished") != before
 
 
 def test_where_nothing_is_believed_every_trial_is_tpes_whatever_has_been_told(small_space: Space) -> None:
@@ -105,93 +116,101 @@ def test_where_the_documents_recipe_is_the_mode_it_is_not_tried_twice(small_spac
 
 @pytest.mark.parametrize("best", [1.0, 1e-3])
 def test_one_trial_in_five_is_drawn_evenly_whatever_the_prior_says(best: float) -> None:
-    made = study(4, best)
-    made.sampler = sampler()
+    sampler = after_even_trials(4, best)
     rates = []
-    for _ in range(40 * EVEN_EVERY):
-        trial = made.ask()
-        rate = trial.suggest_float("lr", 1e-4, 10.0, log=True)
-        made.tell(trial, -abs(float(np.log10(rate / best))))
-        if trial.number % EVEN_EVERY == EVEN_EVERY - 1:
+    for number in range(4, 40 * EVEN_EVERY):
+        rate = sampler.ask(number)[RATE]
+        assert isinstance(rate, float)
+        finish(sampler, number, rate, best)
+        if number % EVEN_EVERY == EVEN_EVERY - 1:
             rates.append(np.log10(rate))
     assert len(rates) == 40
     by_decade = Counter(np.floor(rates).astype(int))
     assert all(by_decade[decade] >= 2 for decade in range(-4, 1))
 
 
-def test_the_first_trial_is_the_mode_and_the_next_lie_around_it() -> None:
-    made = optuna.create_study(sampler=sampler())
-    rates = [made.ask().suggest_float("lr", 1e-4, 10.0, log=True) for _ in range(4)]
+def test_the_first_drawn_trial_is_the_mode_and_the_next_lie_around_it() -> None:
+    sampler = PriorTpeSampler(one_rate(), 0, "max")
+    rates = [sampler.ask(number)[RATE] for number in range(1, 5)]
     assert rates[0] == pytest.approx(1.0)
     assert len(set(rates)) == 4
 
 
-def test_it_optimises_a_plain_conditional_study() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        kind = trial.suggest_categorical("kind", ["sgd", "adamw"])
-        best = 1.0 if kind == "sgd" else 0.01
-        rate = trial.suggest_float(f"lr_{kind}", 1e-4, 10.0, log=True)
-        steps = trial.suggest_int("steps", 0, 10, step=5)
-        return -abs(float(np.log10(rate / best))) - 0.01 * steps
+def test_it_finds_the_best_of_a_conditional_space() -> None:
+    def rate(kind: str, prior: Prior) -> Dimension:
+        when = When("optimizer.kind", (kind,))
+        return Dimension(RATE, RATES, "for the test", "none", when, kind, lambda _: prior)
 
-    def prior(name: str, before: Mapping[str, Any]) -> Prior:
-        match name:
-            case "kind":
-                return Weights((3.0, 1.0))
-            case "lr_sgd":
-                return Normal(1.0, "high")
-            case _:
-                return Uniform()
+    kinds = Dimension(
+        "optimizer.kind",
+        Choice(("sgd", "adamw")),
+        "for the test",
+        "none",
+        prior=lambda _: Weights((3.0, 1.0)),
+    )
+    space = Space(
+        Recipe(),
+        (kinds, rate("sgd", Normal(1.0, "high")), rate("adamw", Uniform())),
+        own={"optimizer.kind": "sgd", RATE: 0.1},
+    )
+    sampler, scores, drawn = PriorTpeSampler(space, 0, "max"), [], set()
+    for number in range(30):
+        values = sampler.ask(number)
+        kind, lr = values["optimizer.kind"], values[RATE]
+        assert isinstance(lr, float)
+        scores.append(-abs(float(np.log10(lr / (1.0 if kind == "sgd" else 0.01)))))
+        drawn.add(kind)
+        sampler.add(number, values)
+        sampler.tell(number, "finished", {1: scores[-1]})
+    assert max(scores) > -0.3
+    assert drawn == {"sgd", "adamw"}
 
-    made = optuna.create_study(sampler=sampler(prior), direction="maximize")
-    made.optimize(objective, n_trials=30)
-    assert made.best_value > -0.3
-    assert {trial.params["kind"] for trial in made.trials} == {"sgd", "adamw"}
 
+def test_priors_see_what_was_drawn_before_them(small_space: Space) -> None:
+    seen: list[dict[str, Any]] = []
 
-def test_priors_see_what_was_drawn_before_them() -> None:
-    seen = []
+    def prior(values: Mapping[str, Value]) -> Prior:
+        seen.append(dict(values))
+        return Uniform()
 
-    def prior(name: str, before: Mapping[str, Any]) -> Prior:
-        seen.append((name, dict(before)))
-        return Normal(1.0, "high") if name == "lr" else Weights((1.0, 9.0))
-
-    trial = optuna.create_study(sampler=sampler(prior)).ask()
-    kind = trial.suggest_categorical("kind", KIND.choices)
-    trial.suggest_float("lr", 1e-4, 10.0, log=True)
-    assert kind == "adamw"
-    assert seen == [("kind", {}), ("lr", {"kind": "adamw"})]
+    space = believing(small_space, **{"optimizer.kind": Weights((1.0, 9.0))})
+    kind, *others = space.dimensions
+    sampler = PriorTpeSampler(
+        replace(space, dimensions=(kind, *(replace(o, prior=prior) for o in others))), 0, "max"
+    )
+    sampler.add(0, space.own)
+    seen.clear()
+    asked = sampler.ask(1)
+    assert asked["optimizer.kind"] == "adamw"
+    assert [list(values) for values in seen] == [list(asked)[:count] for count in range(1, len(asked))]
+    assert all(values.items() <= asked.items() for values in seen)
 
 
 def test_trials_rank_as_tpe_ranks_them() -> None:
-    lr: dict[str, Any] = {"params": {"lr": 1.0}, "distributions": {"lr": RATE}}
-    diverged = create_trial(state=TrialState.PRUNED, **lr)
-    early = create_trial(state=TrialState.PRUNED, intermediate_values={1: 0.9}, **lr)
-    late = create_trial(state=TrialState.PRUNED, intermediate_values={1: 0.1, 3: 0.2}, **lr)
-    good, better = (create_trial(value=value, **lr) for value in (0.5, 0.6))
-    failed, running = (create_trial(state=state, **lr) for state in (TrialState.FAIL, TrialState.RUNNING))
-    trials = [running, diverged, good, early, failed, better, late]
-    assert ranked(trials, optuna.study.StudyDirection.MAXIMIZE) == [better, good, late, early, diverged]
+    def rank(outcome: Outcome, scores: Mapping[int, float]) -> tuple[int, int, float]:
+        found = rank_of(outcome, scores, "max")
+        assert found is not None
+        return found
+
+    best_first = [
+        rank("finished", {1: 0.0, 2: 0.6}),
+        rank("finished", {1: 0.9, 2: 0.5}),
+        rank("stopped", {1: 0.1, 3: 0.2}),
+        rank("stopped", {1: 0.9}),
+        rank("diverged", {1: 0.9}),
+    ]
+    assert sorted(best_first) == best_first
+    assert len(set(best_first)) == 5
+    assert rank("stopped", {}) == rank("diverged", {})
+    assert rank_of("failed", {1: 0.9}, "max") is None
+    assert rank("finished", {1: 0.5}) > rank("finished", {1: 0.6})
+    assert sorted([rank_of("finished", {1: each}, "min") or (9, 0, 0.0) for each in (0.5, 0.4)])[0][2] == 0.4
 
 
 def test_trust_falls_only_where_the_better_trials_are_the_less_likely_ones() -> None:
     assert trust([3.0, 2.0, 1.0, 0.0, -1.0]) == 1.0
     assert trust([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(0.0143, abs=1e-3)
     assert trust([0.0, 0.0, 0.0, 0.0, 0.0]) == trust([1.0, 2.0]) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("distribution", "domain"),
-    [
-        (RATE, Float(1e-4, 10.0, log=True)),
-        (IntDistribution(1, 9), Integer(1, 9)),
-        (KIND, Choice(("sgd", "adamw"))),
-        (FloatDistribution(0.0, 1.0, step=0.25), None),
-        (IntDistribution(0, 10, step=5), None),
-    ],
-)
-def test_distributions_become_domains(distribution: Any, domain: Any) -> None:
-    assert domain_of(distribution) == domain
 
 
 def test_the_first_drawn_trial_of_a_search_is_the_priors_mode(small_space: Space) -> None:

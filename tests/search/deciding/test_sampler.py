@@ -7,16 +7,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from search.deciding.sampler import Kind, Sampler, SobolSampler, TpeSampler, make_sampler
+from search.deciding.make import Kind, make_sampler
+from search.deciding.optuna_trials import distribution
+from search.deciding.points import SobolSampler
+from search.deciding.sampler import Sampler
+from search.deciding.tpe import TpeSampler
 from search.record.journal import Outcome
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
+from trainable.training.metrics import Mode
 
 ROOT = Path(__file__).parents[3]
 KINDS: tuple[Kind, ...] = ("prior-tpe", "tpe", "random", "qmc")
@@ -87,7 +94,7 @@ def test_a_sampler_rebuilt_from_the_trials_goes_on_as_the_old_one(kind: Kind, sm
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spawned_process_draws_the_same_trials(kind: Kind, small_space: Space) -> None:
     code = f"""
-from search.deciding.sampler import make_sampler
+from search.deciding.make import make_sampler
 from tests.search.small_spaces import conditional_space
 from tests.search.deciding.test_sampler import drawn
 space = conditional_space()
@@ -138,34 +145,60 @@ def test_a_minimised_objective_is_told_as_one(small_space: Space) -> None:
     assert asked("max", 1.0) != asked("min", 1.0)
 
 
-def test_each_outcome_is_told_to_optuna_in_its_own_way(small_space: Space) -> None:
-    sampler = TpeSampler(small_space, 0, "max")
-    for number in range(5):
-        sampler.add(number, small_space.own)
-    sampler.tell(0, "finished", {1: 0.5, 2: 0.75})
-    sampler.tell(1, "stopped", {1: 0.25})
-    sampler.tell(2, "diverged", {1: 0.5})
-    sampler.tell(3, "failed", {1: 0.5})
-    told = [
-        (trial.number, trial.state, trial.value, trial.intermediate_values)
-        for trial in sampler.study(5).trials
-    ]
-    assert told == [
-        (0, TrialState.COMPLETE, 0.75, {1: 0.5, 2: 0.75}),
-        (1, TrialState.PRUNED, None, {1: 0.25}),
-        (2, TrialState.PRUNED, None, {}),
-        (3, TrialState.FAIL, None, {}),
-        (4, TrialState.RUNNING, None, {}),
-    ]
-
-
 def test_a_first_trial_outside_the_space_keeps_its_number_and_teaches_nothing(small_space: Space) -> None:
     own = {**small_space.own, "regularisation.label_smoothing": 0.5}
     sampler = TpeSampler(replace(small_space, own=own), 0, "max")
     drawn(sampler, own, 14)
-    first, *others = sampler.study(14).trials
+    first, *others = sampler.trials
     assert (first.number, first.state, first.params) == (0, TrialState.FAIL, {})
     assert all(trial.params for trial in others)
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_tpe_draws_what_an_ordinary_study_of_optunas_draws(mode: Mode, small_space: Space) -> None:
+    sampler = TpeSampler(small_space, 3, mode)
+    for number in range(30):
+        values = small_space.own if number == 0 else sampler.ask(number)
+        if number > 0:
+            assert values == drawn_by_optuna(sampler, small_space, number, mode)
+        sampler.add(number, values)
+        if number >= 3:  # four trials are open at each draw
+            tell(sampler, number - 3, small_space.values_of(sampler.trials[number - 3].params))
+
+
+def drawn_by_optuna(sampler: TpeSampler, space: Space, number: int, mode: Mode) -> dict[str, Value]:
+    """The next values, by Optuna's own storage, study and trial."""
+    study = optuna.create_study(
+        sampler=sampler.optuna_sampler(number), direction="maximize" if mode == "max" else "minimize"
+    )
+    study.add_trials(sampler.trials)
+    distributions = {each.name: distribution(each.domain) for each in space.dimensions}
+    trial = study.ask()
+    return space.define(lambda dimension, _: suggested(trial, dimension.name, distributions[dimension.name]))
+
+
+def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Value:
+    match of:
+        case FloatDistribution():
+            return trial.suggest_float(name, of.low, of.high, log=of.log)
+        case IntDistribution():
+            return trial.suggest_int(name, of.low, of.high, log=of.log)
+        case CategoricalDistribution():
+            return trial.suggest_categorical(name, of.choices)
+        case _:
+            raise AssertionError(of)
+
+
+def test_an_option_that_stands_alone_is_drawn_by_no_sampler() -> None:
+    kind = Dimension("optimizer.kind", Choice(("sgd",)), "for the test", "none")
+    rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
+    own: dict[str, Value] = {"optimizer.kind": "sgd", "optimizer.lr": 0.01}
+    with_kind, alone = (
+        TpeSampler(Space(Recipe(), dimensions, {each.path: own[each.path] for each in dimensions}), 0, "max")
+        for dimensions in ((kind, rate), (rate,))
+    )
+    assert with_kind.ask(1)["optimizer.kind"] == "sgd"
+    assert with_kind.ask(1)["optimizer.lr"] == alone.ask(1)["optimizer.lr"]
 
 
 def test_tpe_on_conditional_dimensions_never_draws_one_that_does_not_exist(small_space: Space) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from search.followers.mirror import MIRROR_FILE, Mirror, widened
+from search.followers.mirror import MIRROR_FILE, Mirror
 from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from spaces.domains import Choice, Float, Integer, Value
+from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, Space, When
 from trainable.recipe import Recipe
 
@@ -217,16 +217,6 @@ def test_a_mirror_that_cannot_be_written_warns_once_and_lets_the_search_be(
     assert not any(backlog.complete for backlog in backlogs)
     assert "not a database" in str(backlogs[0])
     assert len([record for record in caplog.records if "is not up to date" in record.message]) == 1
-
-
-def test_a_domain_is_stretched_to_a_value_or_given_up() -> None:
-    assert widened(Float(0.1, 1.0), 0.5) == Float(0.1, 1.0)
-    assert widened(Float(0.1, 1.0), 0.0) == Float(0.0, 1.0)
-    assert widened(Float(0.1, 1.0, log=True), 10.0) == Float(0.1, 10.0, log=True)
-    assert widened(Float(0.1, 1.0, log=True), 0.0) is None, "the logarithm of 0"
-    assert widened(Integer(2, 4), 0) == Integer(0, 4)
-    assert widened(Integer(2, 4), None) is None
-    assert widened(Choice(("a", "b")), "c") is None
 
 
 def test_a_value_that_no_distribution_holds_is_kept_beside_the_params(tmp_path: Path) -> None:

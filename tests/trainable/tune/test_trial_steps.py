@@ -6,38 +6,31 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, numbers, small_recipe
+from tests.trainable.tune.in_process import InProcess
 from trainable.checkpoints import checkpoint
-from trainable.data import DataSet
 from trainable.errors import DataError, RecipeError
 from trainable.files.folder_lock import Claim, FolderTaken
 from trainable.files.store import Store, StoreError
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
-from trainable.tune.team import Shared
+from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE
-from trainable.tune.worker import Task
+from trainable.tune.worker import TrialAssignment
 
 torch.set_num_threads(1)
 
 CLAIM = "import sys, pathlib, trainable.files.folder_lock as c; c.Claim(pathlib.Path(sys.argv[1]), 0.0)"
 
 
-class Here(Shared[DataSet]):
-    """Data in this process, without Ray."""
-
-    def get(self) -> DataSet:
-        return cast(DataSet, self.reference)
-
-
 def config(folder: Path, **values: Any) -> dict[str, str]:
-    return Task(
+    return TrialAssignment(
         small_recipe({name.replace("__", "."): value for name, value in values.items()}), folder
     ).config()
 
@@ -45,7 +38,7 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 def trial(given: dict[str, str], device: str = "cpu") -> TrialTrainable:
     """Set up as Ray does, but for Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
-    made.setup(given, data=Here(data_set()), device=device, threads=1, step_seconds=60.0)
+    made.setup(given, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
     return made
 
 
@@ -84,8 +77,8 @@ def test_what_fails_in_making_a_run_fails_in_a_step(
     actor.cleanup()
 
 
-def test_even_a_task_that_is_none_fails_only_in_a_step(tmp_path: Path) -> None:
-    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "place": str(tmp_path), "search": ""})
+def test_even_an_assignment_that_is_none_fails_only_in_a_step(tmp_path: Path) -> None:
+    actor = trial({"recipe": '{"loop": {"epochs": 0}}', "checkpoints": str(tmp_path), "search": ""})
     with pytest.raises(RecipeError, match=r"loop\.epochs"):
         actor.step()
 
@@ -205,10 +198,10 @@ def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    given = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
     actor = trial(given)
     assert [epochs(actor.step()) for _ in range(2)] == [[1], [2]]
-    folder = Task.from_config(given).kept.folder
+    folder = TrialAssignment.from_config(given).checkpoint_store.folder
     assert checkpoint.finished(folder) == []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
     another = trial(given)
@@ -222,7 +215,7 @@ def test_what_a_store_did_not_take_stays_on_the_machine(
 ) -> None:
     """Also through an attempt that cannot ask the store, and one that finds the folder taken."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    given = Task(small_recipe(), (tmp_path / "store").as_uri()).config()
+    given = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
     actor = trial(given)
     actor.step()
     with monkeypatch.context() as down:

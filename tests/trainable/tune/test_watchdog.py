@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainable.tune.watchdog import EXIT_CODE, NOTE, TRACE, Watchdog, clear_notes, take_note
+from trainable.tune.watchdog import EXIT_CODE, NOTE, TRACE, Watchdog, clear_notes, pop_reason
 
 FRAME = """
 import os, re, sys, time
@@ -35,19 +35,19 @@ def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path
     assert under_watchdog(work, tmp_path) == EXIT_CODE
     assert time.monotonic() - began < 20
     assert 'File "<string>", line 6' in (tmp_path / TRACE).read_text()
-    assert take_note(tmp_path) == "an epoch took more than limits.step_seconds = 0.2 s"
+    assert pop_reason(tmp_path) == "an epoch took more than limits.step_seconds = 0.2 s"
 
 
 def test_a_note_is_taken_once(tmp_path: Path) -> None:
     under_watchdog(SLEEP, tmp_path)
-    assert take_note(tmp_path) is not None
-    assert take_note(tmp_path) is None
+    assert pop_reason(tmp_path) is not None
+    assert pop_reason(tmp_path) is None
 
 
 def test_the_note_of_a_process_that_died_of_something_else_does_not_count(tmp_path: Path) -> None:
     assert under_watchdog("os._exit(9)", tmp_path) == 9
     assert (tmp_path / NOTE).exists()
-    assert take_note(tmp_path) is None
+    assert pop_reason(tmp_path) is None
 
 
 def test_work_that_ends_in_time_is_left_alone(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_error_leaves_the_context_in_time_too(tmp_path: Path) -> None:
 def test_an_earlier_attempt_s_stacks_are_not_taken_for_a_later_one_s(tmp_path: Path) -> None:
     under_watchdog(SLEEP, tmp_path)
     under_watchdog("os._exit(9)", tmp_path)
-    assert take_note(tmp_path) is None
+    assert pop_reason(tmp_path) is None
 
 
 def test_notes_are_cleared_and_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""Which sampler a study gets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from search.deciding.points import RandomSampler, SobolSampler
+from search.deciding.sampler import Sampler
+from spaces.concentration import concentration
+from spaces.space import Space
+from trainable.training.metrics import Mode
+
+NO_BITS = 1e-9
+"""A space's `concentration` below this is none: a sum of logarithms is not 0 to the last bit."""
+
+Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
+
+
+def make_sampler(space: Space, kind: Kind, seed: int, mode: Mode) -> Sampler:
+    """Build the sampler of a study; `mode` says whether the objective is maximised or minimised.
+
+    `prior-tpe` in a space of which nothing is believed is TPE.
+    """
+    match kind:
+        case "prior-tpe" if concentration(space) > NO_BITS:
+            from search.deciding.prior_tpe import PriorTpeSampler  # scipy.stats takes a second to import
+
+            return PriorTpeSampler(space, seed, mode)
+        case "prior-tpe" | "tpe":
+            from search.deciding.tpe import TpeSampler  # Optuna takes 0.4 s to import
+
+            return TpeSampler(space, seed, mode)
+        case "random":
+            return RandomSampler(space, seed)
+        case "qmc":
+            return SobolSampler(space, seed)

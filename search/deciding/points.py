@@ -1,0 +1,67 @@
+"""Samplers that need no history: points of the unit cube, mapped through the priors (docs/decisions/0004)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from search.deciding.sampler import Sampler
+from search.record.journal import Outcome
+from spaces.domains import Value
+from spaces.space import Space
+
+
+class PointSampler(Sampler):
+    """Maps points of the unit cube, one coordinate a dimension, through the priors; learns nothing.
+
+    A dimension that a trial does not have leaves its coordinate unused.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+
+    @abstractmethod
+    def point(self, number: int, size: int) -> list[float]:
+        """The trial's point in [0, 1)^size."""
+
+    def ask(self, number: int) -> dict[str, Value]:
+        names = [dimension.name for dimension in self._space.dimensions]
+        fractions = dict(zip(names, self.point(number, len(names)), strict=True))
+        return self._space.sample(lambda dimension: fractions[dimension.name])
+
+    def add(self, number: int, values: Mapping[str, Value]) -> None:
+        """Nothing to remember."""
+
+    def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+        """Nothing to learn."""
+
+
+class RandomSampler(PointSampler):
+    """Independent uniform points."""
+
+    def point(self, number: int, size: int) -> list[float]:
+        import numpy as np
+
+        point: list[float] = np.random.default_rng((self._seed, number)).random(size).tolist()
+        return point
+
+
+class SobolSampler(PointSampler):
+    """A scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
+
+    Optuna's QMCSampler keeps its position in the study and draws conditional dimensions at random. Here
+    the position is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
+    recipe, so trial 1 takes the sequence's first point.
+    """
+
+    def point(self, number: int, size: int) -> list[float]:
+        from scipy.stats import qmc
+
+        if size == 0:
+            return []
+        sequence = qmc.Sobol(size, scramble=True, rng=self._seed)
+        if number > 1:  # SciPy cannot go forward by none
+            sequence.fast_forward(number - 1)
+        point: list[float] = sequence.random(1)[0].tolist()
+        return point
