@@ -145,7 +145,7 @@ def tracker_of(folder: Path) -> Tracker:
     return Tracker(
         folder,
         study,
-        lambda values: recipe_text(space.recipe(values), facts, space),
+        lambda values: recipe_text(space.recipe(values), space),
         versions(),
         lambda: conclusion(folder),
     )
