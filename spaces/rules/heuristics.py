@@ -29,6 +29,7 @@ from trainable.recipe.augmentations import (
     RandomErasing,
     ResizedCrop,
 )
+from trainable.recipe.training import ExponentialAveraging, NoAveraging
 
 RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"})
 """A pair: who pins one of them has said what the crops are to be."""
@@ -71,10 +72,21 @@ def details(facts: Facts, recipe: Recipe) -> Rulings:
         **optimizers.details(facts, recipe),
         "schedule.warmup_epochs": schedules.own_warmup(facts, recipe),
         "regularisation.label_smoothing": regularisation.label_smoothing(facts),
+        **_averaging_details(facts, recipe),
         **_crop_details(facts, recipe),
         "augmentation.flip_probability": augmentations.flip_probability(facts),
         **_masking_details(facts, recipe),
     }
+
+
+def _averaging_details(facts: Facts, recipe: Recipe) -> Rulings:
+    match recipe.regularisation.averaging:
+        case NoAveraging():
+            return {}
+        case ExponentialAveraging():
+            return {"regularisation.averaging.decay": regularisation.ema_decay(facts, recipe)}
+        case _:
+            assert_never(recipe.regularisation.averaging)
 
 
 def _crop_details(facts: Facts, recipe: Recipe) -> Rulings:
