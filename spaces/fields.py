@@ -5,10 +5,10 @@ Sources are cited as in `spaces.rules.heuristics`; `ours` marks what neither doc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from trainable.recipe import Recipe
+from trainable.recipe import Recipe, trees
 
 
 class Purpose(NamedTuple):
@@ -117,11 +117,14 @@ PURPOSES: dict[str, Purpose] = {
     "schedule.lowest": Purpose("the triangles' lower end, of the rate", TRIANGLES),
     "schedule.rise_epochs": Purpose("half a cycle: 2 to 10 epochs", TRIANGLES),
     "regularisation.label_smoothing": Purpose("softens the labels of large models", "003:43-59, 000:36"),
-    "regularisation.clip_norm": Purpose("bounds the gradient; null leaves it", "000:7-20, 004:155"),
-    "regularisation.clip_factor": Purpose(
-        "bounds each unit's gradient by its weight; null leaves it", "000:7-20; arXiv 2102.06171, section 4.1"
+    "regularisation.clipping.kind": Purpose("bounds the gradient", "000:7-20, 004:155"),
+    "regularisation.clipping.max_norm": Purpose("the longest gradient", "000:7-20, 004:155"),
+    "regularisation.clipping.factor": Purpose(
+        "each unit's longest gradient, over the norm of its weights",
+        "000:7-20; arXiv 2102.06171, section 4.1",
     ),
-    "regularisation.ema_decay": Purpose("averages the weights; null does not", "ours"),
+    "regularisation.averaging.kind": Purpose("averages the weights, and scores the average", "ours"),
+    "regularisation.averaging.decay": Purpose("share of the average that each step keeps", "ours"),
     "augmentation.crop.kind": Purpose("random place, or place and size, of the image", "003:62"),
     "augmentation.crop.fraction": Purpose("largest shift, of the side", "arXiv 1512.03385, section 4.2"),
     "augmentation.crop.scale_min": Purpose("least area of a crop; larger for small nets", "003:62-67"),
@@ -180,7 +183,6 @@ PURPOSES: dict[str, Purpose] = {
         "less memory, for computing blocks twice", "004:101; arXiv 1604.06174"
     ),
     "loop.compile": Purpose("faster steps after a minute of compiling", "torch's documentation"),
-    "evaluation.weights": Purpose("raw, or the averaged ones", "ours"),
     "evaluation.batch_size": Purpose("changes speed alone", "ours"),
     "evaluation.resize.kind": Purpose("how an image becomes a square", "ours"),
     "evaluation.resize.ratio": Purpose("the middle of a larger image: 224 of 256", "arXiv 1409.4842"),
@@ -196,13 +198,4 @@ def leaves(recipe: Recipe) -> Iterator[tuple[str, Any]]:
     """Every dotted path with its value, provenance left out; lists are one value."""
     tree = recipe.tree()
     tree.pop("provenance", None)
-    yield from leaves_of(tree)
-
-
-def leaves_of(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted path of a tree, behind the prefix, with its value."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from leaves_of(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+    yield from trees.leaves(tree)

@@ -29,12 +29,10 @@ def end_faults(space: Space) -> Iterator[Fault]:
     ends: list[_End] = []
     alone = list(_gap_faults(space))
     for dimension, chosen in _chosen(space):
-        refused = refusals(space, chosen)
-        values = _completed(space, chosen) if refused else chosen
-        if refused and refusals(space, values):
-            alone += [_worded(space, fault, dimension, chosen) for fault in refused]
-        else:
-            ends.append(_End(dimension, chosen, values, space.recipe(values)))
+        try:
+            ends.append(_End(dimension, chosen, space.recipe(chosen)))
+        except RecipeError as error:
+            alone += [_worded(space, fault, dimension, chosen) for fault in error.faults]
     yield from alone or _pair_faults(space, ends)
 
 
@@ -69,20 +67,17 @@ def _inner(domain: Float | Integer) -> Sequence[Value]:
 
 def _taken(space: Space, dimension: Dimension, value: Value) -> bool:
     """Whether a dimension may have a value wherever the dimension exists."""
-    for condition in _conditions(dimension):
-        chosen = {**condition, dimension.path: value}
-        if refusals(space, chosen) and refusals(space, _completed(space, chosen)):
-            return False
-    return True
+    return not any(
+        refusals(space, {**condition, dimension.path: value}) for condition in _conditions(dimension)
+    )
 
 
 @dataclass(frozen=True)
 class _End:
-    """A dimension at an end of its domain, its condition met: `chosen`; and `values`, all that this needs."""
+    """A dimension at an end of its domain, its condition met."""
 
     dimension: Dimension
     chosen: Mapping[str, Value]
-    values: Mapping[str, Value]
     recipe: Recipe
 
     @property
@@ -91,8 +86,8 @@ class _End:
 
     @cached_property
     def sections(self) -> frozenset[str]:
-        """The sections that the values lie in, each with its dot: `augmentation.crop.`."""
-        return frozenset(path[: path.rfind(".") + 1] for path in self.values)
+        """The sections that the chosen values lie in, each with its dot: `augmentation.crop.`."""
+        return frozenset(path[: path.rfind(".") + 1] for path in self.chosen)
 
 
 def _chosen(space: Space) -> Iterator[tuple[Dimension, dict[str, Value]]]:
@@ -108,22 +103,12 @@ def _conditions(dimension: Dimension) -> list[dict[str, Value]]:
     return [{when.path: met} for met in when.values] if when else [{}]
 
 
-def _completed(space: Space, chosen: Mapping[str, Value]) -> dict[str, Value]:
-    """With an end of each dimension that exists only by the values chosen: averages need their decay."""
-    brought = {
-        each.path: each.domain.extremes()[0]
-        for each in space.dimensions
-        if each.when is not None and chosen.get(each.when.path) in each.when.values
-    }
-    return {**brought, **chosen}
-
-
 def _pair_faults(space: Space, ends: Sequence[_End]) -> Iterator[Fault]:
     """Ends that the Recipe takes alone may exclude each other: a crop's least and largest scale."""
     for one, other in combinations(ends, 2):
         agree = all(one.chosen.get(path, value) == value for path, value in other.chosen.items())
         if one.dimension.path != other.dimension.path and agree and not _join(one, other):
-            for fault in refusals(space, {**one.values, **other.values, **one.chosen, **other.chosen}):
+            for fault in refusals(space, {**one.chosen, **other.chosen}):
                 told = f"{one.told} with {other.dimension.path} {other.told} is refused"
                 yield Fault(one.dimension.name, f"{told}: {fault}")
 

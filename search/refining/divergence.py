@@ -15,7 +15,7 @@ from spaces.space import Dimension
 from trainable.curves.remedies import changes
 
 RATES = ("optimizer.lr", "optimizer.sgd_lr")
-CALMER = ("schedule.warmup_epochs", "regularisation.clip_norm")
+CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
 """What calms the first steps and bounds a wild batch, whatever the rate."""
 LEAST_DIVERGED = 3
 DIVERGED_SHARE = 0.15
@@ -104,7 +104,7 @@ def _stability(narrowed: Float, best: object) -> Iterator[str]:
     """The best rate lies just under those that diverge: a calmer start may open higher ones."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
         told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
-        yield f"{told} regularisation.clip_norm may open higher rates ({BOUNDARIES})"
+        yield f"{told} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 
 def _highest_kept(evidence: Evidence, rates: _Rates) -> float:

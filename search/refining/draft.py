@@ -17,6 +17,7 @@ from spaces.facts import Facts
 from spaces.priors import told
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
+from trainable.recipe.trees import value_at
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,7 @@ class Draft:
         """What stands at a path, in words: a range with what is believed in it, or a value."""
         name = path.removeprefix(f"{PLACE}.")
         if name == path:
-            node = self.study.model_dump(mode="json")
-            for part in path.split("."):
-                node = node[part]
-            return shown(node)
+            return shown(value_at(self.study.model_dump(mode="json"), path))
         for dimension in self.space.dimensions:
             if dimension.name == name:
                 return told(dimension.domain, dimension.prior(self.space.own))

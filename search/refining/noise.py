@@ -19,7 +19,7 @@ LARGEST_FRACTION = 0.3
 """Of the images, for validation: more would be missed in training; ours."""
 SETTLED = ("schedule.final_factor", "schedule.kind")
 """What brings the rate to rest at the end of a run."""
-WEIGHTS = "evaluation.weights"
+AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
 CURVES = f"{PLAYBOOK}, Examining the training curves"
 REPEATS = "Determining whether to adopt a training pipeline change or hyperparameter configuration"
@@ -127,9 +127,9 @@ def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
 def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
     """Averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
-        has = each.path == WEIGHTS and isinstance(each.domain, Choice) and "ema" in each.domain
-        if has and (now := winner.trial.values.get(WEIGHTS)) != "ema":
-            yield Change(WEIGHTS, now, "ema", "averaged weights swing less than the last ones", CURVES)
+        has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
+        if has and (now := winner.trial.values.get(AVERAGING)) != "ema":
+            yield Change(AVERAGING, now, "ema", "averaged weights swing less than the last ones", CURVES)
 
 
 def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:

@@ -10,15 +10,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from spaces.averages import with_values
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
-from spaces.fields import leaves_of
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.store import is_uri, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
 from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.trees import NoSuchPath, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
 from trainable.training.metrics import OBJECTIVES, Mode
 
@@ -202,11 +201,11 @@ class Study(Spec):
     @property
     def pinned(self) -> dict[str, Any]:
         """The values that `base` fixes, by dotted path; nested and dotted keys mean the same."""
-        return dict(leaves_of(self.base))
+        return dict(leaves(self.base))
 
     def base_recipe(self) -> Recipe:
         """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
-        paths = [path for path, _ in leaves_of(self.base)]
+        paths = [path for path, _ in leaves(self.base)]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
         for path in self.pinned:
@@ -214,7 +213,7 @@ class Study(Spec):
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
-        return with_values(with_length.model_copy(update={"data": self.data}), self.pinned)
+        return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
         """A copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr": 0.2}`."""
@@ -232,7 +231,7 @@ class Study(Spec):
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and weights != OWN_WEIGHTS:
-            base = _replaced(base, WEIGHTS, str(_weights_file(weights)))
+            base = with_leaf(base, WEIGHTS, str(_weights_file(weights)))
         return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
 
     def yaml(self) -> str:
@@ -272,18 +271,16 @@ def read_study(path: Path) -> Study:
 
 def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a study's tree with values set by dotted path; the schema judges new keys."""
-    copy: dict[str, Any] = json.loads(json.dumps(tree))
+    copy = dict(tree)
     for path, value in values.items():
-        node = copy
-        *sections, name = _split(path)
-        if sections == ["base"] and isinstance(copy.get("base"), dict):
-            copy["base"] = _unpinned(copy["base"], name)
-        for section in sections:
-            child = node.setdefault(section, {})
-            if not isinstance(child, dict):
-                raise StudyError([Fault(path, f"{section} is a single value, not a section")])
-            node = child
-        node[name] = value
+        names = _split(path)
+        if path.startswith("base.") and isinstance(copy.get("base"), Mapping):
+            copy["base"] = without(copy["base"], names[-1])
+        try:
+            copy = with_value(copy, names, value, may_add=lambda section: True)
+        except NoSuchPath as error:
+            told = f"{error.section} is a single value, not a section"
+            raise StudyError([Fault(path, told)]) from None
     return copy
 
 
@@ -293,23 +290,6 @@ def _split(path: str) -> list[str]:
         if path.startswith(head):
             return [*head.rstrip(".").split("."), path.removeprefix(head)]
     return path.split(".")
-
-
-def _unpinned(base: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The pins without a field, or a section's; nested and dotted keys mean the same."""
-    return {path: value for path, value in leaves_of(base) if not f"{path}.".startswith(f"{place}.")}
-
-
-def _replaced(tree: Mapping[str, Any], path: str, value: Any, prefix: str = "") -> dict[str, Any]:
-    """A copy with another value at a path that is there, nested or dotted."""
-    copy: dict[str, Any] = {}
-    for name, old in tree.items():
-        place = f"{prefix}{name}"
-        if isinstance(old, Mapping):
-            copy[name] = _replaced(old, path, value, f"{place}.")
-        else:
-            copy[name] = value if place == path else old
-    return copy
 
 
 def _weights_file(text: str) -> Path:

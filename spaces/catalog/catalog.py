@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, assert_never, get_args
 
-from spaces.averages import own_decay, with_values
 from spaces.catalog.overrides import in_study, parse_all
 from spaces.catalog.placing import dimension_of, make_dimensions, with_beliefs
 from spaces.catalog.wide import WIDE
 from spaces.conditions import check_fixed, domains_of, has, holds, settled_values
-from spaces.domains import Choice, Domain, SpaceError, Value
+from spaces.domains import Choice, Domain, SpaceError, Value, is_number
 from spaces.facts import Facts
 from spaces.rules import schedules
 from spaces.rules.heuristics import fixed_by_rule, rule_values
@@ -65,10 +64,9 @@ def make_space(
     with in_study(overrides.keys()):
         pins = pinned | fixed.keys()
         check_fixed(base, fixed)
-        base = with_values(base, fixed)
+        base = base.with_values(fixed)
         _check_cycles(base, domains)
         own = _own_recipe(facts, base, pins, domains, rules)
-        own = own.with_values(own_decay(own, pins, facts, varying, rules))
         placed = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
         dimensions = tuple(each.dimension for each in placed)
         space = Space(own, dimensions, _own_values(own, dimensions), pins)
@@ -147,11 +145,21 @@ def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
         for path, domain in domains.items()
         if isinstance(domain, Choice) and recipe.get(path) not in domain
     }
-    return with_values(recipe, chosen)
+    return recipe.with_values(chosen)
 
 
 def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value]:
-    return {each.path: own.get(each.path) for each in dimensions if holds(each.when, own)}
+    return {each.path: _own_value(own, each) for each in dimensions if holds(each.when, own)}
+
+
+def _own_value(own: Recipe, dimension: Dimension) -> Value:
+    """The own recipe's value, or the nearest of a space's numbers: `wide` has decays of its own."""
+    value: Value = own.get(dimension.path)
+    if not isinstance(dimension.domain, Choice) or value in dimension.domain or not is_number(value):
+        return value
+    own_number = value
+    numbers = [each for each in dimension.domain.options if is_number(each)]
+    return min(numbers, key=lambda each: abs(each - own_number), default=value)
 
 
 def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:

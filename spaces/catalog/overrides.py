@@ -117,7 +117,7 @@ def _domain(kind: str, content: Any) -> Domain:
 
 
 def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
-    """What is believed, where anything is said of it; `prior: null` is a value, as in `clip_norm`."""
+    """What is believed, where anything is said of it; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
             raise SpaceError([Fault("", "weights stand beside choice: [option, ...], and without a prior")])

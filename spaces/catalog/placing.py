@@ -154,7 +154,7 @@ def _ranged(spoken: Named, ranged: Mapping[str, Varying], known: Mapping[str, Ru
     options = options_of(spoken.values()) | {
         name: each.domain.options for name, each in ranged.items() if isinstance(each.domain, Choice)
     }
-    made = _each(ranged, lambda name, each: _written(name, each, known, spoken, options, own))
+    made = _each(ranged, lambda name, each: _written(name, each, known, options, own))
     places = [name if name in made else path_of(name) if path_of(name) in made else name for name in spoken]
     added = [name for name in made if name not in places]
     order = [name for name in added if name.endswith(".kind")] + places
@@ -166,14 +166,13 @@ def _written(
     name: str,
     written: Varying,
     known: Mapping[str, Rule],
-    spoken: Named,
     options: Mapping[str, tuple[Value, ...]],
     own: Recipe,
 ) -> Dimension:
     assert written.domain is not None
     belief, path = Believed(written.prior_in(written.domain)), path_of(name)
     if name == path:
-        when, variant = _condition(path, options, own) or _rules_condition(path, spoken), ""
+        when, variant = _condition(path, options, own), ""
     else:
         when, variant = known[name].when, known[name].variant
     return Dimension(path, written.domain, "written in the study", PLACE, when, variant, belief)
@@ -190,12 +189,6 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
         return None
     having = tuple(option for option in options[kind] if has(own, path, {kind: option}))
     return None if having == options[kind] else When(kind, having)
-
-
-def _rules_condition(path: str, spoken: Named) -> When | None:
-    """That of the field's own rule where no kind is meant: a decay of averages, where they are scored."""
-    whens = [each.when for each in spoken.values() if each.path == path and each.when is not None]
-    return next((when for when in whens if not when.path.endswith(".kind")), None)
 
 
 def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:

@@ -56,7 +56,8 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution:
     return Distribution(Integer(0, most), Uniform(), "none to 10, at most half of the run", STATED)
 
 
-_LAYERS, _WEIGHTS = "model.layer_rates", "evaluation.weights"
+_LAYERS = "model.layer_rates"
+_AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}" for section in ("crop", "policy", "masking", "mixing")
 )
@@ -70,8 +71,8 @@ WIDE: tuple[Rule, ...] = (
     _even(f"{_MASKING}.kind", Choice(("none", *MASKS))),
     _even(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
     _even(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
-    _even(_WEIGHTS, Choice(("raw", "ema"))),
-    _even("regularisation.ema_decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(_WEIGHTS, ("ema",))),
+    _even(f"{_AVERAGING}.kind", Choice(("none", "ema"))),
+    _even(f"{_AVERAGING}.decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(f"{_AVERAGING}.kind", ("ema",))),
     _even("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
     *_of_kind("optimizer.lr", KINDS, ("", ADAPTIVE_RATES), ("sgd", RATES)),
     *_of_kind(
@@ -83,7 +84,7 @@ WIDE: tuple[Rule, ...] = (
     Rule("schedule.warmup_epochs", warmups, When("schedule.kind", WARMED)),
     _even("schedule.gamma", Float(0.5, 0.999), When("schedule.kind", ("exp",))),
     _even("regularisation.label_smoothing", Float(0.0, 0.3)),
-    _even("regularisation.clip_norm", Choice((None, 0.1, 1.0, 10.0, 100.0))),
+    _even(f"{_CLIPPING}.kind", Choice(("none", "norm"))),
     _even("model.dropout", Choice((None, 0.1, 0.3, 0.5, 0.7))),
     Rule("model.freeze_epochs", frozen_epochs),
     _even("model.freeze_norm", Choice((False, True))),
@@ -94,5 +95,6 @@ WIDE: tuple[Rule, ...] = (
     _even(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
     _even(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),
+    _even(f"{_CLIPPING}.max_norm", Choice((0.1, 1.0, 10.0, 100.0)), When(f"{_CLIPPING}.kind", ("norm",))),
 )
 """One rule for every field that `document` may vary, in drawing order."""

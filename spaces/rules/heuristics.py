@@ -25,6 +25,8 @@ from trainable.recipe import Recipe
 
 RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"})
 """A pair: who pins one of them has said what the crops are to be."""
+AveragingKind = Literal["none", "ema"]
+AVERAGINGS: tuple[AveragingKind, ...] = get_args(AveragingKind)
 CropKind = Literal["none", "pad", "resized"]
 CROPS: tuple[CropKind, ...] = get_args(CropKind)
 MaskingKind = Literal["none", "erasing", "cutout", "gridmask", "hide_and_seek"]
@@ -93,6 +95,16 @@ def _smoothing(facts: Facts, values: Values) -> Rulings:
     return {"regularisation.label_smoothing": regularisation.label_smoothing(facts)}
 
 
+def _averaging(facts: Facts, values: Values) -> Rulings:
+    match kind := word_at(values, "regularisation.averaging.kind", AVERAGINGS):
+        case "none":
+            return {}
+        case "ema":
+            return {"regularisation.averaging.decay": regularisation.ema_decay(facts, values)}
+        case _:
+            assert_never(kind)
+
+
 def _crop(facts: Facts, values: Values) -> Rulings:
     match kind := word_at(values, "augmentation.crop.kind", CROPS):
         case "none":
@@ -129,7 +141,15 @@ def _masking(facts: Facts, values: Values) -> Rulings:
 
 
 Part = Callable[[Facts, Values], Rulings]
-DETAILS: tuple[Part, ...] = (optimizers.details, _warmup, _smoothing, _crop, _flips, _masking)
+DETAILS: tuple[Part, ...] = (
+    optimizers.details,
+    _warmup,
+    _smoothing,
+    _averaging,
+    _crop,
+    _flips,
+    _masking,
+)
 """What follows from the kinds and the batch, by what each part goes by."""
 
 

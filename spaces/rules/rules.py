@@ -45,12 +45,13 @@ def _of_kind(
     return of
 
 
-_OPTIMIZER, _SCHEDULE, _WEIGHTS = "optimizer.kind", "schedule.kind", "evaluation.weights"
+_OPTIMIZER, _SCHEDULE = "optimizer.kind", "schedule.kind"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
 )
 _LAYERS = "model.layer_rates.kind"
 _SGD, _BOTH = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adam_then_sgd",))
+_AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
 
 _KINDS: tuple[Rule, ...] = (
@@ -61,8 +62,8 @@ _KINDS: tuple[Rule, ...] = (
     Rule(_MASKING, augmentations.maskings),
     Rule(_MIXING, augmentations.mixings),
     Rule(_LAYERS, finetuning.layer_rates),
-    Rule(_WEIGHTS, regularisation.scored_weights),
-    Rule("regularisation.ema_decay", regularisation.ema_decays, When(_WEIGHTS, ("ema",))),
+    Rule(f"{_AVERAGING}.kind", regularisation.averagings),
+    Rule(f"{_AVERAGING}.decay", regularisation.ema_decays, When(f"{_AVERAGING}.kind", ("ema",))),
     Rule("loop.batch_size", loops.batch_sizes, optional=True),
 )
 """What others depend on. The batch comes last: what stands before it goes by the batch that is settled."""
@@ -88,7 +89,7 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("schedule.gamma", schedules.falls, When(_SCHEDULE, ("exp",))),
     Rule(_SMOOTHING, regularisation.label_smoothings),
     Rule(_SMOOTHING, regularisation.label_smoothings_of_small_nets, optional=True),
-    Rule("regularisation.clip_norm", regularisation.clip_norms),
+    Rule(f"{_CLIPPING}.kind", regularisation.clippings),
     Rule("model.dropout", regularisation.dropouts),
     Rule("model.freeze_epochs", finetuning.frozen_epochs),
     Rule("model.freeze_norm", finetuning.frozen_norms),
@@ -104,6 +105,7 @@ _NUMBERS: tuple[Rule, ...] = (
     ),
     Rule(_ALPHA, augmentations.mixup_alphas, When(_MIXING, ("mixup",)), "mixup"),
     Rule(_ALPHA, augmentations.cutmix_alphas, When(_MIXING, ("cutmix",)), "cutmix"),
+    Rule(f"{_CLIPPING}.max_norm", regularisation.clip_norms, When(f"{_CLIPPING}.kind", ("norm",))),
 )
 
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS

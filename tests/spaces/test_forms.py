@@ -29,7 +29,7 @@ def test_kinds_are_named_for_a_field_that_others_lack(path: str, having: tuple[s
     ("path", "written"),
     [
         ("optimizer.lr", ("log: [low, high]", "uniform: [low, high]", "choice: [number, ...]")),
-        ("regularisation.clip_norm", ("log: [low, high]", "uniform: [low, high]", "choice: [number, ...]")),
+        ("model.dropout", ("log: [low, high]", "uniform: [low, high]", "choice: [number, ...]")),
         ("loop.workers", ("int: [low, high]", "int_log: [low, high]", "choice: [number, ...]")),
         ("model.depth", ("choice: [8, 14, 20, 32, 44, 56]",)),
         ("augmentation.crop.kind", ("choice: [none, pad, resized]",)),

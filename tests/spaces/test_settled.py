@@ -28,7 +28,8 @@ OVERRIDES: list[Mapping[str, Any]] = [
     {"loop.batch_size": {"rule": True}, "schedule.kind": {"rule": True}},
     {"loop.batch_size": {"int_log": [8, 64]}, "optimizer.kind": {"choice": ["sgd", "adam_then_sgd"]}},
     {
-        "regularisation.clip_norm": {"prior": 1.0, "confidence": "low"},
+        "regularisation.clipping.kind": {"rule": True},
+        "regularisation.clipping.max_norm": {"prior": 1.0, "confidence": "low"},
         "loop.micro_batch": {"choice": [None, 8]},
     },
     {

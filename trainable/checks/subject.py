@@ -23,9 +23,8 @@ from trainable.training.seeds import Use
 
 PLAIN: Mapping[str, Any] = {
     "regularisation.label_smoothing": 0.0,
-    "regularisation.clip_norm": None,
-    "regularisation.clip_factor": None,
-    "regularisation.ema_decay": None,
+    "regularisation.clipping.kind": "none",
+    "regularisation.averaging.kind": "none",
     "augmentation.crop.kind": "none",
     "augmentation.flip_probability": 0.0,
     "augmentation.policy.kind": "none",
@@ -40,7 +39,6 @@ PLAIN: Mapping[str, Any] = {
     "loop.sync_norm": False,
     "loop.checkpoint_activations": False,
     "loop.compile": False,
-    "evaluation.weights": "raw",
     "evaluation.flip": False,
     "evaluation.scales": [1.0],
     "evaluation.norm_batches": 0,

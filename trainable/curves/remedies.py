@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
 from trainable.recipe.models import ResNetSmall
+from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
 Verdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
 
@@ -70,10 +71,7 @@ def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Change]
     yield from _warmer(recipe)
     if rate_left > RATE_STILL_HIGH:
         yield from _to_rest(recipe)
-    norm, factor_of_unit = recipe.regularisation.clip_norm, recipe.regularisation.clip_factor
-    if factor_of_unit is None and (norm is None or norm > 1.0):
-        why = "one wild batch cannot throw the weights far"
-        yield _change(recipe, "regularisation.clip_norm", 1.0, why, "000:7, 004:155; arXiv 1211.5063, 3.2")
+    yield from _bounded(recipe)
     if recipe.precision.kind == "fp16":
         why = "bf16 has fp32's range: no gradient overflows"
         yield _change(recipe, "precision.kind", "bf16", why, "000:5; arXiv 1905.12322")
@@ -92,6 +90,19 @@ def _warmer(recipe: Recipe) -> Iterator[Change]:
                 why = "the first steps, from random weights, are the ones that a high rate spoils"
                 source = "000:29, 003:20; arXiv 1706.02677, 2.2"
                 yield _change(recipe, "schedule.warmup_epochs", longest, why, source)
+
+
+def _bounded(recipe: Recipe) -> Iterator[Change]:
+    why, source = "one wild batch cannot throw the weights far", "000:7, 004:155; arXiv 1211.5063, 3.2"
+    match recipe.regularisation.clipping:
+        case NoClipping():
+            yield _change(recipe, "regularisation.clipping.kind", "norm", why, source)
+        case NormClipping(max_norm=norm) if norm > 1.0:
+            yield _change(recipe, "regularisation.clipping.max_norm", 1.0, why, source)
+        case NormClipping() | AdaptiveClipping():
+            return
+        case _:
+            assert_never(recipe.regularisation.clipping)
 
 
 def _to_rest(recipe: Recipe) -> Iterator[Change]:

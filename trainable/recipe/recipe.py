@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from trainable.errors import Fault, RecipeError, faults_of
+from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Classification, Data
@@ -27,6 +28,7 @@ from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.schedules import Cosine, Schedule
 from trainable.recipe.training import Evaluation, Loop, Precision, Provenance, Regularisation
+from trainable.recipe.trees import NoSuchPath, Tree, value_at, with_value
 
 REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
@@ -38,7 +40,7 @@ class Recipe(Spec):
     Equal digests mean equal runs on the same data, weights to begin from, machine and versions.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     task: Classification = Classification()
     data: Data = Data()
     model: Model = ResNetSmall()
@@ -53,8 +55,6 @@ class Recipe(Spec):
 
     @model_validator(mode="after")
     def fields_agree(self) -> Self:
-        if self.evaluation.weights == "ema" and self.regularisation.ema_decay is None:
-            raise ValueError("evaluation.weights is ema, so regularisation.ema_decay must be a number")
         if self.schedule.warmup_epochs >= self.loop.epochs and self.schedule.warmup_epochs > 0:
             raise ValueError(
                 f"schedule.warmup_epochs {self.schedule.warmup_epochs:g} must be below "
@@ -70,17 +70,21 @@ class Recipe(Spec):
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Recipe:
         """The recipe that a nested mapping describes; fields left out take their defaults.
 
-        Raises RecipeError with every fault at once, each with its dotted path; `where` names the source.
+        A mapping of version 1 is converted. Raises RecipeError with every fault at once, each with its dotted
+        path; `where` names the source.
         """
         try:
-            whole = _with_kinds(tree, _DEFAULTS)
+            whole = _with_kinds(version1.converted(tree), _DEFAULTS)
             text = json.dumps(whole)
+        except RecipeError as error:
+            raise RecipeError(error.faults, where) from None
         except (TypeError, ValueError) as error:
             raise RecipeError([Fault("", f"not plain data: {error}")], where) from error
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise RecipeError(faults_of(error, whole, cls), where) from None
+            faults = [version1.with_advice(fault) for fault in faults_of(error, whole, cls)]
+            raise RecipeError(faults, where) from None
 
     def tree(self) -> dict[str, Any]:
         """The recipe as nested plain data, every field written; provenance only where there is one."""
@@ -96,12 +100,10 @@ class Recipe(Spec):
 
     def get(self, path: str) -> Any:
         """The value at a dotted path, such as `optimizer.lr`. Raises RecipeError naming the known fields."""
-        node: Any = self.tree()
-        for depth, name in enumerate(parts := path.split(".")):
-            if not isinstance(node, dict) or name not in node:
-                raise RecipeError([Fault(path, _unknown(".".join(parts[:depth]), name, node))])
-            node = node[name]
-        return node
+        try:
+            return value_at(self.tree(), path)
+        except NoSuchPath as error:
+            raise RecipeError([version1.with_advice(_unknown(path, error))]) from None
 
     def with_values(self, values: Mapping[str, Any]) -> Recipe:
         """A copy with values set by dotted path, e.g. `{"optimizer.kind": "adamw", "optimizer.lr": 1e-3}`.
@@ -111,7 +113,7 @@ class Recipe(Spec):
         """
         tree = self.tree()
         for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
-            _set(tree, path, values[path])
+            tree = _with_value(tree, path, values[path])
         return Recipe.from_tree(tree)
 
 
@@ -126,25 +128,26 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
     return {"kind": defaults["kind"], **copy} if "kind" in defaults and "kind" not in copy else copy
 
 
-def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Set one dotted path in place; a changed `kind` empties its section, so that its defaults apply."""
+def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
+    """A copy with one value set; a changed `kind` empties its section, so that its defaults apply."""
     *sections, name = path.split(".")
-    node = tree
-    for depth, section in enumerate(sections):
-        child = node.get(section)
-        if child is None and "kind" in node:  # a kind just set has the section, or is refused for it by name
-            child = node[section] = {}
-        if not isinstance(child, dict):
-            raise RecipeError([Fault(path, _unknown(".".join(sections[:depth]), section, node))])
-        node = child
-    if name == "kind" and node.get("kind") != value:
-        node.clear()
-    node[name] = value
+    try:
+        changed = with_value(tree, [*sections, name], value, _has_kind)
+        if sections and name == "kind" and tree != changed:
+            return with_value(tree, sections, {"kind": value}, _has_kind)
+        return changed
+    except NoSuchPath as error:
+        raise RecipeError([version1.with_advice(_unknown(path, error))]) from None
 
 
-def _unknown(section: str, name: str, node: Any) -> str:
-    known = ", ".join(node) if isinstance(node, dict) else "none, it is a single value"
-    return f"no field {name!r} in {section or 'the recipe'}; known: {known}"
+def _has_kind(section: Tree) -> bool:
+    """A kind just set has the section that is added, or the recipe refuses that by name."""
+    return "kind" in section
+
+
+def _unknown(path: str, error: NoSuchPath) -> Fault:
+    known = ", ".join(error.node) if isinstance(error.node, Mapping) else "none, it is a single value"
+    return Fault(path, f"no field {error.name!r} in {error.section or 'the recipe'}; known: {known}")
 
 
 _DEFAULTS = Recipe().tree()

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from trainable.recipe.base import OpenFraction, Spec
 
 
+class NoClipping(Spec):
+    """Gradients are used as they are."""
+
+    kind: Literal["none"] = "none"
+
+
+class NormClipping(Spec):
+    """The gradient of all weights together is shortened to an L2 norm (arXiv 1211.5063, section 3.2)."""
+
+    kind: Literal["norm"] = "norm"
+    max_norm: Annotated[float, Field(gt=0.0)] = Field(1.0, description="1 in arXiv 2010.11929, table 3")
+
+
+class AdaptiveClipping(Spec):
+    """Each unit's gradient is bounded by the norm of its weights (arXiv 2102.06171, section 4.1)."""
+
+    kind: Literal["adaptive"] = "adaptive"
+    factor: Annotated[float, Field(gt=0.0)] = Field(0.01, description="gradient's norm over the weights'")
+
+
+Clipping = Annotated[NoClipping | NormClipping | AdaptiveClipping, Field(discriminator="kind")]
+
+
+class NoAveraging(Spec):
+    """The weights of the last step are scored and exported."""
+
+    kind: Literal["none"] = "none"
+
+
+class ExponentialAveraging(Spec):
+    """An exponential moving average of the weights is scored and exported in their stead."""
+
+    kind: Literal["ema"] = "ema"
+    decay: OpenFraction = Field(0.99, description="per step: half is forgotten in 69 steps; ours")
+
+
+Averaging = Annotated[NoAveraging | ExponentialAveraging, Field(discriminator="kind")]
+
+
 class Regularisation(Spec):
     label_smoothing: OpenFraction = Field(0.0, description="arXiv 1512.00567, section 7")
-    clip_norm: Annotated[float, Field(gt=0.0)] | None = Field(None, description="L2 (arXiv 1211.5063, 3.2)")
-    clip_factor: Annotated[float, Field(gt=0.0)] | None = Field(
-        None, description="each unit's gradient over its weight: adaptive clipping, 0.01 in arXiv 2102.06171"
-    )
-    ema_decay: OpenFraction | None = Field(None, description="decay a step of the averaged weights")
-
-    @model_validator(mode="after")
-    def one_clipping(self) -> Self:
-        if self.clip_norm is not None and self.clip_factor is not None:
-            raise ValueError("clip by clip_norm or by clip_factor, not both")
-        return self
+    clipping: Clipping = NoClipping()
+    averaging: Averaging = NoAveraging()
 
 
 class Precision(Spec):
@@ -62,7 +92,6 @@ class CenterCrop(Spec):
 
 
 class Evaluation(Spec):
-    weights: Literal["raw", "ema"] = "raw"
     batch_size: Annotated[int, Field(ge=1)] = 512
     resize: Annotated[Stretch | CenterCrop, Field(discriminator="kind")] = Stretch()
     flip: bool = Field(False, description="average over the image and its mirror, where data.flips allows")

@@ -22,8 +22,8 @@ class EpochResult:
     """The numbers of one epoch; every one finite, also when the run diverged.
 
     Accuracies are fractions in [0, 1]; losses are nats an image; training figures are taken on the augmented
-    images as they were trained on, `val_*` on the whole validation part with the weights that
-    `evaluation.weights` names. A diverged epoch carries `worst(classes)` in its scores.
+    images as they were trained on, `val_*` on the whole validation part with the weights, averaged where
+    `regularisation.averaging` says so. A diverged epoch carries `worst(classes)` in its scores.
     """
 
     epoch: int

@@ -139,7 +139,7 @@ class Run:
         return result
 
     def score(self, part: Part, *, confusion: bool = False) -> Scores:
-        """Score the weights that `evaluation.weights` names on a whole part.
+        """Score the weights, averaged where `regularisation.averaging` says so, on a whole part.
 
         Raises DataError where there is no such part. Scores that are not finite are replaced by the worst.
         """
@@ -180,7 +180,7 @@ class Run:
         self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that `evaluation.weights` names, by name, on their device."""
+        """The weights, averaged where `regularisation.averaging` says so, by name, on their device."""
         return self._scored_model().state_dict()
 
     @contextmanager
@@ -367,7 +367,7 @@ class Run:
 
     def _scored_model(self) -> nn.Module:
         ema = self._trainer.ema
-        return ema.model if ema is not None and self.recipe.evaluation.weights == "ema" else self.model
+        return ema.model if ema is not None else self.model
 
     def _converted(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in batches:

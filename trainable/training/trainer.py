@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,14 @@ from trainable.models.freezing import freeze_body, freeze_norm, set_training, un
 from trainable.models.groups import head_parameters, rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
+from trainable.recipe.training import (
+    AdaptiveClipping,
+    Averaging,
+    ExponentialAveraging,
+    NoAveraging,
+    NoClipping,
+    NormClipping,
+)
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import clip_adaptively
 from trainable.training.evaluate import full_precision
@@ -76,23 +84,20 @@ class Trainer:
         self._autocast = precision.autocast(number_format, device)
         self._scaled = number_format == "fp16"
         self._scaler = torch.amp.GradScaler(device.type, enabled=self._scaled)
-        self._clip_norm, self._clip_factor = (
-            recipe.regularisation.clip_norm,
-            recipe.regularisation.clip_factor,
-        )
-        self._norm_every = 1 if self._scaled or self._clip_norm is not None else NORM_EVERY
+        self._clipping = recipe.regularisation.clipping
+        self._clips_norm = isinstance(self._clipping, NormClipping)
+        self._norm_every = 1 if self._scaled or self._clips_norm else NORM_EVERY
         if recipe.model.freeze_norm:
             freeze_norm(model)
         self._parameters = [each for each in model.parameters() if each.requires_grad]
-        self._clipped = _below_head(model) if self._clip_factor is not None else []
+        self._below_head = _below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
         self._phases = make_phases(
             recipe.optimizer,
             model,
             batch_size=self._batch,
             rate_factors=rate_factors(recipe.model.layer_rates, model),
         )
-        decay = recipe.regularisation.ema_decay
-        self.ema = Ema(model, decay) if decay is not None else None
+        self.ema = _make_average(recipe.regularisation.averaging, model)
 
     @property
     def micro_batch(self) -> int:
@@ -159,7 +164,7 @@ class Trainer:
         images = sum(len(labels) for _, labels in window)
         size = size or self._size(epoch, 0)
         losses = [self._backward(*batch, size, generator, images)[0] for batch in window]
-        self._update(phase, measured=self._clip_norm is not None)
+        self._update(phase, measured=self._clips_norm)
         return torch.stack(losses).sum()
 
     def state_dict(self) -> dict[str, Any]:
@@ -268,15 +273,24 @@ class Trainer:
             self._ranks.sum_in_place(gradients)
         self._scaler.unscale_(phase.optimizer)
         norm = get_total_norm(gradients) if measured else None
-        if self._clip_norm is not None and norm is not None:
-            clip_grads_with_norm_(self._parameters, self._clip_norm, norm)
-        if self._clip_factor is not None:
-            clip_adaptively(self._clipped, self._clip_factor)
+        self._clip(norm)
         self._scaler.step(phase.optimizer)
         self._scaler.update()
         if self.ema is not None:
             self.ema.update()
         return norm
+
+    def _clip(self, norm: Tensor | None) -> None:
+        match self._clipping:
+            case NoClipping():
+                pass
+            case NormClipping(max_norm=longest):
+                if norm is not None:
+                    clip_grads_with_norm_(self._parameters, longest, norm)
+            case AdaptiveClipping(factor=factor):
+                clip_adaptively(self._below_head, factor)
+            case _:
+                assert_never(self._clipping)
 
     # --- what it came to ------------------------------------------------------------------------------
 
@@ -303,6 +317,16 @@ class Trainer:
             micro_batch=self.micro_batch,
             lost=self._is_lost(loss / steps),
         )
+
+
+def _make_average(spec: Averaging, model: nn.Module) -> Ema | None:
+    match spec:
+        case NoAveraging():
+            return None
+        case ExponentialAveraging(decay=decay):
+            return Ema(model, decay)
+        case _:
+            assert_never(spec)
 
 
 def _below_head(model: nn.Module) -> list[nn.Parameter]:

@@ -186,7 +186,7 @@ def test_an_artifact_place_that_cannot_be_written_holds_back_no_numbers(
     assert parent.info.status == "FINISHED"
     (storage / "blocked").unlink()
     assert tracker_of(folder, study).sync().complete
-    assert text_of(client, children[2], "recipe.yaml", folder).startswith("version: 1")
+    assert text_of(client, children[2], "recipe.yaml", folder).startswith("version: 2")
 
 
 def test_a_damaged_cursor_is_no_loss(client: MlflowClient, storage: Path, folder: Path) -> None:

@@ -364,7 +364,7 @@ def test_good_trials_among_those_that_diverged_keep_their_rates(tmp_path: Path) 
 
     found = refined(planted(tmp_path, landscape, trials=32, **SMALL))
     assert [(each.kind, each.about) for each in found.findings] == [("diverged", "trials")]
-    assert "regularisation.clip_norm" in {each.field for each in found.edits}
+    assert "regularisation.clipping.kind" in {each.field for each in found.edits}
 
 
 @pytest.mark.parametrize(
@@ -508,18 +508,14 @@ def test_a_validation_part_that_the_data_bring_is_not_made_larger(tmp_path: Path
 
 
 def test_swings_to_the_end_ask_for_averaged_weights_where_the_space_has_them(tmp_path: Path) -> None:
-    weights = {"evaluation.weights": {"choice": ["raw", "ema"]}}
-    study = {
-        **SMALL,
-        "base": {**BASE, "regularisation.ema_decay": 0.99},
-        "space__overrides": {**RANGES, **weights},
-    }
+    averaging = {"regularisation.averaging.kind": {"choice": ["none", "ema"]}}
+    study = {**SMALL, "space__overrides": {**RANGES, **averaging}}
     found = refined(planted(tmp_path, ending(0.9, 0.87, swing=0.02), images=MANY, seed=1, **study))
     best = found.summary.best
     assert best is not None
-    assert best.values["evaluation.weights"] == "raw"
+    assert best.values["regularisation.averaging.kind"] == "none"
     assert [each.kind for each in found.findings] == ["noisy"]
-    assert after(found) == {"space.overrides.evaluation.weights": "raw 20%, ema 80%"}
+    assert after(found) == {"space.overrides.regularisation.averaging.kind": "none 20%, ema 80%"}
 
 
 # --- the next study -----------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ SEEDS = (0, 1, 2)
 SAMPLERS = ("random", "qmc", "tpe")
 
 RATE, DECAY, SMOOTHING = "optimizer.lr", "optimizer.weight_decay", "regularisation.label_smoothing"
-MAGNITUDE, BATCH, CLIPPING = "augmentation.policy.magnitude", "loop.batch_size", "regularisation.clip_norm"
+MAGNITUDE, BATCH = "augmentation.policy.magnitude", "loop.batch_size"
+CLIPPING = "regularisation.clipping.kind"
 SGD_RATE = "optimizer.lr[sgd]"
 At = Mapping[str, float]
 

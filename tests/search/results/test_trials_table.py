@@ -15,12 +15,12 @@ from spaces.domains import Value
 VALUES: dict[str, Value] = {
     "optimizer.kind": "sgd",
     "optimizer.lr": 0.0123456,
-    "regularisation.clip_norm": None,
+    "model.dropout": None,
     "augmentation.policy.kind": "trivialaugment",
     "evaluation.flip": True,
     "optimizer.weight_decay": 1.2345e-06,
     "schedule.warmup_epochs": 1.25,
-    "regularisation.ema_decay": 0.998877,
+    "regularisation.averaging.decay": 0.998877,
     "optimizer.momentum": 0.9123,
 }
 NUMBERS = {"0.0123", "null", "trivialaugment", "true", "1.23e-06", "1.25", "0.999", "0.912"}

@@ -114,13 +114,19 @@ def test_nested_and_dotted_pins_mean_the_same() -> None:
     assert nested.base_recipe() == dotted.base_recipe()
 
 
-def test_averages_may_be_pinned_without_a_decay_which_the_space_settles() -> None:
-    study = Study.from_tree({**DIGITS, "base": {"evaluation.weights": "ema"}})
-    assert study.base_recipe().evaluation.weights == "ema"
-    assert set(study.pinned) == {"evaluation.weights"}
-    none = {"evaluation.weights": "ema", "regularisation.ema_decay": None}
-    (message,) = faults({**DIGITS, "base": none}).values()
-    assert "regularisation.ema_decay must be a number" in message
+@pytest.mark.parametrize(
+    ("pin", "instead"),
+    [
+        ({"evaluation": {"weights": "ema"}}, "regularisation.averaging.kind: ema"),
+        ({"regularisation.ema_decay": 0.99}, "regularisation.averaging.decay"),
+        ({"regularisation": {"clip_norm": 1.0}}, "regularisation.clipping.max_norm"),
+        ({"regularisation.clip_factor": None}, "regularisation.clipping.factor"),
+    ],
+)
+def test_a_pin_of_version_1_is_refused_with_what_to_write_now(pin: dict[str, Any], instead: str) -> None:
+    ((path, message),) = faults({**DIGITS, "base": pin}).items()
+    assert path.startswith("base.")
+    assert instead in message
 
 
 def test_the_budget_sets_the_length_of_a_run() -> None:

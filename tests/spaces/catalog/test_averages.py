@@ -1,10 +1,9 @@
-"""Searches in which every trial scores averaged weights, with a decay that varies."""
+"""Searches in which every trial averages its weights, with a decay that varies."""
 
 from typing import Any
 
 import pytest
 
-from spaces.averages import with_values
 from spaces.catalog.catalog import make_space
 from spaces.domains import Choice, Float, SpaceError
 from spaces.facts import Facts
@@ -12,12 +11,11 @@ from spaces.priors import mode
 from spaces.space import Space
 from tests.spaces.rules.rule_facts import asked
 from tests.spaces.small_facts import base_recipe, digits_facts
-from trainable.errors import RecipeError
-from trainable.recipe import Recipe
+from trainable.recipe.training import ExponentialAveraging, NoAveraging
 
-WEIGHTS, DECAY = "evaluation.weights", "regularisation.ema_decay"
+AVERAGING, DECAY = "regularisation.averaging.kind", "regularisation.averaging.decay"
 FACTS = digits_facts()
-ALWAYS: list[dict[str, Any]] = [{WEIGHTS: {"fixed": "ema"}}, {WEIGHTS: {"choice": ["ema"]}}]
+ALWAYS: list[dict[str, Any]] = [{AVERAGING: {"fixed": "ema"}}, {AVERAGING: {"choice": ["ema"]}}]
 
 
 def of(overrides: dict[str, Any], name: str = "document", facts: Facts = FACTS) -> Space:
@@ -31,68 +29,62 @@ def test_averages_in_every_trial_take_the_rules_decays(always: dict[str, Any], d
     (dimension,) = (each for each in space.dimensions if each.path == DECAY)
     assert (dimension.domain, dimension.when) == (rule.domain, None)
     assert space.own[DECAY] == mode(rule.domain, rule.prior)
-    assert space.recipe(space.sample(lambda _: 0.9)).evaluation.weights == "ema"
+    assert space.recipe(space.sample(lambda _: 0.9)).regularisation.averaging.kind == "ema"
 
 
 @pytest.mark.parametrize("always", ALWAYS)
 @pytest.mark.parametrize(
     ("written", "own"),
     [
-        ({"uniform": [0.9, 0.98]}, 0.94),
-        ({"uniform": [0.9, 0.98], "prior": 0.97}, 0.97),
+        ({"uniform": [0.9, 0.99]}, 0.95654),
+        ({"uniform": [0.97, 0.99]}, 0.95654),
+        ({"choice": [0.5, 0.9, 0.95654]}, 0.95654),
         ({"choice": [0.5, 0.9, 0.95]}, 0.5),
-        ({"choice": [0.5, 0.9, 0.95], "weights": [1, 3, 2]}, 0.9),
     ],
 )
-def test_a_range_that_is_written_for_their_decay_gives_the_first_trials_too(
+def test_the_first_trial_has_the_rules_decay_unless_it_is_none_of_the_options_that_a_person_wrote(
     always: dict[str, Any], written: dict[str, Any], own: float
 ) -> None:
-    space = of({**always, DECAY: written})
-    assert space.own[DECAY] == pytest.approx(own)
-    (dimension,) = (each for each in space.dimensions if each.path == DECAY)
-    assert space.own[DECAY] in dimension.domain
+    assert of({**always, DECAY: written}).own[DECAY] == own
 
 
 def test_a_space_that_leaves_the_decay_alone_takes_the_rules_likeliest() -> None:
-    space, rule = of({WEIGHTS: {"fixed": "ema"}}, "quick"), asked(DECAY, FACTS)
+    space, rule = of({AVERAGING: {"fixed": "ema"}}, "quick"), asked(DECAY, FACTS)
     assert [each.path for each in space.dimensions] == ["optimizer.lr"]
-    assert space.base.regularisation.ema_decay == mode(rule.domain, rule.prior)
+    assert space.base.get(DECAY) == mode(rule.domain, rule.prior)
 
 
-def test_a_wide_space_takes_its_own_decays() -> None:
-    space = of({WEIGHTS: {"fixed": "ema"}}, "wide")
+def test_a_wide_space_begins_at_the_nearest_of_its_own_decays() -> None:
+    space, rule = of({AVERAGING: {"fixed": "ema"}}, "wide"), asked(DECAY, FACTS)
     (dimension,) = (each for each in space.dimensions if each.path == DECAY)
     assert isinstance(dimension.domain, Choice)
-    assert space.own[DECAY] in dimension.domain
+    assert mode(rule.domain, rule.prior) == 0.95654
+    assert space.own[DECAY] == 0.99
 
 
 def test_averages_that_are_pinned_in_the_base_leave_the_decay_to_vary() -> None:
-    base = with_values(base_recipe(FACTS), {WEIGHTS: "ema"})
+    base = base_recipe(FACTS).with_values({AVERAGING: "ema"})
     overrides = {DECAY: {"uniform": [0.9, 0.98]}}
-    space = make_space("document", base, frozenset({WEIGHTS}), FACTS, overrides)
+    space = make_space("document", base, frozenset({AVERAGING}), FACTS, overrides)
     (dimension,) = (each for each in space.dimensions if each.path == DECAY)
     assert dimension.domain == Float(0.9, 0.98)
-    assert space.own[DECAY] == pytest.approx(0.94)
+    assert dimension.when is None
 
 
 def test_a_decay_that_is_fixed_stays() -> None:
-    space = of({WEIGHTS: {"fixed": "ema"}, DECAY: {"fixed": 0.97}})
-    assert space.base.regularisation.ema_decay == 0.97
+    space = of({AVERAGING: {"fixed": "ema"}, DECAY: {"fixed": 0.97}})
+    assert space.base.regularisation.averaging == ExponentialAveraging(decay=0.97)
     assert DECAY not in {each.path for each in space.dimensions}
 
 
 def test_a_decay_that_cannot_be_is_refused_where_it_is_written() -> None:
     with pytest.raises(
-        SpaceError, match=r"space\.overrides\.regularisation\.ema_decay: expected less than 1"
+        SpaceError, match=r"space\.overrides\.regularisation\.averaging\.decay: 2 .*expected less than 1"
     ):
-        of({WEIGHTS: {"fixed": "ema"}, DECAY: {"uniform": [2, 3]}})
+        of({AVERAGING: {"fixed": "ema"}, DECAY: {"uniform": [2, 3]}})
 
 
-def test_raw_weights_get_no_decay() -> None:
-    assert of({WEIGHTS: {"fixed": "raw"}}).base.regularisation.ema_decay is None
-    assert with_values(Recipe(), {WEIGHTS: "raw"}) == Recipe()
-
-
-def test_averages_without_a_decay_are_still_no_recipe() -> None:
-    with pytest.raises(RecipeError, match="must be a number"):
-        with_values(Recipe(), {WEIGHTS: "ema", DECAY: None})
+def test_without_averages_there_is_no_decay() -> None:
+    space = of({AVERAGING: {"fixed": "none"}})
+    assert space.base.regularisation.averaging == NoAveraging()
+    assert DECAY not in {each.path for each in space.dimensions}

@@ -12,6 +12,7 @@ from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 
 LR = "optimizer.lr"
+AVERAGING, DECAY = "regularisation.averaging.kind", "regularisation.averaging.decay"
 RATE = {"log": [0.01, 1.0]}
 
 
@@ -45,19 +46,20 @@ def test_a_resnet50_on_imagenet_varies_everything() -> None:
         "augmentation.policy.kind",
         "augmentation.masking.kind",
         "augmentation.mixing.kind",
-        "evaluation.weights",
-        "regularisation.ema_decay",
+        "regularisation.averaging.kind",
+        "regularisation.averaging.decay",
         *OPTIMIZERS,
         "optimizer.momentum",
         "schedule.warmup_epochs",
         "regularisation.label_smoothing",
-        "regularisation.clip_norm",
+        "regularisation.clipping.kind",
         "model.dropout",
         "augmentation.crop.scale_min",
         "augmentation.policy.magnitude",
         "augmentation.masking.probability",
         "augmentation.mixing.alpha[mixup]",
         "augmentation.mixing.alpha[cutmix]",
+        "regularisation.clipping.max_norm",
     ]
 
 
@@ -65,14 +67,15 @@ def test_a_tiny_net_on_tiny_images_varies_what_can_help_it() -> None:
     assert names(document(digits_facts())) == [
         "optimizer.kind",
         "augmentation.mixing.kind",
-        "evaluation.weights",
-        "regularisation.ema_decay",
+        "regularisation.averaging.kind",
+        "regularisation.averaging.decay",
         *OPTIMIZERS,
         "optimizer.momentum",
         "schedule.warmup_epochs",
-        "regularisation.clip_norm",
+        "regularisation.clipping.kind",
         "model.dropout",
         "augmentation.mixing.alpha[mixup]",
+        "regularisation.clipping.max_norm",
     ]
 
 
@@ -85,9 +88,9 @@ def test_the_first_trial_is_the_documents_own_recipe() -> None:
         "optimizer.momentum": 0.9,
         "schedule.warmup_epochs": 1.0,
         "regularisation.label_smoothing": 0.1,
-        "regularisation.clip_norm": None,
+        "regularisation.clipping.kind": "none",
         "model.dropout": None,
-        "evaluation.weights": "raw",
+        "regularisation.averaging.kind": "none",
         "augmentation.crop.scale_min": 0.08,
         "augmentation.policy.kind": "none",
         "augmentation.masking.kind": "none",
@@ -102,7 +105,7 @@ def test_the_first_trial_is_the_documents_own_recipe() -> None:
     ("name", "when"),
     [
         ("optimizer.momentum", When("optimizer.kind", ("sgd",))),
-        ("regularisation.ema_decay", When("evaluation.weights", ("ema",))),
+        ("regularisation.averaging.decay", When("regularisation.averaging.kind", ("ema",))),
         ("augmentation.mixing.alpha[mixup]", When("augmentation.mixing.kind", ("mixup",))),
         ("augmentation.policy.magnitude", When("augmentation.policy.kind", ("randaugment",))),
         ("augmentation.masking.probability", When("augmentation.masking.kind", ("erasing",))),
@@ -129,14 +132,27 @@ def test_a_rule_is_asked_for_alone_and_must_be_there() -> None:
         document(imagenet_facts(), overrides={"loop.workers": {"rule": True}})
 
 
-def test_a_decay_of_averages_is_drawn_only_where_they_are_scored() -> None:
+def test_a_decay_of_averages_is_drawn_only_where_there_are_averages() -> None:
     space = document(imagenet_facts())
     own = dict(space.own)
-    assert "regularisation.ema_decay" not in own
-    with pytest.raises(SpaceError, match=r"regularisation\.ema_decay: expected a value, got none"):
-        space.validate({**own, "evaluation.weights": "ema"})
-    decay = of(space, "regularisation.ema_decay").domain.extremes()[0]
-    space.validate({**own, "evaluation.weights": "ema", "regularisation.ema_decay": decay})
+    assert DECAY not in own
+    with pytest.raises(SpaceError, match=r"regularisation\.averaging\.decay: expected a value, got none"):
+        space.validate({**own, AVERAGING: "ema"})
+    decay = of(space, DECAY).domain.extremes()[0]
+    space.validate({**own, AVERAGING: "ema", DECAY: decay})
+
+
+@pytest.mark.parametrize(
+    "clipping", [{"kind": "norm", "max_norm": 0.3}, {"kind": "adaptive", "factor": 0.02}]
+)
+def test_gradients_that_are_clipped_as_a_person_pinned_it_are_not_clipped_otherwise(
+    clipping: dict[str, Any],
+) -> None:
+    values = {f"regularisation.clipping.{name}": value for name, value in clipping.items()}
+    facts = imagenet_facts()
+    space = make_space("document", base_recipe(facts).with_values(values), frozenset(values), facts, {})
+    assert not [each.name for each in space.dimensions if each.path.startswith("regularisation.clipping")]
+    assert space.base.tree()["regularisation"]["clipping"] == clipping
 
 
 def test_every_dimension_has_a_reason_and_a_source() -> None:
@@ -286,13 +302,13 @@ def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None
         overrides={
             "optimizer.momentum": {"uniform": [0.5, 0.99]},
             "optimizer.beta2": {"choice": [0.95, 0.999]},
-            "regularisation.ema_decay": {"choice": [0.99, 0.999]},
+            DECAY: {"choice": [0.99, 0.999]},
             "augmentation.mixing.alpha": {"log": [0.1, 2.0]},
         },
     )
     assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
     assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw", "lamb"))
-    assert of(space, "regularisation.ema_decay").when == When("evaluation.weights", ("ema",))
+    assert of(space, DECAY).when == When(AVERAGING, ("ema",))
     assert of(space, "augmentation.mixing.alpha").when == When(
         "augmentation.mixing.kind", ("mixup", "cutmix")
     )

@@ -91,7 +91,7 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
     )
     assert rate.source.startswith("003:13")
     assert re.fullmatch(r"sgd \d+%, adamw \d+%, lamb \d+%", row(rows, "optimizer.kind").what)
-    assert row(rows, "regularisation.ema_decay").what.endswith("; when evaluation.weights is ema")
+    assert row(rows, "regularisation.averaging.decay").what.endswith("; when kind is ema")
     assert row(rows, "loop.batch_size").what == "one of 128, 512"
     assert row(rows, "loop.batch_size").source == "space.overrides"
     assert row(rows, "optimizer.weight_decay").what == "0.003"

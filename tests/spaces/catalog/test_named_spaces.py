@@ -70,7 +70,8 @@ def test_strengths_of_wide_exist_only_with_what_they_are_of() -> None:
     assert whens["augmentation.mixing.alpha[mixup]"] == When("augmentation.mixing.kind", ("mixup",))
     masks = ("erasing", "cutout", "gridmask", "hide_and_seek")
     assert whens["augmentation.masking.probability"] == When("augmentation.masking.kind", masks)
-    assert whens["regularisation.ema_decay"] == When("evaluation.weights", ("ema",))
+    assert whens["regularisation.averaging.decay"] == When("regularisation.averaging.kind", ("ema",))
+    assert whens["regularisation.clipping.max_norm"] == When("regularisation.clipping.kind", ("norm",))
 
 
 def test_a_pinned_optimizer_of_wide_keeps_its_own_wide_range() -> None:

@@ -177,6 +177,7 @@ def test_names_that_there_are_none_of_are_told_beside_all_other_faults() -> None
         "augmentation.mixng.alpha": {"log": [0.1, 1.0]},
         "optimizer.weight_decay[lion]": {"prior": 0.1},
         "augmentation.crop": {"choice": ["none", "pad"]},
+        "regularisation.clip_norm": {"log": [0.1, 10.0]},
         "loop.batch_size": {"choice": [64, 128]},
     }
     with pytest.raises(SpaceError) as caught:
@@ -186,6 +187,7 @@ def test_names_that_there_are_none_of_are_told_beside_all_other_faults() -> None
     told = dict(faults)
     assert told["optimizer.momentumm"].startswith("no field 'momentumm' in optimizer; known: kind, lr")
     assert told["augmentation.mixng.alpha"].startswith("no field 'mixng' in augmentation; known: crop")
+    assert "write regularisation.clipping.kind: norm" in told["regularisation.clip_norm"]
     assert told["optimizer.weight_decay[lion]"].startswith("no such variant of optimizer.weight_decay")
 
 

@@ -56,7 +56,7 @@ def test_a_pin_moves_what_is_believed_of_the_rest() -> None:
 def test_options_that_would_follow_what_is_drawn_stay_the_settled_ones() -> None:
     """Decays of averages are options, counted in steps of the settled batch, whatever batch is drawn."""
     space = written({"loop.batch_size": {"choice": [64, 256]}})
-    decay = by_name(space)["regularisation.ema_decay"]
+    decay = by_name(space)["regularisation.averaging.decay"]
     priors = [decay.prior({"loop.batch_size": batch}) for batch in (64, 256)]
     assert priors[0] == priors[1]
     assert isinstance(decay.domain, Choice)

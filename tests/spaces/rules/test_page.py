@@ -37,7 +37,7 @@ def test_the_overrides_that_the_page_shows_make_a_space() -> None:
     written = parse_tree(block, "the page")["space"]
     facts = imagenet_facts()
     space = make_space(written["name"], base_recipe(facts), frozenset(), facts, written["overrides"])
-    assert "regularisation.clip_norm" in space.pins
+    assert "model.dropout" in space.pins
     assert "schedule.kind" in space.own
 
 

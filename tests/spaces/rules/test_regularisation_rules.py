@@ -12,6 +12,8 @@ from tests.spaces.rules.rule_facts import asked, settled, shares, silent
 from tests.spaces.small_facts import MILLION, digits_facts, imagenet_facts
 
 SMOOTHING = "regularisation.label_smoothing"
+CLIPPING, NORM = "regularisation.clipping.kind", "regularisation.clipping.max_norm"
+AVERAGING, DECAY = "regularisation.averaging.kind", "regularisation.averaging.decay"
 
 
 @pytest.mark.parametrize(
@@ -58,15 +60,11 @@ def test_small_nets_are_smoothed_where_one_asks_and_then_in_the_lesser_part_of_t
 
 
 def test_gradients_are_clipped_at_1_for_attention_and_seldom_else() -> None:
-    convolutional = shares(asked("regularisation.clip_norm", imagenet_facts()))
-    attention = shares(asked("regularisation.clip_norm", imagenet_facts(attention=True)))
-    assert convolutional[None] == pytest.approx(0.7)
-    assert max(attention, key=lambda norm: attention[norm]) == 1.0
-    assert {norm for norm in convolutional if norm is not None} == {0.5, 1.0, 2.0, 5.0, 10.0}
-
-
-def test_gradients_that_are_clipped_unit_by_unit_are_not_clipped_again() -> None:
-    assert silent("regularisation.clip_norm", imagenet_facts(), regularisation__clip_factor=0.01)
+    kinds = [shares(asked(CLIPPING, imagenet_facts(attention=attention))) for attention in (False, True)]
+    assert kinds == [pytest.approx({"none": 0.7, "norm": 0.3}), pytest.approx({"none": 0.2, "norm": 0.8})]
+    norms = [shares(asked(NORM, imagenet_facts(attention=attention))) for attention in (False, True)]
+    assert norms[0] == pytest.approx(dict.fromkeys((0.5, 1.0, 2.0, 5.0, 10.0), 0.2))
+    assert norms[1] == pytest.approx({0.5: 0.0625, 1.0: 0.75, 2.0: 0.0625, 5.0: 0.0625, 10.0: 0.0625})
 
 
 def _mean(found: Distribution) -> float:
@@ -90,7 +88,7 @@ def test_dropout_waits_for_long_runs_and_for_models_that_have_it() -> None:
 
 def test_half_lives_of_averages_are_shares_of_the_run() -> None:
     facts = imagenet_facts(train_images=10_000, epochs=20)
-    found = asked("regularisation.ema_decay", facts, loop__batch_size=100)
+    found = asked(DECAY, facts, loop__batch_size=100)
     half_lives = [math.log(0.5) / math.log(float(decay)) for decay in shares(found) if decay is not None]
     assert half_lives == pytest.approx([20, 40, 100, 200], rel=1e-3)
 
@@ -98,7 +96,7 @@ def test_half_lives_of_averages_are_shares_of_the_run() -> None:
 @pytest.mark.parametrize("epochs", [1, 20, 1_000, 100_000])
 def test_no_decay_of_averages_is_1_and_half_lives_stay_shares_of_any_run(epochs: int) -> None:
     facts = imagenet_facts(train_images=1_000_000, epochs=epochs)
-    found = asked("regularisation.ema_decay", facts, loop__batch_size=100)
+    found = asked(DECAY, facts, loop__batch_size=100)
     decays = [float(decay) for decay in shares(found) if decay is not None]
     half_lives = [math.log(0.5) / math.log(decay) for decay in decays]
     assert max(decays) < 1.0
@@ -108,11 +106,11 @@ def test_no_decay_of_averages_is_1_and_half_lives_stay_shares_of_any_run(epochs:
 
 
 def test_a_run_of_a_few_steps_is_not_averaged() -> None:
-    assert silent("evaluation.weights", digits_facts(epochs=1))
-    decays = shares(asked("regularisation.ema_decay", digits_facts(epochs=1), loop__batch_size=1257))
+    assert silent(AVERAGING, digits_facts(epochs=1))
+    decays = shares(asked(DECAY, digits_facts(epochs=1), loop__batch_size=1257))
     assert decays == {0.5: pytest.approx(1.0)}
 
 
 def test_averages_score_in_six_of_ten_trials() -> None:
     for facts in (imagenet_facts(), digits_facts()):
-        assert shares(asked("evaluation.weights", facts)) == pytest.approx({"raw": 0.4, "ema": 0.6})
+        assert shares(asked(AVERAGING, facts)) == pytest.approx({"none": 0.4, "ema": 0.6})

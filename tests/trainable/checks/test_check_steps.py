@@ -54,8 +54,9 @@ def test_a_run_is_afterwards_as_it_was() -> None:
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
 
 
-def test_no_time_makes_no_error() -> None:
-    found = check_one_batch(subject(small_recipe()), 16, 0.01)
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_no_time_makes_no_error(seconds: float) -> None:
+    found = check_one_batch(subject(small_recipe()), 16, seconds)
     assert found.level == "note"
     assert "not checked" in found.what
 

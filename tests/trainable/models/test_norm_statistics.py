@@ -76,12 +76,11 @@ def test_a_net_without_batch_norm_is_not_shown_an_image() -> None:
     assert len(list(batches)) == 1
 
 
-@pytest.mark.parametrize("weights", ["raw", "ema"])
-def test_a_run_scores_with_the_statistics_of_its_weights(weights: str) -> None:
+@pytest.mark.parametrize("averaging", ["none", "ema"])
+def test_a_run_scores_with_the_statistics_of_its_weights(averaging: str) -> None:
     values = {
         "evaluation.norm_batches": 2,
-        "evaluation.weights": weights,
-        "regularisation.ema_decay": 0.99,
+        "regularisation.averaging.kind": averaging,
         "optimizer.lr": 0.5,
     }
     run = Run(small_recipe(values), data=data_set())

@@ -250,7 +250,11 @@ def test_what_is_found_is_plain_finite_data() -> None:
 
 
 def test_a_run_is_afterwards_what_it_was() -> None:
-    values: dict[str, Any] = {"regularisation__ema_decay": 0.9, "model__dropout": 0.3, "loop__micro_batch": 8}
+    values: dict[str, Any] = {
+        "regularisation__averaging__kind": "ema",
+        "model__dropout": 0.3,
+        "loop__micro_batch": 8,
+    }
     run, twin = small_run(**values), small_run(**values)
     run.step()
     twin.step()

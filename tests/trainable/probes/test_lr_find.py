@@ -189,7 +189,7 @@ def with_everything() -> Run:
     """A run with statistics, momentum, an average and dropout, one epoch in."""
     run = small_run(
         model__dropout=0.3,
-        regularisation__ema_decay=0.9,
+        regularisation__averaging__kind="ema",
         augmentation__flip_probability=0.5,
         loop__micro_batch=8,
     )

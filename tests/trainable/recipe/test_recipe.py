@@ -83,7 +83,6 @@ def test_a_value_that_the_chosen_kind_lacks_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"evaluation.weights": "ema"}, "ema_decay"),
         ({"schedule.warmup_epochs": 20.0}, "below loop.epochs 20"),
         ({"loop.micro_batch": 256}, "above loop.batch_size 128"),
     ],
@@ -138,7 +137,8 @@ VALUES = st.fixed_dictionaries(
         "optimizer.weight_decay": st.floats(0.0, 10.0),
         "schedule.kind": st.sampled_from(["constant", "cosine", "step", "poly", "exp"]),
         "regularisation.label_smoothing": st.floats(0.0, 0.99),
-        "regularisation.clip_norm": st.none() | st.floats(1e-6, 1e6),
+        "regularisation.clipping": st.just({"kind": "none"})
+        | st.fixed_dictionaries({"kind": st.just("norm"), "max_norm": st.floats(1e-6, 1e6)}),
         "augmentation.mixing.kind": st.sampled_from(["none", "mixup", "cutmix"]),
         "data.path": st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
         "data.flips": st.none() | st.lists(st.sampled_from(["horizontal", "vertical"]), max_size=2),

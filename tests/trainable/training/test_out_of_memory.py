@@ -24,9 +24,11 @@ torch.set_num_threads(1)
 VALUES: dict[str, Any] = {
     "loop.batch_size": 16,
     "loop.epochs": 4,
-    "regularisation.clip_norm": 0.5,
+    "regularisation.clipping.kind": "norm",
+    "regularisation.clipping.max_norm": 0.5,
     "regularisation.label_smoothing": 0.1,
-    "regularisation.ema_decay": 0.9,
+    "regularisation.averaging.kind": "ema",
+    "regularisation.averaging.decay": 0.9,
 }
 
 

@@ -74,9 +74,9 @@ def test_scoring_changes_nothing_about_the_training_that_follows() -> None:
 
 
 def test_averaged_weights_are_scored_when_the_recipe_names_them() -> None:
-    values = {"regularisation.ema_decay": 0.9}
-    raw = Run(small_recipe(values), data=data_set())
-    averaged = Run(small_recipe({**values, "evaluation.weights": "ema"}), data=data_set())
+    values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9}
+    raw = Run(small_recipe(), data=data_set())
+    averaged = Run(small_recipe(values), data=data_set())
     ours, theirs = finished(raw).history[-1], finished(averaged).history[-1]
     assert ours.train_loss == theirs.train_loss
     assert ours.val_loss != theirs.val_loss
@@ -296,7 +296,12 @@ def test_views_are_averaged_in_a_runs_scores() -> None:
 @pytest.mark.parametrize("kind", ["sgd", "adamw", "adam_then_sgd"])
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_a_run_that_was_probed_goes_on_as_if_it_had_not_been(kind: str, epochs: int) -> None:
-    values = {"optimizer.kind": kind, "regularisation.ema_decay": 0.9, "loop.micro_batch": 8}
+    values = {
+        "optimizer.kind": kind,
+        "regularisation.averaging.kind": "ema",
+        "regularisation.averaging.decay": 0.9,
+        "loop.micro_batch": 8,
+    }
     probed, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
     for run in (probed, other):
         for _ in range(epochs):
@@ -338,7 +343,7 @@ def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
 
 @pytest.mark.integration
 def test_a_compiled_run_is_the_same_run() -> None:
-    values = {"regularisation.ema_decay": 0.9, "loop.epochs": 2}
+    values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9, "loop.epochs": 2}
     compiled = finished(Run(small_recipe({**values, "loop.compile": True}), data=data_set()))
     plain = finished(Run(small_recipe(values), data=data_set()))
     assert compiled.weights().keys() == plain.weights().keys()

@@ -19,7 +19,12 @@ from trainable.ranks import ALONE, Ranks
 from trainable.training.run import Run
 
 WORLD = 2
-TIGHT: dict[str, Any] = {"regularisation.clip_norm": 0.5, "regularisation.ema_decay": 0.9}
+TIGHT: dict[str, Any] = {
+    "regularisation.clipping.kind": "norm",
+    "regularisation.clipping.max_norm": 0.5,
+    "regularisation.averaging.kind": "ema",
+    "regularisation.averaging.decay": 0.9,
+}
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 CASES: list[dict[str, Any]] = [
     {},
@@ -27,10 +32,11 @@ CASES: list[dict[str, Any]] = [
         "optimizer.kind": "adamw",
         "loop.batch_size": 15,  # shares of 7 and 8
         "loop.micro_batch": 3,
-        "regularisation.clip_norm": 0.3,
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 0.3,
         "regularisation.label_smoothing": 0.1,
-        "regularisation.ema_decay": 0.9,
-        "evaluation.weights": "ema",
+        "regularisation.averaging.kind": "ema",
+        "regularisation.averaging.decay": 0.9,
         "evaluation.batch_size": 8,  # batches of 8, 8 and 4: two for rank 0, one for rank 1
         "augmentation.crop.kind": "pad",
     },

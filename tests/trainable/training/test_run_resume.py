@@ -30,8 +30,8 @@ CASES: dict[str, dict[str, Any]] = {
     "sgd": {},
     "adamw, bf16": {"optimizer.kind": "adamw", "precision.kind": "bf16"},
     "average, cutmix": {
-        "regularisation.ema_decay": 0.9,
-        "evaluation.weights": "ema",
+        "regularisation.averaging.kind": "ema",
+        "regularisation.averaging.decay": 0.9,
         "augmentation.mixing.kind": "cutmix",
     },
     "mixup, accumulation, augmentation": {
@@ -40,12 +40,17 @@ CASES: dict[str, dict[str, Any]] = {
         "loop.micro_batch": 5,
         "schedule.warmup_epochs": 1.5,
     },
-    "fp16": {"precision.kind": "fp16", "regularisation.clip_norm": 0.5},
+    "fp16": {
+        "precision.kind": "fp16",
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 0.5,
+    },
     "one cycle, dropping": {
         "schedule.kind": "onecycle",
         "model.dropout": 0.3,
         "model.stochastic_depth": 0.3,
-        "regularisation.clip_factor": 0.01,
+        "regularisation.clipping.kind": "adaptive",
+        "regularisation.clipping.factor": 0.01,
     },
     "restarts, sizes": {
         "schedule.kind": "sgdr",

@@ -72,8 +72,13 @@ CASES: dict[str, dict[str, Any]] = {
     "hide and seek": {"augmentation.masking.kind": "hide_and_seek"},
     "mixup, smoothing": {"augmentation.mixing.kind": "mixup", "regularisation.label_smoothing": 0.1},
     "cutmix": {"augmentation.mixing.kind": "cutmix"},
-    "clipping, EMA": {"regularisation.clip_norm": 0.1, "regularisation.ema_decay": 0.9},
-    "adaptive clipping": {"regularisation.clip_factor": 0.01},
+    "clipping, EMA": {
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 0.1,
+        "regularisation.averaging.kind": "ema",
+        "regularisation.averaging.decay": 0.9,
+    },
+    "adaptive clipping": {"regularisation.clipping.kind": "adaptive", "regularisation.clipping.factor": 0.01},
     "micro-batches": {"loop.micro_batch": 4},
     "multi-scale": {
         "augmentation.size.kind": "multi_scale",

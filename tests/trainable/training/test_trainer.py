@@ -16,6 +16,7 @@ from trainable.augmentation.mixing import make_mixing
 from trainable.augmentation.sizes import size_at
 from trainable.data import ArrayPart
 from trainable.recipe import Recipe
+from trainable.recipe.training import NormClipping
 from trainable.training import schedule, seeds
 from trainable.training.run import Run
 from trainable.training.seeds import Use
@@ -65,7 +66,9 @@ def plain_loop(run: Run, model: nn.Module, recipe: Recipe) -> list[float]:
             )
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), recipe.regularisation.clip_norm or 1e9)
+            clipping = recipe.regularisation.clipping
+            longest = clipping.max_norm if isinstance(clipping, NormClipping) else 1e9
+            nn.utils.clip_grad_norm_(model.parameters(), longest)
             optimizer.step()
             losses.append(loss.item())
     return losses
@@ -76,7 +79,7 @@ def plain_loop(run: Run, model: nn.Module, recipe: Recipe) -> list[float]:
     [
         {},
         {"regularisation.label_smoothing": 0.2},
-        {"regularisation.clip_norm": 0.05},
+        {"regularisation.clipping.kind": "norm", "regularisation.clipping.max_norm": 0.05},
         {"schedule.warmup_epochs": 1.0},
     ],
     ids=["bare", "label smoothing", "clipping", "warm-up"],
@@ -102,7 +105,12 @@ def test_an_epoch_sees_every_image_at_most_once_in_an_order_of_its_own() -> None
 
 @pytest.mark.parametrize("micro_batch", [1, 5, 8, 15])
 def test_accumulation_equals_the_whole_batch(micro_batch: int) -> None:
-    values = {"regularisation.clip_norm": 0.5, "regularisation.label_smoothing": 0.1, "loop.batch_size": 24}
+    values = {
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 0.5,
+        "regularisation.label_smoothing": 0.1,
+        "loop.batch_size": 24,
+    }
     whole, parts = run_of(values), run_of({**values, "loop.micro_batch": micro_batch})
     assert parts.micro_batch <= micro_batch
     finished(whole)
@@ -125,7 +133,8 @@ def test_the_gradient_is_clipped_once_a_window(micro_batch: int | None) -> None:
         "optimizer.nesterov": False,
         "optimizer.weight_decay": 0.0,
         "optimizer.lr": 0.5,
-        "regularisation.clip_norm": 1e-3,
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 1e-3,
         "loop.batch_size": TRAIN,
         "loop.epochs": 1,
         "loop.micro_batch": micro_batch,
@@ -176,7 +185,11 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("kind", ["sgd", "adamw"])
 def test_fp16_steps_that_overflow_are_skipped_and_counted(kind: str) -> None:
     values = {"optimizer.kind": kind, "optimizer.lr": 1e-6, "loop.batch_size": 8, "loop.epochs": 1}
-    values |= {"precision.kind": "fp16", "regularisation.clip_norm": 1e9}  # so that each step is measured
+    values |= {
+        "precision.kind": "fp16",
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 1e9,
+    }  # so that each step is measured
     run = run_of(values, Scaled(4.0))
     twin = run_of({**values, "precision.kind": "fp32"}, Scaled(4.0))
     result, reference = run.step(), twin.step()
@@ -191,7 +204,11 @@ def test_fp16_steps_that_overflow_are_skipped_and_counted(kind: str) -> None:
 def test_a_skipped_step_moves_nothing_but_time(kind: str) -> None:
     """The schedule follows the images: it neither waits for a skipped step nor makes up for it."""
     values = {"optimizer.kind": kind, "optimizer.lr": 1e-6, "loop.batch_size": 8, "loop.epochs": 2}
-    values |= {"schedule.warmup_epochs": 0.5, "regularisation.clip_norm": 1e9}
+    values |= {
+        "schedule.warmup_epochs": 0.5,
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 1e9,
+    }
     scaled = run_of({**values, "precision.kind": "fp16"}, Scaled(4.0))
     plain = run_of({**values, "precision.kind": "fp32"}, Scaled(4.0))
     rates: dict[str, list[float]] = {"scaled": [], "plain": []}
@@ -222,7 +239,8 @@ def test_fp16_clips_the_unscaled_gradient() -> None:
         "optimizer.momentum": 0.0,
         "optimizer.nesterov": False,
         "optimizer.weight_decay": 0.0,
-        "regularisation.clip_norm": 1e-2,
+        "regularisation.clipping.kind": "norm",
+        "regularisation.clipping.max_norm": 1e-2,
         "loop.batch_size": TRAIN,
         "loop.epochs": 1,
     }
@@ -351,8 +369,8 @@ def test_one_cycle_moves_momentum_against_the_rate() -> None:
 
 
 def test_adaptive_clipping_leaves_the_head_alone() -> None:
+    clipping = {"regularisation.clipping.kind": "adaptive", "regularisation.clipping.factor": 1e-4}
     values = {
-        "regularisation.clip_factor": 1e-4,
         "optimizer.momentum": 0.0,
         "optimizer.nesterov": False,
         "optimizer.weight_decay": 0.0,
@@ -360,10 +378,7 @@ def test_adaptive_clipping_leaves_the_head_alone() -> None:
         "loop.batch_size": TRAIN,
         "loop.epochs": 1,
     }
-    run, free = (
-        run_of(values, two_layers()),
-        run_of({**values, "regularisation.clip_factor": None}, two_layers()),
-    )
+    run, free = run_of({**values, **clipping}, two_layers()), run_of(values, two_layers())
     before = copy.deepcopy(run.model.state_dict())
     run.step()
     free.step()
