@@ -110,8 +110,7 @@ class Recipe(Spec):
         RecipeError with every fault.
         """
         tree = self.tree()
-        for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
-            _set(tree, path, values[path])
+        set_values(tree, values)
         return Recipe.from_tree(tree)
 
 
@@ -124,6 +123,12 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
         for name, value in tree.items()
     }
     return {"kind": defaults["kind"], **copy} if "kind" in defaults and "kind" not in copy else copy
+
+
+def set_values(tree: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set dotted paths of a recipe's tree in place, kinds first. Raises RecipeError for what is no field."""
+    for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
+        _set(tree, path, values[path])
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:
