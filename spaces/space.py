@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
+from spaces.fields import leaves
 from spaces.priors import Prior, Uniform, check_prior, drawn
 from spaces.tables import Table, answer, answers
-from spaces.validity import end_faults, refusals
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 
@@ -94,8 +96,9 @@ class Space:
     person narrowed. `pins` are the paths that a person fixed in the base: a trial that switches a section's
     kind keeps them. `rule_values` are what rules give to fields of any of its trials, those that vary too.
 
-    Raises SpaceError with every fault: a name that stands twice, a condition on what is drawn later, an end
-    of a domain (alone, or together with another's) or own values that the Recipe refuses.
+    Raises SpaceError with every fault: a name that stands twice, a condition on what is drawn later, a belief
+    that is none of its domain's, own values of other dimensions. Whether what may be drawn are recipes is
+    asked by `spaces.validity`, when the space is made.
     """
 
     base: Recipe
@@ -105,7 +108,7 @@ class Space:
     rule_values: tuple[RuleValue, ...] = ()
 
     def __post_init__(self) -> None:
-        for check in (self._order_faults, self._prior_faults, self._end_faults, self._own_faults):
+        for check in (self._order_faults, self._prior_faults, self._own_faults):
             if faults := list(dict.fromkeys(check())):
                 raise SpaceError(faults)
 
@@ -148,7 +151,19 @@ class Space:
 
     def recipe(self, values: Values) -> Recipe:
         """The base with the values set. Raises RecipeError where the Recipe refuses them."""
-        return self.base.with_values({**self._carried(values), **values})
+        return self.base.with_values(self.set_in_base(values))
+
+    def set_in_base(self, values: Values) -> dict[str, Value]:
+        """The values, and the pins of sections whose kind they switch, which would take its defaults."""
+        switched = {
+            path.removesuffix("kind")
+            for path, value in values.items()
+            if path.endswith(".kind") and value != self._in_base(path)
+        }
+        carried = {
+            pin: self._in_base(pin) for pin in sorted(self.pins) if f"{pin.rpartition('.')[0]}." in switched
+        }
+        return {**carried, **values}
 
     def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
         """What rules give to the fields of a recipe with these values, every scalar of it, by path."""
@@ -191,18 +206,15 @@ class Space:
     def _exists(self, dimension: Dimension, values: Values) -> bool:
         if (when := dimension.when) is None:
             return True
-        return (values[when.path] if when.path in values else self.base.get(when.path)) in when.values
+        return (values[when.path] if when.path in values else self._in_base(when.path)) in when.values
 
-    def _carried(self, values: Values) -> dict[str, Value]:
-        """The pinned fields of sections whose kind the values switch, which would else take its defaults."""
-        switched = {
-            path.removesuffix("kind")
-            for path, value in values.items()
-            if path.endswith(".kind") and value != self.base.get(path)
-        }
-        return {
-            pin: self.base.get(pin) for pin in sorted(self.pins) if f"{pin.rpartition('.')[0]}." in switched
-        }
+    def _in_base(self, path: str) -> Any:
+        """The base's value. Raises RecipeError where it has none."""
+        return self._base_values[path] if path in self._base_values else self.base.get(path)
+
+    @cached_property
+    def _base_values(self) -> dict[str, Any]:
+        return dict(leaves(self.base))
 
     # --- checks when built
 
@@ -225,12 +237,8 @@ class Space:
                 except SpaceError as error:
                     yield from (Fault(dimension.name, fault.message) for fault in error.faults)
 
-    def _end_faults(self) -> Iterator[Fault]:
-        return end_faults(self)
-
     def _own_faults(self) -> Iterator[Fault]:
         yield from _unequal(self.own.keys(), {each.path for each in self._active(self.own)})
-        yield from refusals(self, self.own)
         for dimension in self._active(self.own):
             if isinstance(dimension.domain, Choice) and self.own.get(dimension.path) not in dimension.domain:
                 told = f"expected {dimension.domain} in the first trial"

@@ -3,57 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
-from spaces.domains import Choice, Float, Integer, Value, shown, value_at
+from pydantic import ValidationError
+
+from spaces.domains import Choice, Float, Integer, SpaceError, Value, shown, value_at
+from spaces.space import Dimension, Space
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
-
-if TYPE_CHECKING:
-    from spaces.space import Dimension, Space
+from trainable.recipe.recipe import tree_with_values
 
 S = TypeVar("S", bound=Spec)
 MOST_TRIED = 1_000
-"""Whole numbers of one range that are tried: some 0.1 ms each."""
+"""Whole numbers of one range that are tried."""
 GOLDEN = 0.381966
 """A share of a range at which no number stands that a person would list."""
 
 
-def end_faults(space: Space) -> Iterator[Fault]:
+def check_recipes(space: Space) -> None:
+    """Raises SpaceError for what the Recipe refuses of what may be drawn, and else of the own values."""
+    trials = _Trials(space)
+    for faults in (_end_faults(trials), iter(trials.refusals(space.own))):
+        if found := list(dict.fromkeys(faults)):
+            raise SpaceError(found)
+
+
+class _Trials:
+    """The recipes of a space. Only the sections that values lie in are checked anew: the others are sound."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._sections = dict(space.base)
+
+    def recipe(self, values: Mapping[str, Value]) -> Recipe:
+        """The recipe with the values. Raises RecipeError where there is none."""
+        whole = self.space.set_in_base(values)
+        try:
+            tree = tree_with_values({**self._sections, **self._trees(whole)}, whole)
+            return Recipe.model_validate(tree)
+        except (RecipeError, ValidationError):
+            return self.space.base.with_values(whole)  # which puts faults into words
+
+    def refusals(self, values: Mapping[str, Value]) -> tuple[Fault, ...]:
+        """What the Recipe says against values; nothing where it takes them."""
+        try:
+            self.recipe(values)
+        except RecipeError as error:
+            return error.faults
+        return ()
+
+    def _trees(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """The sections that values lie in, as data that may be changed."""
+        names = {path.partition(".")[0] for path in values}
+        sections = {name: self._sections[name] for name in names if name in self._sections}
+        return {name: each.model_dump() for name, each in sections.items() if isinstance(each, Spec)}
+
+
+def _end_faults(trials: _Trials) -> Iterator[Fault]:
     """What the Recipe refuses, in its words: within a domain, of its ends, and of two ends together."""
+    space = trials.space
     ends: list[_End] = []
-    alone = list(_gap_faults(space))
+    alone = list(_gap_faults(trials))
     for dimension, chosen in _chosen(space):
         try:
-            ends.append(_End(dimension, chosen, space.recipe(chosen)))
+            ends.append(_End(dimension, chosen, trials.recipe(chosen)))
         except RecipeError as error:
             alone += [_worded(space, fault, dimension, chosen) for fault in error.faults]
-    yield from alone or _pair_faults(space, ends)
+    yield from alone or _pair_faults(trials, ends)
 
 
-def refusals(space: Space, values: Mapping[str, Value]) -> tuple[Fault, ...]:
-    """What the Recipe says against values; nothing where it takes them."""
-    try:
-        space.recipe(values)
-    except RecipeError as error:
-        return error.faults
-    return ()
-
-
-def _gap_faults(space: Space) -> Iterator[Fault]:
+def _gap_faults(trials: _Trials) -> Iterator[Fault]:
     """Ranges of which the Recipe takes the ends and not all between, such as the depths of a residual net."""
-    for dimension in space.dimensions:
+    for dimension in trials.space.dimensions:
         domain = dimension.domain
-        if isinstance(domain, Choice) or all(_taken(space, dimension, each) for each in _inner(domain)):
+        if isinstance(domain, Choice) or all(_taken(trials, dimension, each) for each in _inner(domain)):
             continue
-        if all(_taken(space, dimension, end) for end in domain.extremes()):
+        if all(_taken(trials, dimension, end) for end in domain.extremes()):
             whole = range(math.ceil(domain.low), math.floor(domain.high) + 1)[:MOST_TRIED]
-            taken = ", ".join(str(each) for each in whole if _taken(space, dimension, each))
+            taken = ", ".join(str(each) for each in whole if _taken(trials, dimension, each))
             told = f"from {domain.low:g} to {domain.high:g} the recipe takes {taken} alone"
             yield Fault(dimension.name, f"{told}: write {{choice: [{taken}]}}")
 
@@ -65,10 +97,10 @@ def _inner(domain: Float | Integer) -> Sequence[Value]:
     return (value_at(domain, GOLDEN),)
 
 
-def _taken(space: Space, dimension: Dimension, value: Value) -> bool:
+def _taken(trials: _Trials, dimension: Dimension, value: Value) -> bool:
     """Whether a dimension may have a value wherever the dimension exists."""
     return not any(
-        refusals(space, {**condition, dimension.path: value}) for condition in _conditions(dimension)
+        trials.refusals({**condition, dimension.path: value}) for condition in _conditions(dimension)
     )
 
 
@@ -89,6 +121,11 @@ class _End:
         """The sections that the chosen values lie in, each with its dot: `augmentation.crop.`."""
         return frozenset(path[: path.rfind(".") + 1] for path in self.chosen)
 
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """The sections of the Recipe itself that the chosen values lie in: `augmentation`."""
+        return frozenset(path.partition(".")[0] for path in self.chosen)
+
 
 def _chosen(space: Space) -> Iterator[tuple[Dimension, dict[str, Value]]]:
     for dimension in space.dimensions:
@@ -103,24 +140,32 @@ def _conditions(dimension: Dimension) -> list[dict[str, Value]]:
     return [{when.path: met} for met in when.values] if when else [{}]
 
 
-def _pair_faults(space: Space, ends: Sequence[_End]) -> Iterator[Fault]:
+def _pair_faults(trials: _Trials, ends: Sequence[_End]) -> Iterator[Fault]:
     """Ends that the Recipe takes alone may exclude each other: a crop's least and largest scale."""
+    compared = frozenset(name for end in ends for name in _compared(end.recipe))
     for one, other in combinations(ends, 2):
-        agree = all(one.chosen.get(path, value) == value for path, value in other.chosen.items())
-        if one.dimension.path != other.dimension.path and agree and not _join(one, other):
-            for fault in refusals(space, {**one.chosen, **other.chosen}):
+        if one.dimension.path == other.dimension.path or not _agree(one.chosen, other.chosen):
+            continue
+        if not _join(one, other, compared):
+            for fault in trials.refusals({**one.chosen, **other.chosen}):
                 told = f"{one.told} with {other.dimension.path} {other.told} is refused"
                 yield Fault(one.dimension.name, f"{told}: {fault}")
 
 
-def _join(one: _End, other: _End) -> bool:
+def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    return all(one.get(path, value) == value for path, value in other.items())
+
+
+def _join(one: _End, other: _End, compared: Set[str]) -> bool:
     """Whether ends in different sections make one recipe; False where only trying them together tells.
 
-    Each section is sound by itself, so that only the Recipe's own validator is asked: a fiftieth of the time
-    that a whole recipe takes, and thirty dimensions have thousands of pairs.
+    Each section is sound by itself, so that only the Recipe's own validator is asked, and only of sections
+    that it compares: thirty dimensions have thousands of pairs.
     """
     if any(mine.startswith(its) or its.startswith(mine) for mine in one.sections for its in other.sections):
         return False
+    if one.heads.isdisjoint(compared) or other.heads.isdisjoint(compared):
+        return True
     joined = one.recipe
     for section in other.sections:
         joined = _with_section(joined, section.split(".")[:-1], other.recipe)
@@ -129,6 +174,25 @@ def _join(one: _End, other: _End) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _compared(recipe: Recipe) -> Set[str]:
+    """The sections that the Recipe's validator looks at."""
+    read = _Read(recipe)
+    Recipe.fields_agree(read)  # type: ignore[operator]
+    return read.sections
+
+
+class _Read:
+    """A recipe that notes which of its sections are read."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self.sections: set[str] = set()
+
+    def __getattr__(self, section: str) -> Any:
+        self.sections.add(section)
+        return getattr(self._recipe, section)
 
 
 def _with_section(node: S, path: Sequence[str], other: S) -> S:

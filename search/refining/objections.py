@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-
 from search.refining.evidence import Evidence
 from spaces.conditions import holds, settled_values
 from spaces.domains import Choice
 from spaces.rules.heuristics import frame
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
-from spaces.silence import when_silent
 from spaces.space import Values
 from trainable.curves.remedies import Change
 from trainable.recipe import Recipe
@@ -36,13 +33,12 @@ def _offers(found: Distribution, change: Change) -> bool:
 
 
 def _why(evidence: Evidence, rule: Rule, found: Distribution | None, settled: Values) -> str:
-    """In the rule's own words, of which the page of heuristics is made: only they say why it is silent."""
-    first = (inspect.getdoc(rule.of) or "").partition("\n\n")[0].replace("\n", " ")
-    plain = f"{first[:1].lower()}{first[1:]}".rstrip(".")
+    summary = rule.words.summary
+    plain = f"{summary[:1].lower()}{summary[1:]}".rstrip(".")
     if found is not None:
         return f"{found.domain}; {plain} ({found.source})"
-    if (said := when_silent(rule)) is not None:
-        return f"silent {said}"
+    if rule.words.silent is not None:
+        return f"silent {rule.words.silent}"
     if ruling := frame(evidence.facts).get(rule.path):
         return f"{ruling.reason} ({ruling.source})"
     return plain

@@ -16,6 +16,7 @@ from spaces.rules import schedules
 from spaces.rules.heuristics import fixed_by_rule, rule_values
 from spaces.rules.rules import RULES, Rule
 from spaces.space import Dimension, Space
+from spaces.validity import check_recipes
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 
@@ -70,6 +71,7 @@ def make_space(
         placed = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
         dimensions = tuple(each.dimension for each in placed)
         space = Space(own, dimensions, _own_values(own, dimensions), pins)
+        check_recipes(space)
         return replace(
             space,
             dimensions=with_beliefs(placed, facts, own),

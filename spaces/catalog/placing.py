@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from spaces.catalog.overrides import PLACE, Belief, Varying, path_of
+from spaces.catalog.rangeless import rangeless
 from spaces.conditions import check_had, domains_of, has, kind_of, options_of, settled_values, value_of
 from spaces.domains import Choice, Domain, SpaceError, Value, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
-from spaces.priors import Weights, believed, within
+from spaces.priors import believed, within
 from spaces.rules.rules import Rule
-from spaces.silence import instead, silence
 from spaces.space import Believed, Dimension, Values, When
 from spaces.tables import answer, written_out
 from trainable.errors import Fault, RecipeError
@@ -212,7 +212,7 @@ def _believed(
     """
     meant = {each: met[each] for each in met if name in (each, path_of(each))}
     if not meant:
-        raise SpaceError([_rangeless(name, written.prior, met, spoken, rules, own)])
+        raise SpaceError([rangeless(name, written.prior, met.values(), spoken.values(), rules, own)])
     if written.prior is None:
         return meant
     assert isinstance(written.prior, Belief)  # weights stand beside options only
@@ -245,21 +245,3 @@ def _wider(value: Value, meant: Iterable[Dimension], own: Recipe) -> str:
         form = form_like(each.domain)
         return f"; a range of your own may hold it: {{{form}, prior: {shown(value)}}}"
     return ""
-
-
-def _rangeless(
-    name: str,
-    prior: Belief | Weights | None,
-    met: Named,
-    spoken: Named,
-    rules: Sequence[Rule],
-    own: Recipe,
-) -> Fault:
-    """Why a belief, or the wish that a rule speaks, says too little where there is no range."""
-    unmet = [each for key, each in spoken.items() if name in (key, each.path)]
-    if unmet:
-        conditions = " or ".join(str(each.when) for each in unmet)
-        return Fault(name, f"exists when {conditions}, which no trial of this space has")
-    path = path_of(name)
-    check_had(path, options_of(met.values()), own)
-    return Fault(name, f"{silence(path, rules)}; {instead(path, prior)}")

@@ -13,7 +13,7 @@ from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules.optimizers import KINDS
 from spaces.rules.rules import Rule
-from spaces.rules.rulings import Distribution
+from spaces.rules.rulings import Distribution, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
 
@@ -29,8 +29,8 @@ MASKS = ("erasing", "cutout", "gridmask", "hide_and_seek")
 def _even(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Rule:
     found = Distribution(domain, Uniform(), "a wide range with even draws: nothing is believed", STATED)
 
+    @heuristic("Even draws over a wide range, whatever the facts.")
     def of(facts: Facts, values: Values) -> Distribution:
-        """Even draws over a wide range, whatever the facts."""
         return found
 
     return Rule(path, of, when, variant)
@@ -44,14 +44,14 @@ def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) ->
         yield _even(path, given.get(kind, given[""]), When(f"{section}.kind", (kind,)), kind)
 
 
+@heuristic("None to a tenth of the run, which is the most that a recipe's warm-up should take.")
 def warmups(facts: Facts, values: Values) -> Distribution:
-    """None to a tenth of the run, which is the most that a recipe's warm-up should take."""
     most = longest_warmup(facts)
     return Distribution(Float(0.0, most), Uniform(), "none to a tenth of the run, with even draws", STATED)
 
 
+@heuristic("None to 10, and at most half of the run.")
 def frozen_epochs(facts: Facts, values: Values) -> Distribution:
-    """None to 10, and at most half of the run."""
     most = max(1, min(10, facts.epochs // 2))
     return Distribution(Integer(0, most), Uniform(), "none to 10, at most half of the run", STATED)
 

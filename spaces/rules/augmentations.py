@@ -15,6 +15,7 @@ from spaces.rules.rulings import (
     SHORT_RUN,
     Distribution,
     Ruling,
+    heuristic,
     images_seen,
     interpolated,
     rounded,
@@ -54,15 +55,20 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
     return Ruling(0.125, "4 of 32 px", "arXiv 1512.03385, section 4.2")
 
 
-def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
-    """Whether small images are shifted: in 6 of 10 trials that see 30,000 images, in 8 of 10 from 3 million.
-
+@heuristic(
+    "Whether small images are shifted: in 6 of 10 trials that see 30,000 images, in 8 of 10 from 3 million.",
+    """
     Shifts are CIFAR's usual, in runs that see 8 million images. In short ones far shifts cost: an eighth of
     the side took 6.5 ± 0.3 points on 4,000 Fashion-MNIST images x 9 epochs (172 recipes), 9 at the median on
     1,442 photographs x 20 epochs (n=55). Near ones gain: 1 or 2 of 32 px brought these photographs from 93.7
-    to 98.3 % (SGD, n=4 and 10). Silent in runs of under 10 epochs and under 16 px, which go without by rule,
-    and above 64 px, which get ImageNet's crop. The shares are ours.
-    """
+    to 98.3 % (SGD, n=4 and 10). {silent} The shares are ours.
+    """,
+    silent=(
+        "in runs of under 10 epochs and under 16 px, which go without by rule, and above 64 px, "
+        "which get ImageNet's crop"
+    ),
+)
+def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     if crop_kind(facts).what != "pad":
         return None
     seen = images_seen(facts)
@@ -72,12 +78,14 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "003:62, 003:84; arXiv 1512.03385, section 4.2; measured")
 
 
-def crop_fractions(facts: Facts, values: Values) -> Distribution:
-    """How far a padded crop shifts: around 4 of 32 pixels in long runs, CIFAR's usual; less in short ones.
-
+@heuristic(
+    "How far a padded crop shifts: around 4 of 32 pixels in long runs, CIFAR's usual; less in short ones.",
+    """
     Where a run sees 30,000 images it is 1.5 of 32 pixels: on 1,442 photographs x 20 epochs shifts of up to 1,
     2 and 3 px ended at 98.3, 98.2 and 97.1 % (n=7, 3, 4). One pixel to a quarter of the side is tried.
-    """
+    """,
+)
+def crop_fractions(facts: Facts, values: Values) -> Distribution:
     side = facts.image_size
     low, high = 1.0 / side, max(2.0 / side, 0.25)
     far = crop_fraction(facts).what
@@ -96,13 +104,15 @@ def crop_scale(facts: Facts) -> Ruling[float]:
     return Ruling(scale, reason, "003:62-67")
 
 
-def crop_scales(facts: Facts, values: Values) -> Distribution:
-    """The least area of a random crop: around 0.08 as usual, 0.2 for nets of up to 3 M parameters.
-
+@heuristic(
+    "The least area of a random crop: around 0.08 as usual, 0.2 for nets of up to 3 M parameters.",
+    """
     Very small nets underfit with small crops: 0.2 instead of 0.08 brought MobileNetV2 x0.25 0.83 points
     (003:62-67); PaddlePaddle's script for ShuffleNetV2 x0.25 even takes 0.64, so up to 0.8 is tried. To
     fine-tune it is 0.35, which is ours.
-    """
+    """,
+)
+def crop_scales(facts: Facts, values: Values) -> Distribution:
     rule = crop_scale(facts)
     return Distribution(Float(0.08, 0.8, log=True), Normal(rule.what, "medium"), rule.reason, rule.source)
 
@@ -131,14 +141,16 @@ def policy(facts: Facts) -> Ruling[str]:
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
-def policies(facts: Facts, values: Values) -> Distribution | None:
-    """A policy of distortions in 3 of 10 trials of a run of 10 epochs, in 7 of 10 from 100 on.
-
+@heuristic(
+    "A policy of distortions in 3 of 10 trials of a run of 10 epochs, in 7 of 10 from 100 on.",
+    """
     AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
     does as well with nothing to tune (arXiv 2103.10158). Half as often for very small nets, and less often in
-    runs that see few images: both underfit. Silent in runs of under 10 epochs, and under 24 px, where the
-    operations destroy the object. The shares are ours.
-    """
+    runs that see few images: both underfit. {silent} The shares are ours.
+    """,
+    silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
+)
+def policies(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
     on = interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
@@ -148,11 +160,13 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "003:70-80; arXiv 1805.09501, 1909.13719, 2103.10158")
 
 
-def magnitudes(facts: Facts, values: Values) -> Distribution:
-    """RandAugment's strength: around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.
-
-    Larger nets bear stronger distortions (arXiv 1909.13719, section 4.1); the 5 is ours.
+@heuristic(
+    "RandAugment's strength: around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
     """
+    Larger nets bear stronger distortions (arXiv 1909.13719, section 4.1); the 5 is ours.
+    """,
+)
+def magnitudes(facts: Facts, values: Values) -> Distribution:
     centre = interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
     reason = f"9 at ResNet50 size, less for smaller nets; this is {size_of(facts)}"
     source = "003:62, 003:80; arXiv 1909.13719, section 4.1"
@@ -164,14 +178,19 @@ def masking(facts: Facts) -> Ruling[str]:
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
-def maskings(facts: Facts, values: Values) -> Distribution | None:
-    """A part of the image hidden in 2 of 10 trials of a run of 10 epochs, in half from 100 on.
-
-    Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
-    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. Silent in runs of under
-    10 epochs, under 24 px, and for nets under 1.5 million parameters, which underfit already. The shares are
-    ours.
+@heuristic(
+    "A part of the image hidden in 2 of 10 trials of a run of 10 epochs, in half from 100 on.",
     """
+    Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
+    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. {silent} The shares are
+    ours.
+    """,
+    silent=(
+        "in runs of under 10 epochs, under 24 px, and for nets under 1.5 million parameters, which "
+        "underfit already"
+    ),
+)
+def maskings(facts: Facts, values: Values) -> Distribution | None:
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
     if not fits or not _long_enough(facts):
         return None
@@ -187,11 +206,13 @@ def erasing_probability(facts: Facts) -> Ruling[float]:
     return Ruling(0.5, "the paper erases half of the images", "003:81; arXiv 1708.04896")
 
 
-def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
-    """The share of images that lose a rectangle: around half at ResNet50 size, as in the paper.
-
-    Around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
+@heuristic(
+    "The share of images that lose a rectangle: around half at ResNet50 size, as in the paper.",
     """
+    Around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
+    """,
+)
+def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
     centre = interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
     reason = f"the paper erases half of the images, smaller nets bear less; this is {size_of(facts)}"
     return Distribution(Float(0.1, 0.8), Normal(centre, "medium"), reason, "003:81; arXiv 1708.04896")
@@ -202,14 +223,16 @@ def mixing(facts: Facts) -> Ruling[str]:
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
-def mixings(facts: Facts, values: Values) -> Distribution | None:
-    """Images mixed in 7 of 10 trials at ResNet50 size, in 3 of 10 under 10 M parameters, by mixup only.
-
+@heuristic(
+    "Images mixed in 7 of 10 trials at ResNet50 size, in 3 of 10 under 10 M parameters, by mixup only.",
+    """
     CutMix brought ResNet50 1.08 points and mixup 0.97 over 300 epochs, the largest gains of the table
     (003:74-77). Smoothing and strong crops, which regularise like it, harmed smaller nets (003:59, 003:62);
-    mixup's strength can be small. Rarer in runs of under 100 epochs. Silent in runs of under 10 epochs. The
-    shares are ours.
-    """
+    mixup's strength can be small. Rarer in runs of under 100 epochs. {silent} The shares are ours.
+    """,
+    silent="in runs of under 10 epochs",
+)
+def mixings(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts):
         return None
     on = interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
@@ -223,11 +246,13 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "003:70-77; arXiv 1710.09412, 1905.04899")
 
 
-def mixup_alphas(facts: Facts, values: Values) -> Distribution:
-    """Mixup's strength: around 0.2 for a million images, 1 for CIFAR's 50,000, as in the paper.
-
-    At most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
+@heuristic(
+    "Mixup's strength: around 0.2 for a million images, 1 for CIFAR's 50,000, as in the paper.",
     """
+    At most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
+    """,
+)
+def mixup_alphas(facts: Facts, values: Values) -> Distribution:
     by_images = interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
     by_size = interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
     reason = f"0.2 on ImageNet, 1 on CIFAR; {facts.train_images:,} images and {size_of(facts)} here"
@@ -235,8 +260,10 @@ def mixup_alphas(facts: Facts, values: Values) -> Distribution:
     return Distribution(Float(0.05, 2.0, log=True), Normal(min(by_images, by_size), "medium"), reason, source)
 
 
+@heuristic(
+    "CutMix's strength: around 1, which draws the share of the pasted rectangle evenly, as in the paper.",
+)
 def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
-    """CutMix's strength: around 1, which draws the share of the pasted rectangle evenly, as in the paper."""
     reason = "1: the pasted share is even"
     return Distribution(Float(0.2, 2.0, log=True), Normal(1.0, "medium"), reason, "003:77; arXiv 1905.04899")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Normal
-from spaces.rules.rulings import Distribution, interpolated, number_at, share_between, weighed
+from spaces.rules.rulings import Distribution, heuristic, interpolated, number_at, share_between, weighed
 from spaces.space import Values
 
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
@@ -17,13 +17,16 @@ FROZEN = {0: (0.1, 0.5), 1: (0.3, 0.4), 2: (0.3, 0.07), 5: (0.3, 0.03)}
 """Epochs in which the head alone is trained, and how likely each is for few and for many images."""
 
 
-def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
-    """Epochs in which the head alone is trained: 1, 2 or 5 for few images, 0 or 1 for many.
-
+@heuristic(
+    "Epochs in which the head alone is trained: 1, 2 or 5 for few images, 0 or 1 for many.",
+    """
     The documents freeze all but the classifier until the model is at a good point, then train every layer
     (001:100); when that is they do not say. Few images are up to 10,000, many from 100,000: ours, as are the
-    shares. At most half of the run. Silent for a model without pretrained weights, and in runs of one epoch.
-    """
+    shares. At most half of the run. {silent}
+    """,
+    silent="for a model without pretrained weights, and in runs of one epoch",
+)
+def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
     many = share_between(facts.train_images, FEW_IMAGES, MANY_IMAGES)
@@ -37,13 +40,15 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "001:100; arXiv 1801.06146, section 3.3; the shares are ours")
 
 
-def layer_rates(facts: Facts, values: Values) -> Distribution | None:
-    """How the rate falls from the head to the stem: in equal ratios in half of the trials.
-
-    The first layers hold edges and shapes that transfer, and should change least (001:102). One rate for all
-    is what most published recipes take, so it keeps a quarter, as does a factor for each layer. Silent for a
-    model without pretrained weights.
+@heuristic(
+    "How the rate falls from the head to the stem: in equal ratios in half of the trials.",
     """
+    The first layers hold edges and shapes that transfer, and should change least (001:102). One rate for all
+    is what most published recipes take, so it keeps a quarter, as does a factor for each layer. {silent}
+    """,
+    silent="for a model without pretrained weights",
+)
+def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
     domain, prior = weighed({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
@@ -51,12 +56,14 @@ def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "001:102; arXiv 1801.06146, section 3.2; the shares are ours")
 
 
-def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
-    """The stem's rate over the head's: around a tenth, from a hundredth to the whole.
-
-    The documents name no ratio (001:102); fastai's `fine_tune` gives the stem a hundredth. Silent for a model
-    without pretrained weights.
+@heuristic(
+    "The stem's rate over the head's: around a tenth, from a hundredth to the whole.",
     """
+    The documents name no ratio (001:102); fastai's `fine_tune` gives the stem a hundredth. {silent}
+    """,
+    silent="for a model without pretrained weights",
+)
+def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
     reason = "the head's rate is 1 to 100 times the stem's, around 10"
@@ -68,11 +75,14 @@ def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
     )
 
 
-def layer_factors(facts: Facts, values: Values) -> Distribution | None:
-    """Each layer group's rate over that of the one above: around 0.75, where 0.65 to 0.9 is usual.
-
-    Silent for a model without pretrained weights.
+@heuristic(
+    "Each layer group's rate over that of the one above: around 0.75, where 0.65 to 0.9 is usual.",
     """
+    {silent}
+    """,
+    silent="for a model without pretrained weights",
+)
+def layer_factors(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
     reason = "0.65 to 0.9 from layer to layer is usual for transformers"
@@ -81,13 +91,15 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
     )
 
 
-def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
-    """BatchNorm's statistics kept in 7 of 10 trials where up to 16 images are normalised at once.
-
-    The documents gained 1.3 % so in segmentation, with its small batches (000:51); 2 of 10 from 32 images on,
-    as large batches measure good statistics themselves. The numbers are ours. Silent for a model without
-    pretrained weights, and for attention, which has no BatchNorm.
+@heuristic(
+    "BatchNorm's statistics kept in 7 of 10 trials where up to 16 images are normalised at once.",
     """
+    The documents gained 1.3 % so in segmentation, with its small batches (000:51); 2 of 10 from 32 images on,
+    as large batches measure good statistics themselves. The numbers are ours. {silent}
+    """,
+    silent="for a model without pretrained weights, and for attention, which has no BatchNorm",
+)
+def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained or facts.attention:
         return None
     images = _images_at_once(facts, values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from spaces.facts import Facts
-from spaces.rules.rulings import Distribution, Ruling, weighed
+from spaces.rules.rulings import Distribution, Ruling, heuristic, weighed
 from spaces.space import Values
 
 STEPS_AN_EPOCH = 20
@@ -38,14 +38,16 @@ def batch_size(facts: Facts) -> Ruling[int]:
     return Ruling(2 ** int(math.log2(cap)), reason, _BATCH)
 
 
-def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
-    """Batches from a quarter to four times the rule's, each doubling or halving half as likely as the last.
-
+@heuristic(
+    "Batches from a quarter to four times the rule's, each doubling or halving half as likely as the last.",
+    """
     The documents take the largest that fits, and warn that it generalises worse (000:57, 004:43-49): so the
     largest leaves 20 steps an epoch, and is at most four times what was measured to fit into memory at once.
-    The rule's own value stays unless you ask for this range: the rate is tuned apart from the batch. Silent
-    where no other batch fits.
-    """
+    The rule's own value stays unless you ask for this range: the rate is tuned apart from the batch. {silent}
+    """,
+    silent="where no other batch fits",
+)
+def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
     own = batch_size(facts).what
     at_once = facts.largest_micro_batch * facts.workers if facts.largest_micro_batch else None
     fitting = FEW_PARTS * at_once if at_once else 4 * own

@@ -18,6 +18,7 @@ from spaces.rules.rulings import (
     Ruling,
     Rulings,
     around,
+    heuristic,
     images_seen,
     interpolated,
     number_at,
@@ -51,15 +52,17 @@ def optimizer(facts: Facts) -> Ruling[str]:
     return Ruling("sgd", "SGD with momentum ends more accurate, given its rate and enough epochs", "003:4")
 
 
-def kinds(facts: Facts, values: Values) -> Distribution:
-    """SGD with momentum in half of the trials of a short run, 7 of 10 of a long one; AdamW in most others.
-
+@heuristic(
+    "SGD with momentum in half of the trials of a short run, 7 of 10 of a long one; AdamW in most others.",
+    """
     The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
     of 161 recipes with SGD and of 95 with AdamW ended alike on 4,000 Fashion-MNIST images x 9 epochs, at 86.8
     and 86.6 %; on 1,442 photographs x 20 epochs SGD's near their best rates ended at 92 to 95 %, AdamW's at
     87 to 92 % (n=9 and 6). Attention takes AdamW in 8 of 10. LAMB is rare, and LARS is tried from batch 4,096
     only, which it was made for. The shares are ours.
-    """
+    """,
+)
+def kinds(facts: Facts, values: Values) -> Distribution:
     weights: dict[Value, float]
     if facts.attention:
         weights = {"sgd": 0.15, "adamw": 0.8, "lamb": 0.05}
@@ -129,9 +132,9 @@ def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
     return Ruling(clipped, reason, f"{rule.source}; {_SWEEP}", unswept=rule.what)
 
 
-def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
-    """The rate at batch 256: around the documents' number, higher in runs that see few images.
-
+@heuristic(
+    "The rate at batch 256: around the documents' number, higher in runs that see few images.",
+    """
     From scratch that is 0.1 for SGD and 0.001 for Adam's kin, and in short runs up to 20 and 50 times as
     much: measured with convolutional nets of 20,000 to 78,000 parameters. SGD's factor falls to 2 at 10
     million (n=1 a rate), and attention models take the plain rate (n=1 a rate). To fine-tune SGD takes 0.001
@@ -142,7 +145,9 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
     Where a sweep over rates was made, the middle of what it recommends is the centre, for the optimizer that
     it was made with. A factor of 30 either side is tried, and the documents' own number, so that a wrong rule
     costs no more than a detour.
-    """
+    """,
+)
+def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
     rule = _documents_rate(facts, kind)
     centre = rule.what * _short_run_factor(facts, kind)
     if (band := _band(facts, kind)) is not None:
@@ -239,12 +244,14 @@ def momentum(facts: Facts) -> Ruling[float]:
     return Ruling(0.9, "SGD with momentum; 0.9 is the papers' value", "003:4; arXiv 1706.02677, section 5.1")
 
 
-def momenta(facts: Facts, values: Values) -> Distribution:
-    """SGD's momentum, around 0.9, the papers' value.
-
+@heuristic(
+    "SGD's momentum, around 0.9, the papers' value.",
+    """
     A rate acts by 1 / (1 - momentum): from half to five times that of 0.9 over this range, which is ours. A
     1cycle schedule moves the momentum itself, and leaves this value unused.
-    """
+    """,
+)
+def momenta(facts: Facts, values: Values) -> Distribution:
     reason = "0.9 is the papers' value; the rate acts by 1 / (1 - momentum)"
     source = "003:4; arXiv 1706.02677, section 5.1; the range is ours"
     return Distribution(Float(0.8, 0.98), Normal(0.9, "medium"), reason, source)
@@ -282,14 +289,16 @@ def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool
             assert_never(kind)
 
 
-def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
-    """Weight decay: for SGD by the model's size, the number of images and the augmentation drawn.
-
+@heuristic(
+    "Weight decay: for SGD by the model's size, the number of images and the augmentation drawn.",
+    """
     1e-4 at ResNet50 size and 3e-5 for small nets (the documents' table: +1.04 points against 1e-4 on
     MobileNetV1 x0.25), x0.7 with strong augmentation (+0.39 points), more for fewer images by a fourth root
     that is ours. Decoupled decay is some hundred times larger, as it is multiplied by a smaller rate: around
     0.02, for attention 0.05, on papers' word alone and so with little confidence.
-    """
+    """,
+)
+def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
     strong = strong_augmentation(values)
     rule = weight_decay(facts, kind, strong_augmentation=strong)
     domain, _ = around(weight_decay(facts, kind).what, DECADES, "medium")

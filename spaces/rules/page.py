@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import fill
 from typing import assert_never
 
 from spaces.conditions import settled_values
@@ -16,7 +16,7 @@ from spaces.facts import Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, told
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
-from spaces.rules.rulings import MILLION, Distribution
+from spaces.rules.rulings import MILLION, Distribution, Words
 from spaces.space import Values
 from trainable.recipe import Recipe
 
@@ -72,6 +72,8 @@ EXAMPLES = {
 }
 """What the rules are asked about on the page: facts, and what the recipe pins for them."""
 
+WIDTH = 106
+"""Characters a line of a rule's text."""
 MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test keeps it so. -->"
 
 
@@ -111,12 +113,18 @@ def _rules() -> Iterator[str]:
     told_before: dict[str, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
         yield from (f"### `{path}`", "")
-        for text, alike in groupby(of_path, lambda rule: str(inspect.getdoc(rule.of))):
+        for text, alike in groupby(of_path, lambda rule: _text(rule.words)):
             before = told_before.setdefault(text, path)
             rules = list(alike)
             yield from _condition(rules)
             yield from (text if before == path else f"As for `{before}`.", "", *_table(rules), "")
             yield from (f"Source: {_linked(_sources(rules))}.", "")
+
+
+def _text(words: Words) -> str:
+    return "\n\n".join(
+        fill(each, WIDTH, break_long_words=False, break_on_hyphens=False) for each in words.paragraphs
+    )
 
 
 def _table(rules: Sequence[Rule]) -> Iterator[str]:

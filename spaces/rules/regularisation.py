@@ -17,6 +17,7 @@ from spaces.rules.rulings import (
     MILLION,
     Distribution,
     Ruling,
+    heuristic,
     interpolated,
     number_at,
     size_of,
@@ -48,23 +49,27 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
     return Ruling(0.1 if on else 0.0, f"{reason}; this is {size_of(facts)}", "003:43-59, 000:36")
 
 
-def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
-    """Smoothed labels in a quarter of the trials at ResNet18 size, in three quarters from ResNet50's.
-
+@heuristic(
+    "Smoothed labels in a quarter of the trials at ResNet18 size, in three quarters from ResNet50's.",
+    """
     The documents gained 0.5 points on ResNet50 and lost 0.17 on ResNet18 (003:43-59), so nothing is tried on
     smaller nets unless you ask. Against that, PaddleClas itself smooths nets of 1.5 M parameters in runs of
     200 to 360 epochs, and the documents count the task's difficulty too (003:59): so the odds also rise with
     the length of the run and with fewer images than ImageNet's, by roots that are ours.
-    """
+    """,
+)
+def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
     return _smoothings(facts) if facts.parameters >= RESNET18 else None
 
 
-def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution | None:
-    """Smoothed labels for a net up to ResNet18 size, where you ask: in a quarter to a half of the trials.
-
+@heuristic(
+    "Smoothed labels for a net up to ResNet18 size, where you ask: in a quarter to a half of the trials.",
+    """
     The documents saw harm there (003:51-59), on ImageNet. On few images it may help: 0.1 gained 0.8 ± 0.2
     points on 4,000 Fashion-MNIST images with a net of 20,000 parameters (a fit over 119 recipes).
-    """
+    """,
+)
+def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution | None:
     return _smoothings(facts) if facts.parameters < RESNET18 else None
 
 
@@ -85,12 +90,14 @@ def _smoothings(facts: Facts) -> Distribution:
 # --- clipping -----------------------------------------------------------------------------------------
 
 
-def clippings(facts: Facts, values: Values) -> Distribution:
-    """The gradient's norm unbounded in 7 of 10 trials of a convolutional net, in 2 of 10 with attention.
-
+@heuristic(
+    "The gradient's norm unbounded in 7 of 10 trials of a convolutional net, in 2 of 10 with attention.",
+    """
     The documents clip against explosions in deep and recurrent nets (000:7-20, 004:155). Normalised
     convolutional nets rarely explode, and transformers are trained with bounded gradients.
-    """
+    """,
+)
+def clippings(facts: Facts, values: Values) -> Distribution:
     off = 0.2 if facts.attention else 0.7
     domain, prior = weighed({"none": off, "norm": 1.0 - off})
     reason = "transformers clip" if facts.attention else "normalised nets seldom need it"
@@ -99,11 +106,11 @@ def clippings(facts: Facts, values: Values) -> Distribution:
     )
 
 
+@heuristic(
+    "A norm of 1 in 3 of 4 trials of a net with attention, any from 0.5 to 10 in those of others.",
+    "The documents give no number; 1 is what transformers are trained with, and the range is ours.",
+)
 def clip_norms(facts: Facts, values: Values) -> Distribution:
-    """A norm of 1 in 3 of 4 trials of a net with attention, any from 0.5 to 10 in those of others.
-
-    The documents give no number; 1 is what transformers are trained with, and the range is ours.
-    """
     usual = 0.75 if facts.attention else 0.2
     rest = (1.0 - usual) / (len(NORMS) - 1)
     domain, prior = weighed({norm: usual if norm == USUAL_NORM else rest for norm in NORMS})
@@ -114,13 +121,15 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
 # --- dropout ------------------------------------------------------------------------------------------
 
 
-def dropouts(facts: Facts, values: Values) -> Distribution | None:
-    """Dropout before the head around 0.35 for a thousand images, down to 0.05 for a hundred thousand.
-
-    The documents say 0.5 in general and not to mind it (001:251); against that, normalised nets do without.
-    More for few images is the rule of all regularisers (003:84), and the numbers are ours. Silent in runs of
-    under 10 epochs, which underfit, and for timm's models, some of which refuse it.
+@heuristic(
+    "Dropout before the head around 0.35 for a thousand images, down to 0.05 for a hundred thousand.",
     """
+    The documents say 0.5 in general and not to mind it (001:251); against that, normalised nets do without.
+    More for few images is the rule of all regularisers (003:84), and the numbers are ours. {silent}
+    """,
+    silent="in runs of under 10 epochs, which underfit, and for timm's models, some of which refuse it",
+)
+def dropouts(facts: Facts, values: Values) -> Distribution | None:
     if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
     centre = interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
@@ -134,16 +143,19 @@ def dropouts(facts: Facts, values: Values) -> Distribution | None:
 # --- averaged weights ---------------------------------------------------------------------------------
 
 
-def averagings(facts: Facts, values: Values) -> Distribution | None:
-    """Averaged weights in 6 of 10 trials.
-
+@heuristic(
+    "Averaged weights in 6 of 10 trials.",
+    """
     An average over the last steps is steadier than the last step: torchvision's and timm's recipes have one,
     the documents do not speak of it. Where the rate falls to 0 the last weights are much of an average by
     themselves: with half-lives of 2 to 5 % of the run nine pairs of runs, with and without, ended at most 0.3
     points apart (six on 10,000 Fashion-MNIST images x 9 epochs, three on 1,442 photographs x 20). But early
     scores of an average stand nearer to the last: after 2 of the 9 epochs they were 2.5 to 4.3 points higher.
-    Longer half-lives lag. Silent in runs of under 100 steps. The shares are ours.
-    """
+    Longer half-lives lag. {silent} The shares are ours.
+    """,
+    silent="in runs of under 100 steps",
+)
+def averagings(facts: Facts, values: Values) -> Distribution | None:
     if _steps(facts, values) < FEWEST_AVERAGED_STEPS:
         return None
     domain, prior = weighed({"none": 0.4, "ema": 0.6})
@@ -151,12 +163,14 @@ def averagings(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, reason, "ours; decay's warm-up as timm's ModelEmaV3")
 
 
-def ema_decays(facts: Facts, values: Values) -> Distribution:
-    """The decay a step by which a weight counts half after 1, 2, 5 or 10 % of the run's steps.
-
+@heuristic(
+    "The decay a step by which a weight counts half after 1, 2, 5 or 10 % of the run's steps.",
+    """
     A decay of its own, such as 0.999, would forget nothing in a short run and everything in a long one. The
     shares are ours; steps are counted with the batch that the recipe settles.
-    """
+    """,
+)
+def ema_decays(facts: Facts, values: Values) -> Distribution:
     steps = _steps(facts, values)
     decays: dict[Value, float] = {}
     for share, weight in HALF_LIVES.items():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 
 from spaces.facts import Facts
 from spaces.rules import augmentations, finetuning, loops, optimizers, regularisation, schedules
 from spaces.rules.optimizers import OptimizerKind
-from spaces.rules.rulings import Distribution
+from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import Values, When
 
 
@@ -22,10 +20,15 @@ class Rule:
     """
 
     path: str
-    of: Callable[[Facts, Values], Distribution | None]
+    of: Heuristic[[Facts, Values], Distribution | None]
     when: When | None = None
     variant: str = ""
     optional: bool = False
+
+    @property
+    def words(self) -> Words:
+        """What it says of itself."""
+        return self.of.words
 
     @property
     def name(self) -> str:
@@ -34,15 +37,14 @@ class Rule:
 
 
 def _of_kind(
-    heuristic: Callable[[Facts, Values, OptimizerKind], Distribution], kind: OptimizerKind
-) -> Callable[[Facts, Values], Distribution]:
-    """The heuristic for one kind of optimizer, with its name and text."""
+    heuristic: Heuristic[[Facts, Values, OptimizerKind], Distribution], kind: OptimizerKind
+) -> Heuristic[[Facts, Values], Distribution]:
+    """The heuristic for one kind of optimizer, with its words."""
 
-    @wraps(heuristic)
     def of(facts: Facts, values: Values) -> Distribution:
         return heuristic(facts, values, kind)
 
-    return of
+    return Heuristic(of, heuristic.words)
 
 
 _OPTIMIZER, _SCHEDULE = "optimizer.kind", "schedule.kind"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from spaces.domains import Choice, Domain, Float, Value, is_number
 from spaces.facts import Facts
@@ -15,6 +15,11 @@ from spaces.priors import Confidence, Normal, Prior, Weights, check_prior
 T = TypeVar("T", covariant=True)
 Option = TypeVar("Option", bound=Value)
 Word = TypeVar("Word", bound=str)
+P = ParamSpec("P")
+Found = TypeVar("Found", bound="Distribution | None", covariant=True)
+
+SILENT = "{silent}"
+"""Where a rule's details say for which facts it is silent."""
 
 MILLION = 1_000_000
 IMAGENET_IMAGES = 1_280_000
@@ -55,6 +60,46 @@ class Distribution:
 
     def __post_init__(self) -> None:
         check_prior(self.domain, self.prior)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a rule says of itself, in messages and on the page of heuristics."""
+
+    summary: str
+    """One sentence: what it gives."""
+    details: tuple[str, ...] = ()
+    """Paragraphs: why, with the evidence; `{silent}` is where they say for which facts it gives nothing."""
+    silent: str | None = None
+    """For which facts it gives nothing, such as `in runs of under 10 epochs`; None where it does not say."""
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """All of it, to be read."""
+        said = "" if self.silent is None else f"Silent {self.silent}."
+        return (self.summary, *(each.replace(SILENT, said) for each in self.details))
+
+
+@dataclass(frozen=True)
+class Heuristic(Generic[P, Found]):
+    """A function from facts to a distribution, or to None where it has nothing to say, with its words."""
+
+    function: Callable[P, Found]
+    words: Words
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Found:
+        return self.function(*args, **kwargs)
+
+
+def heuristic(
+    summary: str, details: str = "", *, silent: str | None = None
+) -> Callable[[Callable[P, Found]], Heuristic[P, Found]]:
+    """Gives a function its words; lines of `details` are joined, empty ones part paragraphs."""
+    paragraphs = tuple(" ".join(each.split()) for each in details.split("\n\n") if each.strip())
+    words = Words(summary, paragraphs, silent)
+    if (silent is not None) is not any(SILENT in each for each in paragraphs):
+        raise ValueError(f"expected {SILENT} in the details of a rule that says when it is silent: {summary}")
+    return lambda function: Heuristic(function, words)
 
 
 def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float, Normal]:

@@ -15,6 +15,7 @@ from spaces.rules.rulings import (
     SHORT_RUN,
     Distribution,
     Ruling,
+    heuristic,
     images_seen,
     interpolated,
     number_at,
@@ -43,9 +44,9 @@ def schedule(facts: Facts) -> Ruling[str]:
     )
 
 
-def kinds(facts: Facts, values: Values) -> Distribution:
-    """The shape of the rate: a cosine in half of the trials of a short run and in most of a long one.
-
+@heuristic(
+    "The shape of the rate: a cosine in half of the trials of a short run and in most of a long one.",
+    """
     The documents call it robust, with nothing to tune, and want 200 epochs for it (003:13-17). Next comes
     1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ± 0.4
     points behind a cosine, and a straight fall level with it (119 recipes with SGD). Steps and exponential
@@ -54,7 +55,9 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
     Every trial takes the cosine unless a person asks for more: early scores of different shapes do not
     compare either, so a search that draws the shape stops its weak trials later, and gained nothing by it.
-    """
+    """,
+)
+def kinds(facts: Facts, values: Values) -> Distribution:
     cosine = interpolated(facts.epochs, (20, 0.5), (200, 0.7))
     early = interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
     others = {"onecycle": 0.2, "step": 0.1 * early, "poly": 0.1, "exp": 0.05 * early}
@@ -82,13 +85,15 @@ def longest_warmup(facts: Facts) -> float:
     return rounded_down(facts.epochs / 10)
 
 
-def warmups(facts: Facts, values: Values) -> Distribution:
-    """Epochs in which the rate rises from 0: 1 up to batch 256, 5 from 1,024, log-interpolated between.
-
+@heuristic(
+    "Epochs in which the rate rises from 0: 1 up to batch 256, 5 from 1,024, log-interpolated between.",
+    """
     The documents take 5 for large batches (003:20), and 1 for small ones is ours. Transformers and ConvNeXt
     took 20, against the documents' 5. Up to twice the rule is tried, and never more than a tenth of the run:
     of 9 epochs on 4,000 Fashion-MNIST images each one of warm-up cost SGD 1.0 ± 0.3 points.
-    """
+    """,
+)
+def warmups(facts: Facts, values: Values) -> Distribution:
     rule = warmup_epochs(facts, number_at(values, "loop.batch_size"))
     longest = ATTENTION_WARMUP if facts.attention else WARMUP
     most = min(2.0 * longest, longest_warmup(facts))
@@ -96,12 +101,14 @@ def warmups(facts: Facts, values: Values) -> Distribution:
     return Distribution(Float(0.0, most), Normal(min(rule.what, most), "medium"), rule.reason, source)
 
 
-def falls(facts: Facts, values: Values) -> Distribution:
-    """The factor an epoch of an exponential fall, such that a hundredth of the rate is left at the end.
-
-    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours: tried are
-    ends from a third down to a ten-thousandth. A fixed factor would hardly fall at all in a short run.
+@heuristic(
+    "The factor an epoch of an exponential fall, such that a hundredth of the rate is left at the end.",
     """
+    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours: tried are ends
+    from a third down to a ten-thousandth. A fixed factor would hardly fall at all in a short run.
+    """,
+)
+def falls(facts: Facts, values: Values) -> Distribution:
     low, centre, high = (left ** (1.0 / facts.epochs) for left in (1e-4, 1e-2, 1 / 3))
     reason = f"falls to a hundredth of the rate within {facts.epochs} epochs"
     return Distribution(

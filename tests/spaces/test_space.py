@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value
 from spaces.priors import Prior
 from spaces.space import Dimension, Space, When
+from spaces.validity import check_recipes
 from trainable.recipe import Recipe
 
 
@@ -34,7 +35,9 @@ def space(
     **base: Any,
 ) -> Space:
     values = {path.replace("__", "."): value for path, value in base.items()}
-    return Space(Recipe().with_values(values), tuple(dimensions), own, pins)
+    found = Space(Recipe().with_values(values), tuple(dimensions), own, pins)
+    check_recipes(found)
+    return found
 
 
 def test_dimensions_are_drawn_in_order_and_only_where_their_condition_holds() -> None:

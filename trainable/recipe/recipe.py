@@ -111,10 +111,7 @@ class Recipe(Spec):
         Setting a `kind` to another one first resets that section to the new kind's defaults. Raises
         RecipeError with every fault.
         """
-        tree = self.tree()
-        for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
-            tree = _with_value(tree, path, values[path])
-        return Recipe.from_tree(tree)
+        return Recipe.from_tree(tree_with_values(self.tree(), values))
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +123,14 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
         for name, value in tree.items()
     }
     return {"kind": defaults["kind"], **copy} if "kind" in defaults and "kind" not in copy else copy
+
+
+def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's tree with values set by dotted path, kinds first. Raises RecipeError for an unknown field."""
+    changed = dict(tree)
+    for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
+        changed = _with_value(changed, path, values[path])
+    return changed
 
 
 def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from spaces.catalog.catalog import NAMES, make_space
 from spaces.rules.page import MARK, head_of, page
 from spaces.rules.rules import RULES
+from spaces.rules.rulings import heuristic
 from tests.spaces.small_facts import base_recipe, imagenet_facts
 from trainable.recipe.yamlfile import parse_tree
 
@@ -24,8 +25,22 @@ def test_every_field_that_a_rule_speaks_of_has_one_section() -> None:
     assert found == list(dict.fromkeys(rule.path for rule in RULES))
 
 
-def test_every_rule_is_told_in_words_of_its_own() -> None:
-    assert all(rule.of.__doc__ for rule in RULES)
+def test_the_page_holds_the_words_of_every_rule() -> None:
+    plain = " ".join(TEXT.split())
+    for rule in RULES:
+        assert all(each in plain for each in rule.words.paragraphs), rule.name
+
+
+def test_what_a_rule_says_of_its_silence_stands_among_its_details() -> None:
+    words = heuristic("One.", "Two. {silent} Three.", silent="at night")(lambda: None).words
+    assert words.paragraphs == ("One.", "Two. Silent at night. Three.")
+    assert words.silent == "at night"
+
+
+@pytest.mark.parametrize(("details", "silent"), [("Two.", "at night"), ("Two. {silent}", None)])
+def test_a_rule_that_says_when_it_is_silent_says_where(details: str, silent: str | None) -> None:
+    with pytest.raises(ValueError, match=r"expected \{silent\} in the details"):
+        heuristic("One.", details, silent=silent)
 
 
 def test_every_named_space_is_told() -> None:

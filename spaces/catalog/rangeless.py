@@ -1,0 +1,57 @@
+"""Why a field that a person believes something of has no range, and what may be written instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from spaces.catalog.overrides import Belief, path_of
+from spaces.conditions import check_had, options_of
+from spaces.domains import shown
+from spaces.forms import allowed, forms
+from spaces.priors import Weights
+from spaces.rules.rules import Rule
+from spaces.space import Dimension
+from trainable.errors import Fault
+from trainable.recipe import Recipe
+
+
+def rangeless(
+    name: str,
+    prior: Belief | Weights | None,
+    met: Iterable[Dimension],
+    spoken: Iterable[Dimension],
+    rules: Sequence[Rule],
+    own: Recipe,
+) -> Fault:
+    """Why a belief, or the wish that a rule speaks, says too little where there is no range.
+
+    `spoken` are all dimensions that rules gave, `met` those that some trial has. Raises SpaceError for a
+    field that no trial has.
+    """
+    unmet = [each for each in spoken if name in (each.name, each.path)]
+    if unmet:
+        conditions = " or ".join(str(each.when) for each in unmet)
+        return Fault(name, f"exists when {conditions}, which no trial of this space has")
+    path = path_of(name)
+    check_had(path, options_of(met), own)
+    return Fault(name, f"{silence(path, rules)}; {instead(path, prior)}")
+
+
+def silence(path: str, rules: Sequence[Rule]) -> str:
+    """Why no rule speaks of a field: in the words of the rule that is silent for these facts, if it says."""
+    mine = [rule.words for rule in rules if rule.path == path]
+    if not mine:
+        return "no rule gives this field a range"
+    said = next((words.silent for words in mine if words.silent is not None), "for these facts")
+    return f"the rule of this field is silent {said}"
+
+
+def instead(path: str, prior: Belief | Weights | None) -> str:
+    """Which ranges may be written for a field of its type."""
+    written = [f"{{{form}}}" for form in forms(path)]
+    if not written:
+        return "it is a list, and cannot vary: write it under base"
+    if isinstance(prior, Belief):
+        value = shown(prior.value) if allowed(path, prior.value) else "option"
+        return f"write a range beside the prior: {{{forms(path)[0]}, prior: {value}}}"
+    return f"write a range: {' or '.join(written)}"
