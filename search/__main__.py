@@ -13,7 +13,7 @@ from search.jobs import cli
 from trainable.errors import UserError
 from trainable.files.store import is_uri
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 
 app = typer.Typer(
     name="tunebook",
@@ -304,12 +304,12 @@ def _leave(state: str) -> None:
 
 
 def main() -> None:
-    """Entry point: a person's mistake is one message and exit code 2, never a traceback."""
+    """Entry point: a person's mistake is one message and the error's exit code, never a traceback."""
     try:
         app()
     except UserError as error:
         print(f"tunebook: {error}", file=sys.stderr)
-        sys.exit(USAGE)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

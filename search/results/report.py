@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from search.deciding.pruning import Pruning
+from search.record.chain import START
 from search.record.journal import EVENTS_FILE, read_from
 from search.record.storage import place_of
 from search.record.summary import Summariser, Summary, TrialSummary
@@ -97,7 +98,7 @@ class LiveView:
         self._study = study
         self._metric = study.objective.metric
         self._path = folder / EVENTS_FILE
-        self._offset = 0
+        self._position = START
         self._summariser = Summariser(self._metric, study.budget.epochs)
         self._told: set[int] = set()
         self._drawn = 0.0
@@ -138,7 +139,7 @@ class LiveView:
     def _read(self) -> bool:
         if not self._path.exists():
             return False
-        events, self._offset = read_from(self._path, self._offset)
+        events, self._position = read_from(self._path, self._position)
         for event in events:
             self._summariser.apply(event)
         return bool(events) or self._live is not None
