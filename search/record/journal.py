@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -25,6 +25,7 @@ from search.record.chain import START, JournalError, Position, seal, unseal, who
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
+from trainable.training.metrics import EpochResult
 
 EVENTS_FILE = "events.jsonl"
 FORMAT = 2
@@ -62,16 +63,39 @@ class SearchEvent(Stamped):
     reason: str | None = None
 
 
+class SettledEvent(Stamped):
+    """What the search settled before its first trial; its readers read it here, for rules may change."""
+
+    event: Literal["settled"] = "settled"
+    space: dict[str, Any]
+    """The whole space, as `spaces.settled.tree_of` has it."""
+    rungs: tuple[int, ...]
+    """The epochs after which trials are compared."""
+    factor: Annotated[int, Field(ge=2)]
+    """One trial in so many goes on from a rung."""
+    why: str
+    """The reason for these rungs and this factor, in words."""
+    objective: str
+    """The metric that trials are compared by."""
+    epochs: Annotated[int, Field(ge=1)]
+    """What the longest trial trains."""
+    version: str
+    """Of tunebook."""
+
+
 class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path; on disk before the trial starts.
 
-    `own` marks the documents' own recipe, which the scheduler records but never stops.
+    `recipe` is the whole recipe as plain data, and `digest` the recipe's; both are None where the values make
+    no recipe. `own` marks the documents' own recipe, which the scheduler records but never stops.
     """
 
     event: Literal["trial"] = "trial"
     trial: Annotated[int, Field(ge=0)]
     values: dict[str, Value]
     own: bool = False
+    digest: str | None = None
+    recipe: dict[str, Any] | None = None
 
 
 class StartEvent(Stamped):
@@ -91,10 +115,16 @@ class EpochEvent(Stamped):
 
     event: Literal["epoch"] = "epoch"
     trial: Annotated[int, Field(ge=0)]
-    epoch: Annotated[int, Field(ge=1)]
-    metrics: dict[str, float]
-    diverged: bool = False
+    result: EpochResult
     rung: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.result.epoch
+
+    @property
+    def diverged(self) -> bool:
+        return self.result.diverged
 
 
 class RetryEvent(Stamped):
@@ -114,7 +144,7 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
-Event = SearchEvent | TrialEvent | StartEvent | EpochEvent | RetryEvent | EndEvent
+Event = SearchEvent | SettledEvent | TrialEvent | StartEvent | EpochEvent | RetryEvent | EndEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from search.record.summary import Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.refining.trends import Trends
 from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
@@ -80,7 +81,7 @@ class Kept:
 class Judged(NamedTuple):
     """A trial and what its curves say."""
 
-    trial: TrialSummary
+    trial: Trial
     diagnosis: Diagnosis
 
 
@@ -101,12 +102,12 @@ class Evidence:
         return Trends(self.space, self.summary)
 
     @cached_property
-    def judged(self) -> tuple[TrialSummary, ...]:
+    def judged(self) -> tuple[Trial, ...]:
         """The trials that say something: trained to the end, stopped after a score, or diverged."""
         return tuple(each for each in self.summary.trials if _says_something(each))
 
     @cached_property
-    def top(self) -> tuple[TrialSummary, ...]:
+    def top(self) -> tuple[Trial, ...]:
         """The best few of the finished trials, the best one first.
 
         Without the documents' own recipe unless it is the best: it is never stopped, so it may have finished
@@ -135,5 +136,5 @@ def overridden(name: str) -> str:
     return f"{PLACE}.{name}"
 
 
-def _says_something(trial: TrialSummary) -> bool:
+def _says_something(trial: Trial) -> bool:
     return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from search.record.folder import read_facts, read_search, read_summary
-from search.record.summary import Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.running.prepare import build_space
 from search.study import Study
 from spaces.catalog.explain import reasons
@@ -47,7 +48,7 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
     return _in_words(chosen, study, recipe)
 
 
-def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
+def _chosen(summary: Summary, folder: Path, trial: int | None) -> Trial:
     if trial is None:
         if summary.best is None:
             raise UserError(f"{folder}: no trial has finished yet, so there is no best recipe to export")
@@ -59,13 +60,13 @@ def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
     raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
 
 
-def _micro_batch(trial: TrialSummary) -> int | None:
+def _micro_batch(trial: Trial) -> int | None:
     """What fitted into memory in the trial's last epoch; None before its first."""
     found = trial.metrics.get("micro_batch")
     return None if found is None else int(found)
 
 
-def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:
+def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     metric = study.objective.metric
     value = trial.metrics.get(metric)
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"

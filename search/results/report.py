@@ -22,7 +22,8 @@ from search.deciding.pruning import Pruning
 from search.record.chain import START
 from search.record.journal import EVENTS_FILE, read_from
 from search.record.storage import place_of
-from search.record.summary import Summariser, Summary, TrialSummary
+from search.record.summary import Summary, summarise
+from search.record.trials import Record, Trial
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
 from search.study import Study
@@ -77,11 +78,11 @@ def headline(summary: Summary, metric: str) -> str:
     return ", ".join(parts)
 
 
-def ranked(summary: Summary, metric: str, mode: str) -> list[TrialSummary]:
+def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
     """Trials as a person wants them: finished ones first, then by epochs trained and score."""
     sign = 1.0 if mode == "max" else -1.0
 
-    def key(trial: TrialSummary) -> tuple[bool, int, float]:
+    def key(trial: Trial) -> tuple[bool, int, float]:
         score = trial.metrics.get(metric)
         return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
 
@@ -99,7 +100,7 @@ class LiveView:
         self._metric = study.objective.metric
         self._path = folder / EVENTS_FILE
         self._position = START
-        self._summariser = Summariser(self._metric, study.budget.epochs)
+        self._record = Record(where=str(self._path))
         self._told: set[int] = set()
         self._drawn = 0.0
         self._began = time.monotonic()
@@ -141,11 +142,12 @@ class LiveView:
             return False
         events, self._position = read_from(self._path, self._position)
         for event in events:
-            self._summariser.apply(event)
+            self._record.apply(event)
         return bool(events) or self._live is not None
 
     def _summary(self) -> Summary:
-        return self._summariser.summary(time.time(), locked=True)
+        epochs = self._study.budget.epochs
+        return summarise(self._record, time.time(), objective=self._metric, epochs=epochs, locked=True)
 
     def _picture(self) -> Group:
         summary = self._summary()
@@ -253,7 +255,7 @@ def _tell_verdicts(summary: Summary, place: str) -> None:
         say(promise(verdicts))
 
 
-def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
+def _for_show(summary: Summary, study: Study) -> list[Trial]:
     return ranked(summary, study.objective.metric, study.objective.direction)
 
 

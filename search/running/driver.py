@@ -145,7 +145,7 @@ def tracker_of(folder: Path) -> Tracker:
     return Tracker(
         folder,
         study,
-        lambda values: recipe_text(space.recipe(values), facts, space),
+        lambda trial: recipe_text(trial.whole_recipe, facts, space),
         versions(),
         lambda: conclusion(folder),
     )

@@ -100,7 +100,7 @@ def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
         assert run.info.status == ("FINISHED" if trial.state == "finished" else "KILLED")
         points = client.get_metric_history(run.info.run_id, "val_accuracy")
         assert [point.value for point in sorted(points, key=lambda point: point.step)] == [
-            epoch.metrics["val_accuracy"] for epoch in trial.history
+            result.val_accuracy for result in trial.results
         ]
 
 

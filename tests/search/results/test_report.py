@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import FACTS_FILE, read_search, read_summary
-from search.record.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
-from search.record.summary import Summary
+from search.record.folder import FACTS_FILE, facts_text, read_search, read_summary
+from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.results import report
+from search.running.prepare import build_space
 from search.study import Study
 from search.verdicts.conclusions import with_conclusions
-from search.verdicts.diagnosis import results_of
+from tests.epoch_results import epoch_result
+from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
@@ -40,44 +41,35 @@ INFO = DataInfo(
 
 
 def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
-    return EpochResult(
-        epoch=epoch,
+    return epoch_result(
+        epoch,
         train_loss=0.1,
-        train_accuracy=0.5,
         val_loss=0.5,
         val_accuracy=accuracy,
         val_balanced_accuracy=accuracy,
-        val_top5_accuracy=None,
-        lr=0.1,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=1.0,
-        data_seconds=0.1,
-        evaluation_seconds=0.1,
-        images_per_second=1000.0,
-        peak_memory_bytes=10**9,
         micro_batch=128,
         clean_train_accuracy=clean,
     )
 
 
-def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]], left_out: str = "") -> Path:
+def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]]) -> Path:
     """A finished search: trial -> (validation accuracy, values); all know their training images."""
     study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
-    facts = {"facts": digits_facts(epochs=EPOCHS).tree(), "data": INFO.tree()}
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    facts = digits_facts(epochs=EPOCHS)
+    (folder / FACTS_FILE).write_bytes(facts_text(facts, INFO))
     study.resolved("planted").write(folder)
+    space = build_space(study, facts, INFO)
     with Journal(folder) as journal:
-        journal.append(SearchEvent(state="started", search_id="0a", name="planted"))
+        for event in begun_in(space, EPOCHS, name="planted"):
+            journal.append(event)
         for trial, (accuracy, values) in trials.items():
-            journal.append(TrialEvent(trial=trial, values=values, own=trial == 0))
+            journal.append(drawn(space, trial, values))
             journal.append(StartEvent(trial=trial, attempt=1, epoch=0))
             for epoch in range(1, EPOCHS + 1):
-                metrics = result(epoch, accuracy, 1.0 if epoch == EPOCHS else None).metrics()
-                metrics.pop(left_out, None)
-                journal.append(EpochEvent(trial=trial, epoch=epoch, metrics=metrics))
+                clean = 1.0 if epoch == EPOCHS else None
+                journal.append(EpochEvent(trial=trial, result=result(epoch, accuracy, clean)))
             journal.append(EndEvent(trial=trial, state="finished"))
-        journal.append(SearchEvent(state="finished", search_id="0a", name="planted"))
+        journal.append(session("finished", name="planted"))
     return folder
 
 
@@ -140,15 +132,8 @@ def test_a_search_without_a_finished_trial_has_no_diagnosis(
     assert "trial" in capsys.readouterr().out
 
 
-def test_a_journal_of_an_earlier_version_is_shown_without_a_diagnosis(tmp_path: Path) -> None:
-    folder = search_folder(tmp_path, {0: (0.9, values())}, left_out="micro_batch")
-    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
-    assert isinstance(summary, Summary)
-    assert summary.diagnosis is None
-
-
 def test_a_trial_s_results_come_back_from_the_journal_as_they_were_reported(tmp_path: Path) -> None:
     (trial,) = read_summary(search_folder(tmp_path, {0: (0.9, values())})).trials
     expected = [result(epoch, 0.9, None) for epoch in range(1, EPOCHS + 1)]
     expected[-1] = replace(expected[-1], clean_train_accuracy=1.0)
-    assert results_of(trial) == tuple(expected)
+    assert trial.results == tuple(expected)
