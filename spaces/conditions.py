@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spaces.domains import Choice, SpaceError, Value, shown
+from spaces.domains import Choice, Domain, SpaceError, Value, shown
 from spaces.fields import leaves
 from spaces.forms import kinds_having
 from spaces.space import Dimension, Values, When
@@ -40,6 +40,14 @@ def value_of(recipe: Recipe, path: str) -> Any:
 def options_of(dimensions: Iterable[Dimension]) -> dict[str, tuple[Value, ...]]:
     """The options of all dimensions that are choices, by path."""
     return {each.path: each.domain.options for each in dimensions if isinstance(each.domain, Choice)}
+
+
+def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
+    """The domains of all dimensions, by path; those of variants one after the other."""
+    found: dict[str, list[Domain]] = {}
+    for each in dimensions:
+        found.setdefault(each.path, []).append(each.domain)
+    return found
 
 
 def kind_of(path: str) -> str:

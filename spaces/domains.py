@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard, assert_never
 
@@ -11,6 +11,8 @@ from trainable.errors import Fault, FaultyInput
 
 Value = float | int | str | bool | None
 """One scalar of a Recipe."""
+Values = Mapping[str, Value]
+"""Values by dotted path."""
 
 
 class SpaceError(FaultyInput):

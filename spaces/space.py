@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
+from spaces.domains import Values as Values
 from spaces.priors import Prior, Uniform, check_prior, drawn
+from spaces.tables import Table, answer, answers
 from spaces.validity import end_faults, refusals
 from trainable.errors import Fault
 from trainable.recipe import Recipe
-
-Values = Mapping[str, Value]
-"""Values by dotted path."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,15 @@ class When:
         return f"{self.path} is {' or '.join(map(shown, self.values))}"
 
 
-def nothing_believed(values: Values) -> Prior:
-    """The prior of a dimension for which no rule speaks."""
-    return Uniform()
+@dataclass(frozen=True)
+class Believed:
+    """What is believed of a field, and why; without a reason, the dimension's own is why."""
+
+    prior: Prior
+    reason: str | None = None
+
+
+NOTHING_BELIEVED = Believed(Uniform())
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,7 @@ class Dimension:
     """One field that varies, in which domain, why, and who says so.
 
     `variant` tells apart the dimensions of one path that exist under different conditions, such as the rate
-    of each optimizer. `prior` gives what is believed of the field once the values before it are drawn, and
-    `because` why; without it `reason` is why, whatever is drawn.
+    of each optimizer. `beliefs` holds what is believed of the field for all values that may be drawn before.
     """
 
     path: str
@@ -46,17 +50,40 @@ class Dimension:
     source: str
     when: When | None = None
     variant: str = ""
-    prior: Callable[[Values], Prior] = field(default=nothing_believed, compare=False)
-    because: Callable[[Values], str] | None = field(default=None, compare=False)
+    beliefs: Table[Believed] = NOTHING_BELIEVED
 
     @property
     def name(self) -> str:
         """Unique in a space: the path, or `optimizer.lr[sgd]` where a path has several dimensions."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
+    def prior(self, values: Values) -> Prior:
+        """What is believed of the field, once `values` are drawn."""
+        return answer(self.beliefs, values).prior
+
     def reason_for(self, values: Values) -> str:
         """Why it is believed what is believed, once `values` are drawn."""
-        return self.because(values) if self.because is not None else self.reason
+        reason = answer(self.beliefs, values).reason
+        return self.reason if reason is None else reason
+
+
+@dataclass(frozen=True)
+class RuleValue:
+    """The value that a rule gives a field in trials that meet every condition, why, and who says so.
+
+    `unswept` is what the documents name where a sweep over rates moved the value away from that.
+    """
+
+    path: str
+    value: Value
+    reason: str
+    source: str
+    when: tuple[When, ...] = ()
+    unswept: Value = None
+
+    def holds(self, values: Values) -> bool:
+        """Whether a recipe of these values meets every condition."""
+        return all(each.path in values and values[each.path] in each.values for each in self.when)
 
 
 @dataclass(frozen=True)
@@ -65,14 +92,17 @@ class Space:
 
     `own` holds the documents' own recipe as values: the first trial, which may lie outside a domain that a
     person narrowed. `pins` are the paths that a person fixed in the base: a trial that switches a section's
-    kind keeps them. Raises SpaceError with every fault: a name that stands twice, a condition on what is
-    drawn later, an end of a domain (alone, or together with another's) or own values that the Recipe refuses.
+    kind keeps them. `rule_values` are what rules give to fields of any of its trials, those that vary too.
+
+    Raises SpaceError with every fault: a name that stands twice, a condition on what is drawn later, an end
+    of a domain (alone, or together with another's) or own values that the Recipe refuses.
     """
 
     base: Recipe
     dimensions: tuple[Dimension, ...]
     own: Values
     pins: frozenset[str] = frozenset()
+    rule_values: tuple[RuleValue, ...] = ()
 
     def __post_init__(self) -> None:
         for check in (self._order_faults, self._prior_faults, self._end_faults, self._own_faults):
@@ -119,6 +149,10 @@ class Space:
     def recipe(self, values: Values) -> Recipe:
         """The base with the values set. Raises RecipeError where the Recipe refuses them."""
         return self.base.with_values({**self._carried(values), **values})
+
+    def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
+        """What rules give to the fields of a recipe with these values, every scalar of it, by path."""
+        return {each.path: each for each in self.rule_values if each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:
         """Values by path as values by dimension name; `values_of` turns them back.
@@ -185,10 +219,11 @@ class Space:
 
     def _prior_faults(self) -> Iterator[Fault]:
         for dimension in self.dimensions:
-            try:
-                check_prior(dimension.domain, dimension.prior(self.own))
-            except SpaceError as error:
-                yield from (Fault(dimension.name, fault.message) for fault in error.faults)
+            for each in answers(dimension.beliefs):
+                try:
+                    check_prior(dimension.domain, each.prior)
+                except SpaceError as error:
+                    yield from (Fault(dimension.name, fault.message) for fault in error.faults)
 
     def _end_faults(self) -> Iterator[Fault]:
         return end_faults(self)

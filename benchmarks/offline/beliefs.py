@@ -15,8 +15,8 @@ import numpy as np
 
 from offline.search_task import BareSpace, Task, Trained, Values, seed_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, place_of, value_at
-from spaces.priors import Confidence, Prior, believed, mode
-from spaces.space import Dimension
+from spaces.priors import Confidence, believed, mode
+from spaces.space import Believed, Dimension
 
 Worth = Literal["right", "off", "adversarial"]
 
@@ -78,9 +78,4 @@ def _centre(space: BareSpace, dimension: Dimension, draws: Sequence[Trained]) ->
 
 
 def _around(dimension: Dimension, centre: Value, confidence: Confidence) -> Dimension:
-    prior = believed(dimension.domain, centre, confidence)
-
-    def given(values: Values) -> Prior:
-        return prior
-
-    return replace(dimension, prior=given)
+    return replace(dimension, beliefs=Believed(believed(dimension.domain, centre, confidence)))

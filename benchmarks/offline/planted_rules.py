@@ -20,7 +20,7 @@ from search.record.trials import Trial
 from search.verdicts.records import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
-from spaces.space import Dimension, Space, Values, When
+from spaces.space import Believed, Dimension, Space, Values, When
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -144,10 +144,7 @@ def space_of_rules() -> Space:
 
 
 def _rule(path: str, domain: Domain, prior: Prior, when: When | None = None, variant: str = "") -> Dimension:
-    def given(values: Values) -> Prior:
-        return prior
-
-    return Dimension(path, domain, "planted", "none", when, variant, given)
+    return Dimension(path, domain, "planted", "none", when, variant, Believed(prior))
 
 
 @dataclass

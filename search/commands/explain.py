@@ -85,7 +85,7 @@ def _of_space(
     yield plan_table(study, space, facts, begun=measured.kept)
     if warning := far_rates(study, space, facts):
         yield Text(warning)
-    rows = space_rows(space, facts)
+    rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
     yield rows_table(f"space {study.space.name}: what varies", varying)
     if everything:
@@ -103,4 +103,4 @@ def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
     else:
         facts = measured.facts
         yield facts_table(fact_rows(facts, measured, recipe.data))
-    yield rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts))
+    yield rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts=facts))

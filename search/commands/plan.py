@@ -6,12 +6,11 @@ from rich.table import Table
 
 from search.deciding.pruning import bits_of, choose_pruning
 from search.study import Study
+from spaces.conditions import settled_values
 from spaces.domains import Value, shown
 from spaces.facts import Facts
-from spaces.rules.heuristics import rulings
 from spaces.rules.loops import wanted_epochs
-from spaces.rules.rulings import Rulings
-from spaces.space import Space
+from spaces.space import RuleValue, Space
 
 OWN = "the documents' own recipe"
 DRAWN = {
@@ -39,7 +38,7 @@ def plan_table(study: Study, space: Space, facts: Facts, *, begun: bool = False)
     for name, told in (
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         ("length", f"{epochs.reason} ({epochs.source})"),
-        ("first trial", first_trial(study, space, facts, begun=begun)),
+        ("first trial", first_trial(study, space, begun=begun)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
         ("pruning", choose_pruning(study, space).told(budget.epochs)),
@@ -48,15 +47,16 @@ def plan_table(study: Study, space: Space, facts: Facts, *, begun: bool = False)
     return table
 
 
-def first_trial(study: Study, space: Space, facts: Facts, *, begun: bool = False) -> str:
-    """Which recipe the first trial has: the documents' own, and where it is another one than they name."""
-    unswept = facts.model_copy(update={"lr_band": None})
-    documents = _documents(unswept, space)
-    swept = rulings(facts, space.base, space.pins | _kinds(space))
+def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
+    """Which recipe the first trial has: the documents' own, and where it is another one than they name.
+
+    Only a sweep and a study's options take it away from what the documents name.
+    """
+    rules = space.values_by_rule(settled_values(space.base))
     changes = [
-        f"{path} {shown(value)} in place of {shown(documents[path].what)}: {_why(path, value, swept)}"
+        f"{path} {shown(value)} in place of {shown(_named(rule))}: {_why(value, rule)}"
         for path, value in space.own.items()
-        if path in documents and value != documents[path].what
+        if (rule := rules.get(path)) is not None and value != _named(rule)
     ]
     if changes:
         return f"{OWN}, with {'; '.join(changes)}"
@@ -64,26 +64,13 @@ def first_trial(study: Study, space: Space, facts: Facts, *, begun: bool = False
     return f"{OWN}, its rate within what lr-find will recommend" if sweeps else OWN
 
 
-def _documents(facts: Facts, space: Space) -> Rulings:
-    """What the documents name: the kinds first, then the details of the kinds that the first trial has."""
-    kinds = {
-        path: ruling for path, ruling in rulings(facts, space.base, space.pins).items() if _is_kind(path)
-    }
-    return rulings(facts, space.base, space.pins | _kinds(space)) | kinds
+def _named(rule: RuleValue) -> Value:
+    """What the documents name."""
+    return rule.value if rule.unswept is None else rule.unswept
 
 
-def _why(path: str, value: Value, swept: Rulings) -> str:
-    """Only a sweep and a study's options take the first trial away from what the documents name."""
-    by_sweep = path in swept and swept[path].what == value
-    return "as a sweep recommends" if by_sweep else "the first of the study's options"
-
-
-def _kinds(space: Space) -> frozenset[str]:
-    return frozenset(filter(_is_kind, space.own))
-
-
-def _is_kind(path: str) -> bool:
-    return path.endswith(".kind")
+def _why(value: Value, rule: RuleValue) -> str:
+    return "as a sweep recommends" if value == rule.value else "the first of the study's options"
 
 
 def _drawn(study: Study, space: Space) -> str:

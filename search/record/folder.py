@@ -100,6 +100,6 @@ def read_summary(folder: Path) -> Summary:
     )
 
 
-def recipe_text(recipe: Recipe, facts: Facts, space: Space) -> str:
+def recipe_text(recipe: Recipe, space: Space) -> str:
     """A recipe as YAML, with the reason of every value that a heuristic speaks of beside it."""
-    return to_yaml(recipe.tree(), reasons(recipe, facts, space))
+    return to_yaml(recipe.tree(), reasons(recipe, space))

@@ -144,7 +144,7 @@ def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> R
 
 def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
     """What is left, with a word on each rule that the trials contradict and nothing was changed for."""
-    verdicts = verdicts_of(evidence.summary, evidence.space, evidence.facts)
+    verdicts = verdicts_of(evidence.summary, evidence.space)
     told = {
         each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")

@@ -44,7 +44,7 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
         versions=versions(),
         git_commit=git_commit(Path.cwd()),
     )
-    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, facts, space))
+    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, space))
     return _in_words(chosen, study, recipe)
 
 

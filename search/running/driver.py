@@ -145,7 +145,7 @@ def tracker_of(folder: Path) -> Tracker:
     return Tracker(
         folder,
         study,
-        lambda trial: recipe_text(trial.whole_recipe, facts, space),
+        lambda trial: recipe_text(trial.whole_recipe, space),
         versions(),
         lambda: conclusion(folder),
     )

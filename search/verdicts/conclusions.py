@@ -13,10 +13,8 @@ from search.verdicts.diagnosis import with_diagnosis
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdicts
 from search.verdicts.words import markdown, mlflow_table
-from spaces.conditions import has
+from spaces.conditions import settled_values
 from spaces.domains import shown
-from spaces.facts import Facts
-from spaces.rules.heuristics import rulings
 from spaces.space import Space
 
 
@@ -29,17 +27,14 @@ def with_conclusions(summary: Summary, study: Study, folder: Path) -> Summary:
         return summary
     facts, info = read_facts(folder)
     space = build_space(study, facts, info)
-    return with_diagnosis(summary, space, info).judged(verdicts_of(summary, space, facts))
+    return with_diagnosis(summary, space, info).judged(verdicts_of(summary, space))
 
 
-def verdicts_of(summary: Summary, space: Space, facts: Facts) -> Verdicts:
+def verdicts_of(summary: Summary, space: Space) -> Verdicts:
     """The verdicts on every rule that gave the space a prior or a value."""
-    kept = {
-        path: ruling
-        for path, ruling in rulings(facts, space.base, space.pins).items()
-        if has(space.base, path) and space.base.get(path) == ruling.what
-    }
-    return judge(space, summary, kept)
+    values = settled_values(space.base)
+    ruled = space.values_by_rule(values).items()
+    return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
 
 
 def conclusion(folder: Path) -> Conclusion:

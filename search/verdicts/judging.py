@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from search.record.summary import Summary
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places, positions
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
-from spaces.rules.rulings import Ruling
-from spaces.space import Dimension, Space, Values
+from spaces.space import Dimension, RuleValue, Space, Values
 from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
@@ -142,7 +141,7 @@ def _usual(domain: Domain, prior: Prior) -> float:
     return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
 
 
-def judge(space: Space, summary: Summary, fixed: Mapping[str, Ruling[Any]] | None = None) -> Verdicts:
+def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
     """The verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
     The documents' own recipe follows every rule at once and so tells none from another: others are compared
@@ -213,8 +212,8 @@ def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
     return replace(plain, effect=gap * estimate.slope, interval=(low, high))
 
 
-def _fixed(path: str, ruling: Ruling[Any]) -> Verdict:
-    return Verdict(path, "untested", shown(ruling.what), ruling.source, why="fixed, never varied", fixed=True)
+def _fixed(path: str, rule: RuleValue) -> Verdict:
+    return Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
 
 
 def _beliefs(space: Space, trials: Sequence[Values]) -> list[Belief]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, assert_never, get_args
 
 from spaces.averages import own_decay, with_values
 from spaces.catalog.overrides import in_study, parse_all
-from spaces.catalog.placing import dimension_of, make_dimensions
+from spaces.catalog.placing import dimension_of, make_dimensions, with_beliefs
 from spaces.catalog.wide import WIDE
-from spaces.conditions import check_fixed, has, holds, settled_values
+from spaces.conditions import check_fixed, domains_of, has, holds, settled_values
 from spaces.domains import Choice, Domain, SpaceError, Value
 from spaces.facts import Facts
 from spaces.rules import schedules
-from spaces.rules.heuristics import fixed_by_rule
+from spaces.rules.heuristics import fixed_by_rule, rule_values
 from spaces.rules.rules import RULES, Rule
 from spaces.space import Dimension, Space
 from trainable.errors import Fault
@@ -68,8 +69,14 @@ def make_space(
         _check_cycles(base, domains)
         own = _own_recipe(facts, base, pins, domains, rules)
         own = own.with_values(own_decay(own, pins, facts, varying, rules))
-        dimensions = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
-        return Space(own, dimensions, _own_values(own, dimensions), pins)
+        placed = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
+        dimensions = tuple(each.dimension for each in placed)
+        space = Space(own, dimensions, _own_values(own, dimensions), pins)
+        return replace(
+            space,
+            dimensions=with_beliefs(placed, facts, own),
+            rule_values=rule_values(facts, own, pins, domains_of(dimensions)),
+        )
 
 
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:

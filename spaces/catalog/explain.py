@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
@@ -11,9 +11,8 @@ from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
 from spaces.fields import PURPOSES, leaves
 from spaces.priors import Normal, Prior, told
-from spaces.rules.heuristics import details, frame, rulings
-from spaces.rules.rulings import Rulings
-from spaces.space import Dimension, Space, Values
+from spaces.rules.heuristics import values_for
+from spaces.space import Dimension, RuleValue, Space, Values
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.optimizers import batch_factor
 
@@ -29,14 +28,14 @@ class Row(NamedTuple):
     source: str
 
 
-def space_rows(space: Space, facts: Facts) -> list[Row]:
+def space_rows(space: Space) -> list[Row]:
     """What varies, in drawing order, then every fixed value in the recipe's order."""
     varying = [
         Row(each.name, _ranged(each, space), each.reason_for(space.own), each.source)
         for each in space.dimensions
     ]
     paths = {each.path for each in space.dimensions}
-    ruled = rulings(facts, space.base, space.pins)
+    ruled = _ruled(space, space.base)
     fixed = [
         _pinned(path, value) if path in space.pins else _row(path, value, ruled, [], {})
         for path, value in leaves(space.base)
@@ -45,27 +44,38 @@ def space_rows(space: Space, facts: Facts) -> list[Row]:
     return varying + fixed
 
 
-def recipe_rows(recipe: Recipe, facts: Facts | None = None, space: Space | None = None) -> list[Row]:
-    """Every value of a recipe; with facts, each against the documents' value or prior for them.
+def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> list[Row]:
+    """Every value of a recipe, against the value or the prior that the rules gave it in its space.
 
-    With the space that the recipe was drawn from, its dimensions and pins stand for those of `document`.
+    Without a space, against the documents' for the facts of its data; without these too, against none.
     """
-    if facts is None:
-        return [_row(path, value, {}, [], {}) for path, value in leaves(recipe)]
-    ruled = frame(facts) | details(facts, recipe)
-    offered = document(facts, recipe) if space is None else space.dimensions
-    dimensions = [each for each in offered if holds(each.when, recipe)]
-    pins = frozenset[str]() if space is None else space.pins
+    ruled, dimensions, pins = _spoken_of(recipe, space, facts)
     values = settled_values(recipe)
+    holding = [each for each in dimensions if holds(each.when, recipe)]
     return [
-        _pinned(path, value) if path in pins else _row(path, value, ruled, dimensions, values)
+        _pinned(path, value) if path in pins else _row(path, value, ruled, holding, values)
         for path, value in leaves(recipe)
     ]
 
 
-def reasons(recipe: Recipe, facts: Facts, space: Space | None = None) -> dict[str, str]:
+def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, str]:
     """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
-    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, facts, space)}
+    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, space, facts)}
+
+
+def _spoken_of(
+    recipe: Recipe, space: Space | None, facts: Facts | None
+) -> tuple[Mapping[str, RuleValue], Sequence[Dimension], Set[str]]:
+    """The values that rules give to a recipe, the dimensions that it may be drawn from, and its pins."""
+    if space is not None:
+        return _ruled(space, recipe), space.dimensions, space.pins
+    if facts is not None:
+        return values_for(facts, recipe), document(facts, recipe), frozenset()
+    return {}, (), frozenset()
+
+
+def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
+    return space.values_by_rule(settled_values(recipe))
 
 
 def _ranged(dimension: Dimension, space: Space) -> str:
@@ -109,19 +119,21 @@ def _times(factor: float, domain: Domain, prior: Prior) -> str:
     return f"{min(numbers):.2g} to {max(numbers):.2g}"
 
 
-def _row(path: str, value: Any, ruled: Rulings, dimensions: Sequence[Dimension], values: Values) -> Row:
+def _row(
+    path: str, value: Any, ruled: Mapping[str, RuleValue], dimensions: Sequence[Dimension], values: Values
+) -> Row:
     """The rule's reason where the value is the rule's; else the prior's that it was drawn from; else the
     field's."""
-    ruling = ruled.get(path)
-    if ruling is not None and value == ruling.what:
-        return Row(path, _shown(value), ruling.reason, ruling.source)
+    rule = ruled.get(path)
+    if rule is not None and value == rule.value:
+        return Row(path, _shown(value), rule.reason, rule.source)
     for each in dimensions:
         if each.path == path and value in each.domain:
             drawn_from = _drawn_from(each, values)
             return Row(path, _shown(value), f"{drawn_from}: {each.reason_for(values)}", each.source)
-    if ruling is not None:
-        told_rule = f"other than the rule's {shown(ruling.what)}: {ruling.reason}"
-        return Row(path, _shown(value), told_rule, ruling.source)
+    if rule is not None:
+        told_rule = f"other than the rule's {shown(rule.value)}: {rule.reason}"
+        return Row(path, _shown(value), told_rule, rule.source)
     return Row(path, _shown(value), *PURPOSES[path])
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from spaces.catalog.overrides import PLACE, Belief, Varying, path_of
-from spaces.conditions import check_had, has, kind_of, options_of, settled_values, value_of
-from spaces.domains import Choice, SpaceError, Value, shown
+from spaces.conditions import check_had, domains_of, has, kind_of, options_of, settled_values, value_of
+from spaces.domains import Choice, Domain, SpaceError, Value, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
-from spaces.priors import Prior, Weights, believed, within
+from spaces.priors import Weights, believed, within
 from spaces.rules.rules import Rule
-from spaces.rules.rulings import Distribution
 from spaces.silence import instead, silence
-from spaces.space import Dimension, Values, When
+from spaces.space import Believed, Dimension, Values, When
+from spaces.tables import answer, written_out
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
@@ -24,28 +24,11 @@ Named = dict[str, Dimension]
 """Dimensions in drawing order, by the name of the rule that gives each, or that a person wrote."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A rule asked again for each trial: what it believes once the values before are drawn."""
+class Placed(NamedTuple):
+    """A dimension of a space, and the rule that believes something of it; None where a person said what."""
 
-    rule: Rule
-    facts: Facts
-    settled: Values
-    first: Distribution
-
-    def prior(self, values: Values) -> Prior:
-        """Within the domain, which the values do not move."""
-        return within(self.first.domain, self._distribution(values).prior)
-
-    def reason(self, values: Values) -> str:
-        """Why the rule believes it of these values."""
-        return self._distribution(values).reason
-
-    def _distribution(self, values: Values) -> Distribution:
-        found = self.rule.of(self.facts, {**self.settled, **values})
-        if found is None or (isinstance(found.domain, Choice) and found.domain != self.first.domain):
-            return self.first  # options may not follow what is drawn: their weights would be of others
-        return found
+    dimension: Dimension
+    rule: Rule | None
 
 
 def make_dimensions(
@@ -55,7 +38,7 @@ def make_dimensions(
     own: Recipe,
     pins: Set[str],
     written: Mapping[str, Varying],
-) -> tuple[Dimension, ...]:
+) -> list[Placed]:
     """The dimensions that some trial around `own` can have, in the rules' order.
 
     A rule speaks where it is `offered`, or where a person wrote of its field. What is written replaces the
@@ -63,18 +46,58 @@ def make_dimensions(
     """
     settled = settled_values(own)
     asked = [rule for rule in rules if offered(rule) or written.keys() & {rule.name, rule.path}]
-    spoken = {
-        rule.name: dimension
+    speaking = {
+        rule.name: (rule, dimension)
         for rule in asked
         if rule.path not in pins and (dimension := dimension_of(rule, facts, settled)) is not None
     }
+    spoken = {name: dimension for name, (_, dimension) in speaking.items()}
     known = {rule.name: rule for rule in rules}
     ranged = {name: each for name, each in written.items() if each.domain is not None}
     met = reachable(_ranged(spoken, ranged, known, own), own)
     _check_met(ranged.keys(), met, known)
     beliefs = {name: each for name, each in written.items() if each.domain is None}
     moved = _each(beliefs, lambda name, each: _believed(name, each, met, spoken, rules, own))
-    return tuple({**met, **{name: each for part in moved.values() for name, each in part.items()}}.values())
+    placed = {**met, **{name: each for part in moved.values() for name, each in part.items()}}
+    return [
+        Placed(each, speaking[name][0] if name in spoken and each.beliefs is spoken[name].beliefs else None)
+        for name, each in placed.items()
+    ]
+
+
+def with_beliefs(placed: Sequence[Placed], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
+    """The dimensions with what their rules believe for all that may be drawn before each.
+
+    Raises SpaceError where that depends on real numbers.
+    """
+    settled = settled_values(own)
+    dimensions = [each for each, _ in placed]
+    return tuple(
+        dimension
+        if rule is None
+        else _written_out(dimension, rule, facts, settled, domains_of(dimensions[:number]))
+        for number, (dimension, rule) in enumerate(placed)
+    )
+
+
+def _written_out(
+    dimension: Dimension,
+    rule: Rule,
+    facts: Facts,
+    settled: Values,
+    before: Mapping[str, Sequence[Domain]],
+) -> Dimension:
+    """With the rule's belief for all values drawn before. They move neither its domain nor its options."""
+    first = answer(dimension.beliefs, settled)
+
+    def believed_of(values: Values) -> Believed:
+        found = rule.of(facts, values)
+        if found is None or (isinstance(found.domain, Choice) and found.domain != dimension.domain):
+            return first  # its weights would be those of other options
+        reason = found.reason if found.reason != dimension.reason else None
+        return Believed(within(dimension.domain, found.prior), reason)
+
+    return replace(dimension, beliefs=written_out(believed_of, settled, before))
 
 
 def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) -> dict[str, T]:
@@ -92,21 +115,15 @@ def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) ->
 
 
 def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
-    """The dimension that a rule gives for these facts, around the values settled; None where it is silent."""
+    """The dimension that a rule gives for these facts, with its belief beside the values settled.
+
+    None where the rule is silent.
+    """
     found = rule.of(facts, settled)
     if found is None:
         return None
-    again = Asked(rule, facts, settled, found)
-    return Dimension(
-        rule.path,
-        found.domain,
-        found.reason,
-        found.source,
-        rule.when,
-        rule.variant,
-        again.prior,
-        again.reason,
-    )
+    belief = Believed(within(found.domain, found.prior))
+    return Dimension(rule.path, found.domain, found.reason, found.source, rule.when, rule.variant, belief)
 
 
 def reachable(dimensions: Named, own: Recipe) -> Named:
@@ -154,22 +171,12 @@ def _written(
     own: Recipe,
 ) -> Dimension:
     assert written.domain is not None
-    prior, path = _Always(written.prior_in(written.domain)), path_of(name)
+    belief, path = Believed(written.prior_in(written.domain)), path_of(name)
     if name == path:
         when, variant = _condition(path, options, own) or _rules_condition(path, spoken), ""
     else:
         when, variant = known[name].when, known[name].variant
-    return Dimension(path, written.domain, "written in the study", PLACE, when, variant, prior)
-
-
-@dataclass(frozen=True)
-class _Always:
-    """A prior that no drawn value moves."""
-
-    prior: Prior
-
-    def __call__(self, values: Values) -> Prior:
-        return self.prior
+    return Dimension(path, written.domain, "written in the study", PLACE, when, variant, belief)
 
 
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
@@ -228,8 +235,7 @@ def _believed(
             dimension,
             reason=f"believed in the study; the rule: {dimension.reason}",
             source=f"{PLACE}; the range: {dimension.source}",
-            prior=_Always(believed(dimension.domain, value, written.prior.confidence)),
-            because=None,
+            beliefs=Believed(believed(dimension.domain, value, written.prior.confidence)),
         )
         for each, dimension in fitting.items()
     }

@@ -11,27 +11,24 @@ that a source names, rules run straight in log-log: there are no cliffs where a 
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Literal, assert_never, get_args
 
-from spaces.domains import Value
+from spaces.conditions import settled_values
+from spaces.domains import Domain, Value
 from spaces.facts import Facts
 from spaces.rules import augmentations, loops, optimizers, regularisation, schedules
-from spaces.rules.rulings import Ruling, Rulings
+from spaces.rules.rulings import Ruling, Rulings, word_at
+from spaces.space import RuleValue, Values, When
+from spaces.tables import Table, mapped, with_conditions, written_out
 from trainable.recipe import Recipe
-from trainable.recipe.augmentations import (
-    Cutout,
-    GridMask,
-    HideAndSeek,
-    NoCrop,
-    NoMasking,
-    PadCrop,
-    RandomErasing,
-    ResizedCrop,
-)
 
 RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"})
 """A pair: who pins one of them has said what the crops are to be."""
+CropKind = Literal["none", "pad", "resized"]
+CROPS: tuple[CropKind, ...] = get_args(CropKind)
+MaskingKind = Literal["none", "erasing", "cutout", "gridmask", "hide_and_seek"]
+MASKINGS: tuple[MaskingKind, ...] = get_args(MaskingKind)
 
 
 def fixed_by_rule(facts: Facts, base: Recipe, pinned: Set[str]) -> dict[str, Value]:
@@ -44,11 +41,29 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 
     A section of which any field is pinned keeps its kind: the field was written for it.
     """
-    settled = pinned | {f"{path.rpartition('.')[0]}.kind" for path in pinned}
-    pinned = pinned | RATIOS if pinned & RATIOS else pinned
-    framed = {path: ruling for path, ruling in frame(facts).items() if path not in settled}
-    recipe = base.with_values({path: ruling.what for path, ruling in framed.items()})
-    return framed | {path: ruling for path, ruling in details(facts, recipe).items() if path not in pinned}
+    framed = _unpinned(frame(facts), _with_kinds(pinned))
+    values = {**settled_values(base), **{path: ruling.what for path, ruling in framed.items()}}
+    return framed | _unpinned(details(facts, values), _with_pairs(pinned))
+
+
+def rule_values(
+    facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
+) -> tuple[RuleValue, ...]:
+    """What the rules give to every recipe around `own` whose values lie in the domains of their paths."""
+    framed = _unpinned(frame(facts), _with_kinds(pinned))
+    found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
+    settled, left_out = settled_values(own), _with_pairs(pinned)
+    for part in DETAILS:
+        table = _written_out(part, facts, settled, domains)
+        paths = dict.fromkeys(path for _, answer in with_conditions(table) for path in answer)
+        found += [each for path in paths if path not in left_out for each in _conditional(path, table)]
+    return tuple(found)
+
+
+def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
+    """What the rules would give to a recipe of these kinds, by path, whatever space it was drawn from."""
+    found = frame(facts) | details(facts, settled_values(recipe))
+    return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
 def frame(facts: Facts) -> Rulings:
@@ -65,28 +80,29 @@ def frame(facts: Facts) -> Rulings:
     }
 
 
-def details(facts: Facts, recipe: Recipe) -> Rulings:
+def details(facts: Facts, values: Values) -> Rulings:
     """The values that the documents give to a recipe of these kinds and this batch."""
-    return {
-        **optimizers.details(facts, recipe),
-        "schedule.warmup_epochs": schedules.own_warmup(facts, recipe),
-        "regularisation.label_smoothing": regularisation.label_smoothing(facts),
-        **_crop_details(facts, recipe),
-        "augmentation.flip_probability": augmentations.flip_probability(facts),
-        **_masking_details(facts, recipe),
-    }
+    return {path: ruling for part in DETAILS for path, ruling in part(facts, values).items()}
 
 
-def _crop_details(facts: Facts, recipe: Recipe) -> Rulings:
-    match recipe.augmentation.crop:
-        case NoCrop():
+def _warmup(facts: Facts, values: Values) -> Rulings:
+    return {"schedule.warmup_epochs": schedules.own_warmup(facts, values)}
+
+
+def _smoothing(facts: Facts, values: Values) -> Rulings:
+    return {"regularisation.label_smoothing": regularisation.label_smoothing(facts)}
+
+
+def _crop(facts: Facts, values: Values) -> Rulings:
+    match kind := word_at(values, "augmentation.crop.kind", CROPS):
+        case "none":
             return {}
-        case PadCrop():
+        case "pad":
             return {"augmentation.crop.fraction": augmentations.crop_fraction(facts)}
-        case ResizedCrop():
+        case "resized":
             return {"augmentation.crop.scale_min": augmentations.crop_scale(facts), **_ratios(facts)}
         case _:
-            assert_never(recipe.augmentation.crop)
+            assert_never(kind)
 
 
 def _ratios(facts: Facts) -> Rulings:
@@ -98,11 +114,52 @@ def _ratios(facts: Facts) -> Rulings:
     return {"augmentation.crop.ratio_min": narrowest, "augmentation.crop.ratio_max": widest}
 
 
-def _masking_details(facts: Facts, recipe: Recipe) -> Rulings:
-    match recipe.augmentation.masking:
-        case RandomErasing():
+def _flips(facts: Facts, values: Values) -> Rulings:
+    return {"augmentation.flip_probability": augmentations.flip_probability(facts)}
+
+
+def _masking(facts: Facts, values: Values) -> Rulings:
+    match kind := word_at(values, "augmentation.masking.kind", MASKINGS):
+        case "erasing":
             return {"augmentation.masking.probability": augmentations.erasing_probability(facts)}
-        case NoMasking() | Cutout() | GridMask() | HideAndSeek():
+        case "none" | "cutout" | "gridmask" | "hide_and_seek":
             return {}  # the papers' own values are the recipe's defaults
         case _:
-            assert_never(recipe.augmentation.masking)
+            assert_never(kind)
+
+
+Part = Callable[[Facts, Values], Rulings]
+DETAILS: tuple[Part, ...] = (optimizers.details, _warmup, _smoothing, _crop, _flips, _masking)
+"""What follows from the kinds and the batch, by what each part goes by."""
+
+
+# --- pins, and the values of other recipes ------------------------------------------------------------
+
+
+def _with_kinds(pinned: Set[str]) -> Set[str]:
+    return pinned | {f"{path.rpartition('.')[0]}.kind" for path in pinned}
+
+
+def _with_pairs(pinned: Set[str]) -> Set[str]:
+    return pinned | RATIOS if pinned & RATIOS else pinned
+
+
+def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:
+    return {path: ruling for path, ruling in found.items() if path not in pinned}
+
+
+def _written_out(
+    part: Part, facts: Facts, settled: Values, domains: Mapping[str, Sequence[Domain]]
+) -> Table[Rulings]:
+    return written_out(lambda values: part(facts, values), settled, domains)
+
+
+def _conditional(path: str, table: Table[Rulings]) -> Iterator[RuleValue]:
+    """The values of one path, each with its own conditions alone."""
+    for conditions, ruling in with_conditions(mapped(table, lambda found: found.get(path))):
+        if ruling is not None:
+            yield _rule_value(path, ruling, tuple(When(*each) for each in conditions))
+
+
+def _rule_value(path: str, ruling: Ruling[Value], when: tuple[When, ...]) -> RuleValue:
+    return RuleValue(path, ruling.what, ruling.reason, ruling.source, when, ruling.unswept)

@@ -24,10 +24,9 @@ from spaces.rules.rulings import (
     rounded,
     size_of,
     weighed,
+    word_at,
 )
 from spaces.space import Values
-from trainable.recipe import Recipe
-from trainable.recipe.optimizers import LAMB, LARS, SGD, Adadelta, Adam, AdamThenSGD, AdamW, RMSProp
 
 OptimizerKind = Literal["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
 KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)
@@ -76,27 +75,27 @@ def kinds(facts: Facts, values: Values) -> Distribution:
     return Distribution(domain, prior, reason, "003:4, 001:136, 002:22, 004:83; arXiv 2110.00476, 2012.12877")
 
 
-def details(facts: Facts, recipe: Recipe) -> Rulings:
+def details(facts: Facts, values: Values) -> Rulings:
     """The values that the documents give to a recipe's optimizer, of the kind that it is."""
-    kind = recipe.optimizer.kind
-    strong = recipe.augmentation.policy.kind != "none" or recipe.augmentation.mixing.kind != "none"
+    kind = word_at(values, "optimizer.kind", KINDS)
+    strong = strong_augmentation(values)
     common: Rulings = {
         "optimizer.lr": learning_rate(facts, kind),
         "optimizer.scaling": scaling(kind),
         "optimizer.weight_decay": weight_decay(facts, kind, strong_augmentation=strong),
     }
     leap: Rulings = {"optimizer.momentum": momentum(facts), "optimizer.nesterov": nesterov(facts)}
-    match recipe.optimizer:
-        case SGD():
+    match kind:
+        case "sgd":
             return {**common, **leap}
-        case AdamThenSGD():
+        case "adam_then_sgd":
             decay = weight_decay(facts, "sgd", strong_augmentation=strong)
             rate = learning_rate(facts, "sgd")
             return {**common, "optimizer.sgd_lr": rate, **leap, "optimizer.sgd_weight_decay": decay}
-        case RMSProp() | Adam() | AdamW() | Adadelta() | LARS() | LAMB():
+        case "rmsprop" | "adam" | "adamw" | "adadelta" | "lars" | "lamb":
             return common
         case _:
-            assert_never(recipe.optimizer)
+            assert_never(kind)
 
 
 # --- the rate -----------------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
     low, high = band
     clipped = min(max(rule.what, low), high)
     reason = f"{rule.reason}, but {clipped:g} is the nearest that a sweep over rates recommends"
-    return Ruling(clipped, reason, f"{rule.source}; {_SWEEP}")
+    return Ruling(clipped, reason, f"{rule.source}; {_SWEEP}", unswept=rule.what)
 
 
 def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from typing import Generic, TypeVar
@@ -14,6 +14,7 @@ from spaces.priors import Confidence, Normal, Prior, Weights, check_prior
 
 T = TypeVar("T", covariant=True)
 Option = TypeVar("Option", bound=Value)
+Word = TypeVar("Word", bound=str)
 
 MILLION = 1_000_000
 IMAGENET_IMAGES = 1_280_000
@@ -24,11 +25,15 @@ SHORT_RUN, LONG_RUN = 30_000, 3_000_000
 
 @dataclass(frozen=True)
 class Ruling(Generic[T]):
-    """One value, why it is so, and who says so."""
+    """One value, why it is so, and who says so.
+
+    `unswept` is what the documents name where a sweep over rates moved the value away from that.
+    """
 
     what: T
     reason: str
     source: str
+    unswept: T | None = None
 
 
 Rulings = dict[str, Ruling[Value]]
@@ -68,6 +73,14 @@ def number_at(values: Mapping[str, Value], path: str) -> float:
     if not is_number(value := values[path]):
         raise TypeError(f"{path}: expected a number, got {value!r}")
     return value
+
+
+def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Word:
+    """The word among values that a rule builds on. Raises ValueError where it is none of them."""
+    for word in words:
+        if values[path] == word:
+            return word
+    raise ValueError(f"{path}: expected one of {', '.join(words)}, got {values[path]!r}")
 
 
 def interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:

@@ -5,7 +5,7 @@ Sources are cited as in `spaces.rules.heuristics`.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never, get_args
 
 from spaces.domains import Float
 from spaces.facts import Facts
@@ -21,11 +21,12 @@ from spaces.rules.rulings import (
     rounded,
     rounded_down,
     weighed,
+    word_at,
 )
 from spaces.space import Values
-from trainable.recipe import Recipe
-from trainable.recipe.schedules import SGDR, Constant, Cosine, Cyclic, Exponential, OneCycle, Poly, Step
 
+ScheduleKind = Literal["constant", "cosine", "sgdr", "onecycle", "step", "poly", "exp", "cyclic"]
+KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
 CYCLED = ("sgdr", "cyclic")
 """Schedules in which trials can be compared at the ends of cycles only."""
 WARMED = ("constant", "cosine", "step", "poly", "exp")
@@ -108,17 +109,17 @@ def falls(facts: Facts, values: Values) -> Distribution:
     )
 
 
-def own_warmup(facts: Facts, recipe: Recipe) -> Ruling[float]:
+def own_warmup(facts: Facts, values: Values) -> Ruling[float]:
     """The warm-up that the documents give to a recipe's schedule, of the kind that it is."""
-    match recipe.schedule:
-        case Constant() | Cosine() | Step() | Poly() | Exponential():
-            return warmup_epochs(facts, recipe.loop.batch_size)
-        case OneCycle():
+    match kind := word_at(values, "schedule.kind", KINDS):
+        case "constant" | "cosine" | "step" | "poly" | "exp":
+            return warmup_epochs(facts, number_at(values, "loop.batch_size"))
+        case "onecycle":
             return Ruling(0.0, "the cycle itself rises from a low rate", "001:136; arXiv 1708.07120")
-        case Cyclic():
+        case "cyclic":
             return Ruling(0.0, "each cycle itself rises from a low rate", "001:136; arXiv 1506.01186")
-        case SGDR():
+        case "sgdr":
             reason = "the paper has none, and it would move the ends of the cycles, where trials are compared"
             return Ruling(0.0, reason, "001:130-189; arXiv 1608.03983")
         case _:
-            assert_never(recipe.schedule)
+            assert_never(kind)

@@ -10,7 +10,7 @@ import pytest
 from spaces.concentration import concentration
 from spaces.domains import Choice, Domain, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights, density
-from spaces.space import Dimension, Space, When
+from spaces.space import Believed, Dimension, Space, When
 from trainable.recipe import Recipe
 
 RATE = Float(1e-3, 10.0, log=True)
@@ -18,7 +18,7 @@ KINDS = Choice(("sgd", "adamw"))
 
 
 def dimension(path: str, domain: Domain, prior: Prior, when: When | None = None) -> Dimension:
-    return Dimension(path, domain, "for the test", "none", when, prior=lambda values: prior)
+    return Dimension(path, domain, "for the test", "none", when, beliefs=Believed(prior))
 
 
 def space_of(*dimensions: Dimension) -> Space:

@@ -6,28 +6,29 @@ import re
 import pytest
 
 from spaces.domains import Choice, Float, SpaceError, Value
-from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.space import Dimension, Space, Values, When
+from spaces.priors import Normal, Uniform, Weights
+from spaces.space import Believed, Dimension, Space, Values, When
+from spaces.tables import ByValue, Case
 from trainable.recipe import Recipe
 
 KIND, RATE, DECAY = "optimizer.kind", "optimizer.lr", "optimizer.weight_decay"
 SGD, ADAMW = When(KIND, ("sgd",)), When(KIND, ("adamw",))
 
 
-def decay_prior(values: Values) -> Prior:
-    """Less decay at higher rates."""
-    rate = values.get(RATE, 0.1)
-    assert isinstance(rate, float)
-    return Normal(min(max(1e-5 / rate, 1e-6), 1e-2), "high")
-
+MORE_FOR_ADAMW = ByValue(
+    KIND,
+    "sgd",
+    (
+        Case(("sgd",), Believed(Normal(1e-4, "high"))),
+        Case(("adamw",), Believed(Normal(1e-2, "high"), "decoupled")),
+    ),
+)
 
 DIMENSIONS = (
-    Dimension(KIND, Choice(("sgd", "adamw")), "", "", prior=lambda _: Weights((3.0, 1.0))),
-    Dimension(
-        RATE, Float(0.01, 1.0, log=True), "", "", SGD, "sgd", lambda _: Normal(0.1, "high"), lambda _: "drawn"
-    ),
+    Dimension(KIND, Choice(("sgd", "adamw")), "", "", beliefs=Believed(Weights((3.0, 1.0)))),
+    Dimension(RATE, Float(0.01, 1.0, log=True), "", "", SGD, "sgd", Believed(Normal(0.1, "high"), "drawn")),
     Dimension(RATE, Float(1e-4, 1e-2, log=True), "settled", "", ADAMW, "adamw"),
-    Dimension(DECAY, Float(1e-6, 1e-2, log=True), "", "", prior=decay_prior),
+    Dimension(DECAY, Float(1e-6, 1e-2, log=True), "L2", "", beliefs=MORE_FOR_ADAMW),
 )
 OWN: Values = {KIND: "sgd", RATE: 0.1, DECAY: 1e-4}
 SPACE = Space(Recipe(), DIMENSIONS, OWN)
@@ -41,11 +42,11 @@ def test_the_middles_of_the_priors_are_their_centres() -> None:
 
 
 def test_a_prior_sees_what_was_drawn_before_it() -> None:
-    values = SPACE.sample(lambda dimension: 0.9 if dimension.path == RATE else 0.5)
-    rate, decay = values[RATE], values[DECAY]
-    assert isinstance(rate, float)
-    assert rate > 0.15
-    assert decay == pytest.approx(1e-5 / rate, rel=0.01)  # the median: the ends cut a little off
+    values = SPACE.sample(lambda dimension: 0.9 if dimension.path == KIND else 0.5)
+    assert values[KIND] == "adamw"
+    decay = values[DECAY]
+    assert isinstance(decay, float)
+    assert 1e-3 < decay < 1e-2  # half of a bell whose middle is the domain's end
 
 
 def test_the_same_fractions_draw_the_same_values_and_draws_follow_the_weights() -> None:
@@ -90,10 +91,11 @@ def test_beliefs_are_those_that_stood_when_each_value_was_drawn() -> None:
 
 
 def test_a_reason_is_that_of_the_values_drawn_or_else_the_settled_one() -> None:
-    assert [each.reason_for(OWN) for each in DIMENSIONS[1:3]] == ["drawn", "settled"]
+    assert [each.reason_for(OWN) for each in DIMENSIONS[1:]] == ["drawn", "settled", "L2"]
+    assert DIMENSIONS[3].reason_for({KIND: "adamw"}) == "decoupled"
 
 
 def test_a_prior_that_is_none_of_its_domains_is_refused_when_the_space_is_built() -> None:
-    wrong = Dimension(RATE, Float(0.01, 1.0), "", "", prior=lambda _: Normal(2.0))
+    wrong = Dimension(RATE, Float(0.01, 1.0), "", "", beliefs=Believed(Normal(2.0)))
     with pytest.raises(SpaceError, match=r"optimizer\.lr: expected a prior within 0\.01 to 1, got 2"):
         Space(Recipe(), (wrong,), {RATE: 0.1})

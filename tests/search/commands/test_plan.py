@@ -23,7 +23,7 @@ def first_of(study: Study, facts: Facts, *, begun: bool = False) -> str:
     space = make_space(
         study.space.name, study.base_recipe(), frozenset(study.pinned), facts, study.space.overrides
     )
-    return first_trial(study, space, facts, begun=begun)
+    return first_trial(study, space, begun=begun)
 
 
 def sampler_of(study: Study) -> str:

@@ -17,7 +17,7 @@ from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler, 
 from search.deciding.sampler import make_sampler
 from spaces.domains import Choice, Float, Integer, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.space import Dimension, Space
+from spaces.space import Believed, Dimension, Space
 
 RATE = FloatDistribution(1e-4, 10.0, log=True)
 KIND = CategoricalDistribution(["sgd", "adamw"])
@@ -31,8 +31,7 @@ def believing(space: Space, **believed: Prior) -> Space:
     """The space with these priors by dimension, and none elsewhere."""
 
     def told(each: Dimension) -> Dimension:
-        prior = believed.get(each.name, Uniform())
-        return replace(each, prior=lambda values: prior)
+        return replace(each, beliefs=Believed(believed.get(each.name, Uniform())))
 
     return replace(space, dimensions=tuple(map(told, space.dimensions)))
 

@@ -23,8 +23,8 @@ from search.verdicts.judging import (
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
-from spaces.rules.rulings import Ruling
-from spaces.space import Dimension, Space, Values, nothing_believed
+from spaces.space import Believed, Dimension, RuleValue, Space
+from spaces.tables import ByValue, Case
 from tests.search.small_events import epoch
 from tests.search.small_spaces import conditional_space
 from trainable.recipe import Recipe
@@ -36,20 +36,20 @@ LARGE = 5.0
 
 RATES, SMOOTHINGS = Float(0.01, 1.0, log=True), Choice((0.0, 0.1))
 RATE, SMOOTHING = Normal(0.1), Weights((0.75, 0.25))
-RULE = Ruling("cosine", "for the test", "000:1")
+RULE = RuleValue("schedule.kind", "cosine", "for the test", "000:1")
 
 
 def two_rules(rates: Prior = RATE, smoothings: Prior = SMOOTHING) -> Space:
     return Space(
         base=Recipe().with_values({"loop.epochs": 4}),
         dimensions=(
-            Dimension("optimizer.lr", RATES, "for the test", "001:2", prior=lambda values: rates),
+            Dimension("optimizer.lr", RATES, "for the test", "001:2", beliefs=Believed(rates)),
             Dimension(
                 "regularisation.label_smoothing",
                 SMOOTHINGS,
                 "for the test",
                 "003:4",
-                prior=lambda values: smoothings,
+                beliefs=Believed(smoothings),
             ),
         ),
         own={"optimizer.lr": 0.1, "regularisation.label_smoothing": 0.0},
@@ -175,7 +175,7 @@ def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
 def options_of_three(unlikely: int) -> Verdict:
     """What comes of a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
     domain, prior = Choice(("none", "mixup", "cutmix")), Weights((0.5, 0.45, 0.05))
-    mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", prior=lambda values: prior)
+    mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", beliefs=Believed(prior))
     space = Space(
         base=Recipe().with_values({"loop.epochs": 4}), dimensions=(mixing,), own={mixing.path: "none"}
     )
@@ -266,7 +266,7 @@ def test_what_nobody_believes_anything_of_is_no_rule() -> None:
 
 
 def test_a_value_that_a_rule_fixed_is_untested_and_says_so() -> None:
-    fixed = {"schedule.kind": RULE, "optimizer.lr": Ruling(0.1, "varied here", "001:2")}
+    fixed = {"schedule.kind": RULE, "optimizer.lr": RuleValue("optimizer.lr", 0.1, "varied here", "001:2")}
     verdicts = judge(two_rules(), summary_of([]), fixed)
     assert the("schedule.kind", verdicts) == Verdict(
         "schedule.kind", "untested", "cosine", "000:1", why="fixed, never varied", fixed=True
@@ -280,11 +280,13 @@ def test_a_value_that_a_rule_fixed_is_untested_and_says_so() -> None:
 
 
 def test_each_trial_is_held_against_what_the_rule_said_of_it() -> None:
-    def following(drawn: Values) -> Prior:
-        return Normal(0.1, "high") if drawn["optimizer.kind"] == "sgd" else Normal(0.001, "high")
-
-    kinds = Dimension("optimizer.kind", Choice(("sgd", "adamw")), "t", "t", prior=nothing_believed)
-    rates = Dimension("optimizer.lr", Float(1e-4, 1.0, log=True), "t", "t", prior=following)
+    centres = (
+        Case(("sgd",), Believed(Normal(0.1, "high"))),
+        Case(("adamw",), Believed(Normal(0.001, "high"))),
+    )
+    following = ByValue("optimizer.kind", "sgd", centres)
+    kinds = Dimension("optimizer.kind", Choice(("sgd", "adamw")), "t", "t")
+    rates = Dimension("optimizer.lr", Float(1e-4, 1.0, log=True), "t", "t", beliefs=following)
     space = Space(
         base=Recipe().with_values({"loop.epochs": 4}),
         dimensions=(kinds, rates),

@@ -72,7 +72,7 @@ def test_the_purpose_of_every_field_of_every_kind_is_known_and_no_other() -> Non
 
 @pytest.mark.parametrize("recipe", ALL_KINDS, ids=lambda recipe: recipe.digest())
 def test_every_value_of_a_recipe_has_a_row_with_reason_and_source(recipe: Recipe) -> None:
-    for rows in (recipe_rows(recipe), recipe_rows(recipe, digits_facts())):
+    for rows in (recipe_rows(recipe), recipe_rows(recipe, facts=digits_facts())):
         assert [each.path for each in rows] == [path for path, _ in leaves(recipe)]
         assert all(each.what and each.reason and each.source for each in rows)
 
@@ -82,7 +82,7 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
     base = base_recipe(facts, optimizer__weight_decay=0.003)
     overrides = {"loop.batch_size": {"choice": [128, 512]}}
     space = make_space("document", base, frozenset({"optimizer.weight_decay"}), facts, overrides)
-    rows = space_rows(space, facts)
+    rows = space_rows(space)
     rate = row(rows, "optimizer.lr[sgd]")
     assert re.fullmatch(
         r"around 0\.1 \(medium confidence\) within [\d.]+ to [\d.]+, log; at batch 256 \(0\.05 at 128\); "
@@ -104,7 +104,7 @@ def test_what_a_person_believes_is_told_with_the_rule_that_it_replaces() -> None
     facts = imagenet_facts()
     overrides = {"optimizer.lr[sgd]": {"prior": 0.3, "confidence": "low"}}
     space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
-    told = row(space_rows(space, facts), "optimizer.lr[sgd]")
+    told = row(space_rows(space), "optimizer.lr[sgd]")
     assert told.what.startswith("around 0.3 (low confidence) within ")
     assert told.reason == "believed in the study; the rule: 0.1 at batch 256"
     assert told.source.startswith("space.overrides; the range: 003:13")
@@ -143,19 +143,19 @@ def test_rates_are_told_at_batch_256_and_at_the_recipes_own(
     facts = digits_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
     assert space.base.loop.batch_size == 32
-    assert row(space_rows(space, facts), name).what.endswith(told)
+    assert row(space_rows(space), name).what.endswith(told)
 
 
 def test_rates_at_batch_256_are_told_once() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts, loop__batch_size=256), frozenset(), facts, {})
-    assert "; at batch 256; when kind is sgd" in row(space_rows(space, facts), "optimizer.lr[sgd]").what
+    assert "; at batch 256; when kind is sgd" in row(space_rows(space), "optimizer.lr[sgd]").what
 
 
 def test_every_field_of_the_base_is_in_a_spaces_rows() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, {})
-    explained = {each.path.partition("[")[0] for each in space_rows(space, facts)}
+    explained = {each.path.partition("[")[0] for each in space_rows(space)}
     assert {path for path, _ in leaves(space.base)} <= explained
 
 
@@ -163,7 +163,7 @@ def test_a_value_is_explained_by_its_rule_its_prior_or_its_field() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, {})
     drawn = space.recipe({**space.own, "optimizer.lr": 0.3}).with_values({"loop.batch_size": 64})
-    rows = recipe_rows(drawn, facts)
+    rows = recipe_rows(drawn, facts=facts)
     assert row(rows, "optimizer.momentum").reason.startswith("SGD with momentum")
     assert row(rows, "optimizer.lr").reason.startswith("around 0.1 (medium confidence) within ")
     assert row(rows, "optimizer.lr").reason.endswith(": 0.1 at batch 256")
@@ -176,15 +176,17 @@ def test_a_drawn_value_is_explained_by_the_prior_of_the_values_beside_it() -> No
     facts = imagenet_facts()
     plain = base_recipe(facts, optimizer__weight_decay=3e-4)
     strong = plain.with_values({"augmentation.policy.kind": "trivialaugment"})
-    assert row(recipe_rows(plain, facts), "optimizer.weight_decay").reason.startswith("around 0.0001 (")
-    assert row(recipe_rows(strong, facts), "optimizer.weight_decay").reason.startswith("around 7e-05 (")
+    assert row(recipe_rows(plain, facts=facts), "optimizer.weight_decay").reason.startswith("around 0.0001 (")
+    assert row(recipe_rows(strong, facts=facts), "optimizer.weight_decay").reason.startswith("around 7e-05 (")
 
 
 def test_the_ranges_of_the_other_optimizer_explain_nothing() -> None:
     facts = imagenet_facts()
     adam = base_recipe(facts, optimizer__kind="adamw", optimizer__lr=0.3)
-    assert row(recipe_rows(adam, facts), "optimizer.lr").reason.startswith("other than the rule's 0.001: ")
-    assert row(recipe_rows(adam, facts), "optimizer.kind").reason.startswith("from sgd 70%, adamw 25%")
+    assert row(recipe_rows(adam, facts=facts), "optimizer.lr").reason.startswith(
+        "other than the rule's 0.001: "
+    )
+    assert row(recipe_rows(adam, facts=facts), "optimizer.kind").reason.startswith("from sgd 70%, adamw 25%")
 
 
 def test_a_recipe_is_explained_by_the_space_that_it_was_drawn_from() -> None:
@@ -192,7 +194,7 @@ def test_a_recipe_is_explained_by_the_space_that_it_was_drawn_from() -> None:
     space = make_space(
         "wide", base_recipe(facts, loop__batch_size=64), frozenset({"loop.batch_size"}), facts, {}
     )
-    rows = recipe_rows(space.recipe({**space.own, "optimizer.lr": 7.0}), facts, space)
+    rows = recipe_rows(space.recipe({**space.own, "optimizer.lr": 7.0}), space)
     assert row(rows, "optimizer.lr").reason.startswith("from 0.0001 to 10, log: a wide range")
     assert row(rows, "loop.batch_size").reason.startswith("pinned; ")
     assert row(rows, "optimizer.momentum").reason.startswith("SGD with momentum")
@@ -201,13 +203,15 @@ def test_a_recipe_is_explained_by_the_space_that_it_was_drawn_from() -> None:
 def test_reasons_are_comments_that_leave_the_recipe_as_it_is(tmp_path: Path) -> None:
     facts = imagenet_facts()
     recipe = base_recipe(facts, optimizer__lr=0.3, data__flips=["horizontal", "vertical"])
-    write_recipe(tmp_path / "best.yaml", recipe, reasons(recipe, facts))
+    write_recipe(tmp_path / "best.yaml", recipe, reasons(recipe, facts=facts))
     assert read_recipe(tmp_path / "best.yaml") == recipe
     text = (tmp_path / "best.yaml").read_text()
     assert "around 0.1 (medium confidence)" in text
-    assert all(reasons(recipe, facts)[path] in text for path, _ in leaves(recipe))
+    assert all(reasons(recipe, facts=facts)[path] in text for path, _ in leaves(recipe))
 
 
 def test_provenance_is_not_explained() -> None:
     tree = {**Recipe().tree(), "provenance": {"search": "digits"}}
-    assert not [path for path in reasons(Recipe.from_tree(tree), digits_facts()) if "provenance" in path]
+    assert not [
+        path for path in reasons(Recipe.from_tree(tree), facts=digits_facts()) if "provenance" in path
+    ]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from spaces.rules import heuristics
+from spaces.forms import types_of
+from spaces.rules import heuristics, optimizers, schedules
 from spaces.rules.rulings import interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
 
@@ -113,3 +114,16 @@ def test_attention_takes_adamw_with_its_own_decay_and_warm_up() -> None:
     assert values["optimizer.kind"] == "adamw"
     assert values["optimizer.weight_decay"] == 0.05
     assert values["schedule.warmup_epochs"] == 20.0
+
+
+@pytest.mark.parametrize(
+    ("path", "kinds"),
+    [
+        ("optimizer.kind", optimizers.KINDS),
+        ("schedule.kind", schedules.KINDS),
+        ("augmentation.crop.kind", heuristics.CROPS),
+        ("augmentation.masking.kind", heuristics.MASKINGS),
+    ],
+)
+def test_the_rules_know_every_kind_that_a_recipe_may_have(path: str, kinds: tuple[str, ...]) -> None:
+    assert set(kinds) == set(types_of(path))

@@ -1,0 +1,265 @@
+"""A space as whole data: a search writes it once, and reads it ever after, whatever later rules say.
+
+Domains are written in the words of a study's overrides, such as `{"log": [0.01, 1.0]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, assert_never
+
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
+from spaces.priors import SPREADS, Confidence, Normal, Prior, Uniform, Weights
+from spaces.space import Believed, Dimension, RuleValue, Space, When
+from spaces.tables import ByValue, Case, Table
+from trainable.errors import Fault, RecipeError
+from trainable.recipe import Recipe
+
+T = TypeVar("T")
+
+
+def tree_of(space: Space) -> dict[str, Any]:
+    """The space as plain data, ready for JSON; `space_from` gives an equal one back."""
+    return {
+        "base": space.base.tree(),
+        "pins": sorted(space.pins),
+        "dimensions": [_dimension_tree(each) for each in space.dimensions],
+        "own": dict(space.own),
+        "rule_values": [_rule_value_tree(each) for each in space.rule_values],
+    }
+
+
+def space_from(tree: Any, where: str = "") -> Space:
+    """The space in plain data, as `tree_of` gives it; no rule is asked.
+
+    Raises SpaceError for anything else, with the place of the first fault; `where` names the source.
+    """
+    try:
+        return _space(_Node(tree))
+    except SpaceError as error:
+        raise SpaceError(error.faults, where) from None
+
+
+# --- to plain data ------------------------------------------------------------------------------------
+
+
+def _dimension_tree(dimension: Dimension) -> dict[str, Any]:
+    return {
+        "path": dimension.path,
+        "variant": dimension.variant,
+        "domain": _domain_tree(dimension.domain),
+        "when": None if dimension.when is None else _when_tree(dimension.when),
+        "reason": dimension.reason,
+        "source": dimension.source,
+        "beliefs": _beliefs_tree(dimension.beliefs),
+    }
+
+
+def _rule_value_tree(rule: RuleValue) -> dict[str, Any]:
+    return {
+        "path": rule.path,
+        "value": rule.value,
+        "reason": rule.reason,
+        "source": rule.source,
+        "when": [_when_tree(each) for each in rule.when],
+        "unswept": rule.unswept,
+    }
+
+
+def _when_tree(when: When) -> dict[str, Any]:
+    return {"path": when.path, "values": list(when.values)}
+
+
+def _domain_tree(domain: Domain) -> dict[str, Any]:
+    match domain:
+        case Float(low=low, high=high, log=log):
+            return {"log" if log else "uniform": [low, high]}
+        case Integer(low=low, high=high, log=log):
+            return {"int_log" if log else "int": [low, high]}
+        case Choice(options=options):
+            return {"choice": list(options)}
+        case _:
+            assert_never(domain)
+
+
+def _beliefs_tree(beliefs: Table[Believed]) -> dict[str, Any]:
+    if not isinstance(beliefs, ByValue):
+        return {"prior": _prior_tree(beliefs.prior), "reason": beliefs.reason}
+    cases = [{"values": list(each.values), "then": _beliefs_tree(each.then)} for each in beliefs.cases]
+    return {"path": beliefs.path, "settled": beliefs.settled, "cases": cases}
+
+
+def _prior_tree(prior: Prior) -> dict[str, Any]:
+    match prior:
+        case Uniform():
+            return {}
+        case Normal(centre=centre, confidence=confidence):
+            return {"centre": centre, "confidence": confidence}
+        case Weights(weights=weights):
+            return {"weights": list(weights)}
+        case _:
+            assert_never(prior)
+
+
+# --- from plain data ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A part of a tree, and its dotted path in it."""
+
+    content: Any
+    path: str = ""
+
+    def fields(self, *names: str) -> list[_Node]:
+        """The parts of these names; there may be no other."""
+        found = self.entries()
+        if found.keys() != set(names):
+            raise self.expected(f"the fields {', '.join(names)}", f"{', '.join(found) or 'none'}")
+        return [found[name] for name in names]
+
+    def entries(self) -> dict[str, _Node]:
+        if not isinstance(self.content, Mapping):
+            raise self.expected("a mapping")
+        return {str(name): self._part(name, each) for name, each in self.content.items()}
+
+    def items(self) -> tuple[_Node, ...]:
+        if not isinstance(self.content, list):
+            raise self.expected("a list")
+        return tuple(self._part(number, each) for number, each in enumerate(self.content))
+
+    def text(self) -> str:
+        if not isinstance(self.content, str):
+            raise self.expected("a text")
+        return self.content
+
+    def number(self) -> float:
+        if not is_number(self.content):
+            raise self.expected("a number")
+        return self.content
+
+    def value(self) -> Value:
+        (found,) = self.made(lambda: Choice((self.content,))).options  # one option: checked to be a scalar
+        return found
+
+    def values(self) -> tuple[Value, ...]:
+        return tuple(each.value() for each in self.items())
+
+    def made(self, make: Callable[[], T]) -> T:
+        """What is made of the part. Raises SpaceError with its faults at their places in the tree."""
+        try:
+            return make()
+        except (SpaceError, RecipeError) as error:
+            raise SpaceError(
+                [Fault(_joined(self.path, each.path), each.message) for each in error.faults]
+            ) from None
+
+    def expected(self, what: str, got: str | None = None) -> SpaceError:
+        return SpaceError([Fault(self.path, f"expected {what}, got {got or repr(self.content)}")])
+
+    def _part(self, name: object, content: Any) -> _Node:
+        return _Node(content, _joined(self.path, str(name)))
+
+
+def _joined(path: str, name: str) -> str:
+    return ".".join(filter(None, (path, name)))
+
+
+def _space(node: _Node) -> Space:
+    base, pins, dimensions, own, rule_values = node.fields("base", "pins", "dimensions", "own", "rule_values")
+    return Space(
+        base.made(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
+        tuple(map(_dimension, dimensions.items())),
+        {path: each.value() for path, each in own.entries().items()},
+        frozenset(each.text() for each in pins.items()),
+        tuple(map(_rule_value, rule_values.items())),
+    )
+
+
+def _dimension(node: _Node) -> Dimension:
+    path, variant, domain, when, reason, source, beliefs = node.fields(
+        "path", "variant", "domain", "when", "reason", "source", "beliefs"
+    )
+    return Dimension(
+        path.text(),
+        _domain(domain),
+        reason.text(),
+        source.text(),
+        None if when.content is None else _when(when),
+        variant.text(),
+        _beliefs(beliefs),
+    )
+
+
+def _rule_value(node: _Node) -> RuleValue:
+    path, value, reason, source, when, unswept = node.fields(
+        "path", "value", "reason", "source", "when", "unswept"
+    )
+    conditions = tuple(map(_when, when.items()))
+    return RuleValue(path.text(), value.value(), reason.text(), source.text(), conditions, unswept.value())
+
+
+def _when(node: _Node) -> When:
+    path, values = node.fields("path", "values")
+    return When(path.text(), values.values())
+
+
+def _domain(node: _Node) -> Domain:
+    match [*node.entries().items()]:
+        case [("choice", options)]:
+            return options.made(lambda: Choice(tuple(each.content for each in options.items())))
+        case [("uniform" | "log" as form, ends)]:
+            low, high = _ends(ends)
+            return ends.made(lambda: Float(low, high, form == "log"))
+        case [("int" | "int_log" as form, ends)]:
+            low, high = _ends(ends)
+            return ends.made(lambda: Integer(low, high, form == "int_log"))
+        case _:
+            raise node.expected("one of uniform, log, int, int_log and choice")
+
+
+def _ends(node: _Node) -> tuple[Any, Any]:
+    """Two numbers, which the domain itself checks."""
+    match node.items():
+        case (low, high):
+            return low.content, high.content
+        case _:
+            raise node.expected("[low, high]")
+
+
+def _beliefs(node: _Node) -> Table[Believed]:
+    if "cases" not in node.entries():
+        return _believed(node)
+    path, settled, cases = node.fields("path", "settled", "cases")
+    return ByValue(path.text(), settled.value(), tuple(map(_case, cases.items())))
+
+
+def _case(node: _Node) -> Case[Believed]:
+    values, then = node.fields("values", "then")
+    return Case(values.values(), _beliefs(then))
+
+
+def _believed(node: _Node) -> Believed:
+    reason, prior = node.fields("reason", "prior")
+    return Believed(_prior(prior), None if reason.content is None else reason.text())
+
+
+def _prior(node: _Node) -> Prior:
+    match node.entries():
+        case {"centre": _}:
+            centre, confidence = node.fields("centre", "confidence")
+            return Normal(centre.number(), _confidence(confidence))
+        case {"weights": weights}:
+            node.fields("weights")
+            return weights.made(lambda: Weights(tuple(each.content for each in weights.items())))
+        case _:
+            node.fields()
+            return Uniform()
+
+
+def _confidence(node: _Node) -> Confidence:
+    for known in SPREADS:
+        if node.content == known:
+            return known
+    raise node.expected(f"one of {', '.join(SPREADS)}")

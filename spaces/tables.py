@@ -1,0 +1,162 @@
+"""Answers that depend on values drawn before, written out for every value that they were seen to depend on.
+
+A rule is a function. A search that has begun must not ask it again, since a later version may answer
+otherwise: so its answers are written out when the space is built, as a tree of the values that it read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Never, TypeAlias, TypeVar, assert_never
+
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values, shown
+from trainable.errors import Fault
+
+T = TypeVar("T")
+U = TypeVar("U")
+Table: TypeAlias = "T | ByValue[T]"
+"""One answer for all values, or a tree of answers."""
+Conditions = tuple[tuple[str, tuple[Value, ...]], ...]
+"""Paths, each with the values that it may have."""
+
+
+@dataclass(frozen=True)
+class Case(Generic[T]):
+    """Values that have the same answer."""
+
+    values: tuple[Value, ...]
+    then: Table[T]
+
+
+@dataclass(frozen=True)
+class ByValue(Generic[T]):
+    """Answers that depend on the value at `path`; a trial without one is answered as with `settled`."""
+
+    path: str
+    settled: Value
+    cases: tuple[Case[T], ...]
+
+    def case_of(self, values: Values) -> Table[T]:
+        """The answer to these values. Raises SpaceError for a value of which nothing is written."""
+        value = values.get(self.path, self.settled)
+        try:
+            return self._by_value[_key(value)]
+        except KeyError:
+            told = f"no trial of this space has {shown(value)}"
+            raise SpaceError([Fault(self.path, told)]) from None
+
+    @cached_property
+    def _by_value(self) -> dict[tuple[bool, Value], Table[T]]:
+        return {_key(value): case.then for case in self.cases for value in case.values}
+
+
+def answer(table: Table[T], values: Values) -> T:
+    """The answer to these values. Raises SpaceError for a value of which nothing is written."""
+    while isinstance(table, ByValue):
+        table = table.case_of(values)
+    return table
+
+
+def answers(table: Table[T]) -> Iterator[T]:
+    """Every answer of a table."""
+    for _, each in with_conditions(table):
+        yield each
+
+
+def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[Conditions, T]]:
+    """Every answer with the conditions under which it is given."""
+    if not isinstance(table, ByValue):
+        yield before, table
+        return
+    for case in table.cases:
+        yield from with_conditions(case.then, (*before, (table.path, case.values)))
+
+
+def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
+    """The table with a function of each answer in its place; equal ones are written once."""
+    if not isinstance(table, ByValue):
+        return function(table)
+    return _by_value(
+        table.path,
+        table.settled,
+        ((value, mapped(case.then, function)) for case in table.cases for value in case.values),
+    )
+
+
+def written_out(
+    ask: Callable[[Values], T], settled: Values, domains: Mapping[str, Sequence[Domain]]
+) -> Table[T]:
+    """What `ask` answers to `settled`, and to all values that paths of `domains` may have in its place.
+
+    It is asked again for each value of a path that it was seen to read. Raises SpaceError where that has a
+    range of real numbers, which cannot be written out.
+    """
+    read = _Read(settled, domains.keys())
+    found = ask(read)
+    if (path := read.first) is None:
+        return found
+    others = {name: each for name, each in domains.items() if name != path}
+    values = _values(path, domains[path], settled[path])
+    pairs = ((value, written_out(ask, {**settled, path: value}, others)) for value in values)
+    return _by_value(path, settled[path], pairs)
+
+
+class _Read(Mapping[str, Value]):
+    """Values that note the first of some paths that is read."""
+
+    def __init__(self, values: Values, noted: Set[str]) -> None:
+        self._values = values
+        self._noted = noted
+        self.first: str | None = None
+
+    def __getitem__(self, path: str) -> Value:
+        if self.first is None and path in self._noted:
+            self.first = path
+        return self._values[path]
+
+    def __iter__(self) -> Never:
+        raise TypeError("a rule reads values by their paths, so that it is seen which ones")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
+    """A tree in which values of equal answers share a case; none where all answers are equal."""
+    cases: list[tuple[list[Value], Table[T]]] = []
+    for value, then in found:
+        for values, same in reversed(cases):  # neighbours among numbers are mostly alike
+            if same == then:
+                values.append(value)
+                break
+        else:
+            cases.append(([value], then))
+    if len(cases) == 1:
+        return cases[0][1]
+    return ByValue(path, settled, tuple(Case(tuple(values), then) for values, then in cases))
+
+
+def _values(path: str, domains: Sequence[Domain], settled: Value) -> Iterable[Value]:
+    """All values of a path's domains, and the settled one, which may lie outside of them."""
+    found = {_key(each): each for domain in domains for each in _values_in(path, domain)}
+    return {**found, _key(settled): settled}.values()
+
+
+def _values_in(path: str, domain: Domain) -> Iterable[Value]:
+    match domain:
+        case Choice(options=options):
+            return options
+        case Integer(low=low, high=high):
+            return range(low, high + 1)
+        case Float():
+            told = f"a rule goes by it, so it takes options or whole numbers, not {domain}"
+            raise SpaceError([Fault(path, told)])
+        case _:
+            assert_never(domain)
+
+
+def _key(value: Value) -> tuple[bool, Value]:
+    """`true` is not 1."""
+    return isinstance(value, bool), value
