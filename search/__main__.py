@@ -108,10 +108,10 @@ def resume(
 @app.command()
 def show(folder: Folder, json: Json = False) -> None:
     """Show a search: its trials, the best one, what pruning saved."""
-    from search.record.folder import read_search, read_summary
     from search.results import report
+    from search.results.search import Search
 
-    report.show(read_summary(folder), read_search(folder), as_json=json, folder=folder)
+    report.show(Search(folder), as_json=json)
 
 
 @app.command()

@@ -85,18 +85,27 @@ def note_elsewhere(folder: Path, running: bool) -> None:
         (folder / ELSEWHERE_FILE).unlink(missing_ok=True)
 
 
+def is_driven(folder: Path) -> bool:
+    """Whether a driver is at work on a search, on this machine or on another one."""
+    return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+
+
 def read_summary(folder: Path) -> Summary:
     """What the search has come to, from its journal. Raises UserError where there is none."""
     study = read_search(folder)
-    # before the journal is read: a search that ends in between has not been killed
-    locked = is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+    driven = is_driven(
+        folder
+    )  # before the journal is read: a search that ends in between has not been killed
+    return summary_of(folder, study, read_record(folder), time.time(), driven=driven)
+
+
+def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven: bool) -> Summary:
+    """What a record comes to, with the MLflow runs of its trials."""
+    objective, epochs = study.objective.metric, study.budget.epochs
+    if record.settled is not None:
+        objective, epochs = record.settled.objective, record.settled.epochs
     return summarise(
-        read_record(folder),
-        time.time(),
-        objective=study.objective.metric,
-        epochs=study.budget.epochs,
-        locked=locked,
-        mlflow_run_ids=run_ids(folder),
+        record, now, objective=objective, epochs=epochs, locked=driven, mlflow_run_ids=run_ids(folder)
     )
 
 

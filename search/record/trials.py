@@ -26,7 +26,9 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from spaces.domains import Value
+from spaces.domains import SpaceError, Value
+from spaces.settled import space_from
+from spaces.space import Space
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -127,6 +129,15 @@ class Record:
     def is_over(self) -> bool:
         """Whether the last driver has ended, in whichever way."""
         return self.state in ("finished", "interrupted", "failed")
+
+    def space(self) -> Space | None:
+        """What the search draws from; None before it is settled. Raises JournalError for no space."""
+        if self.settled is None:
+            return None
+        try:
+            return space_from(self.settled.space, f"{self._where}: the settled space")
+        except SpaceError as error:
+            raise JournalError(str(error)) from None
 
     def seconds(self, until: float) -> float:
         """Time under a driver, over all its drivers; of one that is at work, up to `until`."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.refining.trends import Trends
+from search.results.search import Search
 from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
 from spaces.catalog.overrides import PLACE
@@ -89,12 +90,31 @@ class Judged(NamedTuple):
 class Evidence:
     """A search as the audit sees it."""
 
-    folder: Path
-    study: Study
-    space: Space
-    facts: Facts
-    info: DataInfo
-    summary: Summary
+    search: Search
+
+    @property
+    def study(self) -> Study:
+        return self.search.study
+
+    @property
+    def space(self) -> Space:
+        return self.search.space
+
+    @property
+    def folder(self) -> Path:
+        return self.search.folder
+
+    @property
+    def facts(self) -> Facts:
+        return self.search.facts
+
+    @property
+    def info(self) -> DataInfo:
+        return self.search.info
+
+    @property
+    def summary(self) -> Summary:
+        return self.search.summary
 
     @cached_property
     def trends(self) -> Trends:
@@ -122,7 +142,7 @@ class Evidence:
     @cached_property
     def curves(self) -> tuple[Judged, ...]:
         """What the curves of the `top` trials say, of those whose journal has all that a verdict needs."""
-        found = ((trial, diagnosis_of(trial, self.space, self.info)) for trial in self.top)
+        found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
         return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:

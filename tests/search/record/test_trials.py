@@ -16,13 +16,13 @@ BEGUN = begun(epochs=3, rungs=(1,))
 QUEUED = (*BEGUN, FIRST)
 STARTED = (*QUEUED, StartEvent(trial=0, attempt=1, epoch=0))
 TRAINED = (*STARTED, epoch(0, 1, 0.25, rung=1), epoch(0, 2, 0.5))
-ENDED = (*TRAINED, EndEvent(trial=0, state="stopped"))
+ENDED: tuple[Event, ...] = (*TRAINED, EndEvent(trial=0, state="stopped"))
 
 
 def test_a_trial_is_what_its_events_say() -> None:
-    events: list[Event] = [
-        each.model_copy(update={"time": 10.0 + number}) for number, each in enumerate(ENDED)
-    ]
+    events: list[Event] = []
+    for number, event in enumerate(ENDED):
+        events.append(event.model_copy(update={"time": 10.0 + number}))
     (trial,) = Record(events).trials
     assert (trial.queued, trial.started, trial.attempts) == (12.0, 13.0, 1)
     assert [result.val_accuracy for result in trial.results] == [0.25, 0.5]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import FACTS_FILE, facts_text, read_search, read_summary
+from search.record.folder import FACTS_FILE, facts_text, read_summary
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.results import report
+from search.results.search import Search
 from search.running.prepare import build_space
 from search.study import Study
-from search.verdicts.conclusions import with_conclusions
 from tests.epoch_results import epoch_result
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
@@ -78,14 +78,14 @@ def values(**changes: Any) -> dict[str, Any]:
 
 
 def shown(folder: Path, *, as_json: bool = False) -> None:
-    report.show(read_summary(folder), read_search(folder), as_json=as_json, folder=folder)
+    report.show(Search(folder), as_json=as_json)
 
 
 def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path: Path) -> None:
     folder = search_folder(
         tmp_path, {0: (0.8, values()), 1: (0.9, values(**{"optimizer.weight_decay": 3e-4}))}
     )
-    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
+    summary = Search(folder).summary
     assert summary.diagnosis is not None
     assert summary.diagnosis.verdict == "overfit"
     assert summary.diagnosis.figures["gap_points"] == pytest.approx(10.0)
@@ -117,7 +117,7 @@ def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
 
 def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = search_folder(tmp_path, {0: (0.9, values())})
-    report.closing(folder, read_search(folder), read_summary(folder), folder / "best.yaml", tests=True)
+    report.closing(Search(folder), folder / "best.yaml")
     printed = capsys.readouterr().out
     assert printed.index("trial 0 is overfit") < printed.index("best recipe:")
 

@@ -14,12 +14,13 @@ import pytest
 
 from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
 from search.deciding.scheduler import rungs
-from search.record.folder import FACTS_FILE, facts_text, read_search, read_summary
+from search.record.folder import FACTS_FILE, facts_text, read_summary
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.record.summary import Summary
+from search.results.conclusion import conclusion
+from search.results.search import Search
 from search.running.prepare import build_space
 from search.study import Study
-from search.verdicts.conclusions import conclusion, with_conclusions
 from spaces.space import Values
 from tests.search.results.test_report import INFO
 from tests.search.small_events import begun_in, drawn, session
@@ -105,7 +106,7 @@ def test_explain_of_a_search_has_every_rule_with_its_verdict(folder: Path, tuneb
     code, printed, _ = tunebook("explain", folder)
     assert code == 0
     part = printed[printed.index(f"verdicts on the rules, from {TRIALS} trials") :]
-    verdicts = with_conclusions(read_summary(folder), read_search(folder), folder).verdicts
+    verdicts = Search(folder).verdicts
     assert verdicts is not None
     assert len(verdicts.rules) > 15
     for each in verdicts.beliefs:
@@ -128,7 +129,7 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
     tree = {"data": {"path": "digits"}, "budget": {"trials": 20, "epochs": EPOCHS}, "space": {"name": "wide"}}
     study = Study.from_tree(tree)
     summary = search(build_space(study, FACTS, INFO), "random", 20, 0)
-    found = with_conclusions(summary, study, written(tmp_path / "wide", summary, study)).verdicts
+    found = Search(written(tmp_path / "wide", summary, study)).verdicts
     assert found is not None
     assert {each.why for each in found.rules} <= {"fixed, never varied"}
     assert found.beliefs == []
@@ -137,10 +138,10 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
     best = read_summary(folder).best
     assert best is not None
-    note = conclusion(folder).note
+    note = conclusion(Search(folder)).note
     assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")
     assert "| augmentation.mixing.kind | supported | +" in note
-    assert len(json.loads(conclusion(folder).table)["data"]) > 15
+    assert len(json.loads(conclusion(Search(folder)).table)["data"]) > 15
 
 
 def test_to_show_a_search_takes_no_torch(folder: Path) -> None:
