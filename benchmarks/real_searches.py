@@ -102,7 +102,7 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
                 drawn[event.trial] = event.values
             case EpochEvent():
                 epochs += 1
-                latest[event.trial] = event.metrics.get("val_accuracy", 0.0)
+                latest[event.trial] = event.result.val_accuracy
             case EndEvent():
                 ends[event.state] = ends.get(event.state, 0) + 1
                 if event.state == "finished" and latest[event.trial] > best:

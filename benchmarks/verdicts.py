@@ -21,14 +21,15 @@ from statistics import NormalDist, fmean, stdev
 from typing import get_args
 
 from offline.beliefs import Worth, believing
-from offline.planted_rules import METRIC, PLANTED, Gain, nothing, planted, search, space_of_rules
+from offline.planted_rules import METRIC, PLANTED, Gain, nothing, planted, scored, search, space_of_rules
 from offline.search_task import Task, Trained
 from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
 from search.deciding.make import Kind
 from search.deciding.points import RandomSampler
-from search.record.summary import EpochSummary, Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.verdicts.judging import judge
 from search.verdicts.records import Verdict, Word
 
@@ -158,18 +159,15 @@ def real(worth: Worth, trials: int) -> Real:
 def _summary(drawn: Sequence[Trained], chosen: Task) -> Summary:
     """The trials without pruning, compared at the first rung and at the end."""
     trials = tuple(
-        TrialSummary(
-            number,
-            "finished" if len(trained.curve) == chosen.epochs else "diverged",
-            False,
-            trained.values,
-            1,
-            None,
-            tuple(
-                EpochSummary(epoch, {METRIC: score}, False, epoch if epoch == chosen.grace else None)
+        Trial(
+            id=number,
+            values=trained.values,
+            attempts=1,
+            history=tuple(
+                scored(number, epoch, score, epoch if epoch == chosen.grace else None)
                 for epoch, score in enumerate(trained.curve, start=1)
             ),
-            None,
+            end="finished" if len(trained.curve) == chosen.epochs else "diverged",
         )
         for number, trained in enumerate(drawn)
     )

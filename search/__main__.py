@@ -13,7 +13,7 @@ from search.jobs import cli
 from trainable.errors import UserError
 from trainable.files.store import is_uri
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 
 app = typer.Typer(
     name="tunebook",
@@ -108,10 +108,10 @@ def resume(
 @app.command()
 def show(folder: Folder, json: Json = False) -> None:
     """Show a search: its trials, the best one, what pruning saved."""
-    from search.record.folder import read_search, read_summary
     from search.results import report
+    from search.results.search import Search
 
-    report.show(read_summary(folder), read_search(folder), as_json=json, folder=folder)
+    report.show(Search(folder), as_json=json)
 
 
 @app.command()
@@ -304,12 +304,12 @@ def _leave(state: str) -> None:
 
 
 def main() -> None:
-    """Entry point: a person's mistake is one message and exit code 2, never a traceback."""
+    """Entry point: a person's mistake is one message and the error's exit code, never a traceback."""
     try:
         app()
     except UserError as error:
         print(f"tunebook: {error}", file=sys.stderr)
-        sys.exit(USAGE)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

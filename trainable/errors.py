@@ -21,7 +21,10 @@ class Fault(NamedTuple):
 
 
 class UserError(Exception):
-    """Something that the person who called can mend: shown without a traceback, exit code 2."""
+    """Something that the person who called can mend: shown without a traceback."""
+
+    exit_code = 2
+    """What the command ends with."""
 
 
 class FaultyInput(UserError):

@@ -260,5 +260,6 @@ def _line(result: EpochResult, epochs: int) -> str:
     state = "  diverged" if result.diverged else ""
     return (
         f"epoch {result.epoch}/{epochs}  train_loss {result.train_loss:.4f}  val_loss {result.val_loss:.4f}  "
-        f"val_accuracy {result.val_accuracy:.4f}  lr {result.lr:.3g}  {result.epoch_seconds:.1f} s{state}"
+        f"val_accuracy {result.val_accuracy:.4f}  applied_lr {result.applied_lr:.3g}  "
+        f"{result.epoch_seconds:.1f} s{state}"
     )

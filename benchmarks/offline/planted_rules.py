@@ -15,13 +15,15 @@ import numpy as np
 from search.deciding.make import Kind, make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
-from search.record.journal import Outcome
-from search.record.summary import EpochSummary, Summary, TrialSummary
+from search.record.journal import EpochEvent, Outcome
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.verdicts.records import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Believed, Dimension, Space, Values, When
 from trainable.recipe import Recipe
+from trainable.training.metrics import EpochResult
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2
 LUCK = 1.0
@@ -153,13 +155,41 @@ class _Trial:
     worth: float
     diverges: int | None
     """After so many epochs."""
-    history: list[EpochSummary] = field(default_factory=list)
+    history: list[EpochEvent] = field(default_factory=list)
     end: Outcome | None = None
 
-    def summary(self) -> TrialSummary:
-        assert self.end is not None
-        history = tuple(self.history)
-        return TrialSummary(self.number, self.end, self.number == 0, self.values, 1, None, history, None)
+    def summary(self) -> Trial:
+        return Trial(
+            id=self.number,
+            values=self.values,
+            own=self.number == 0,
+            attempts=1,
+            history=tuple(self.history),
+            end=self.end,
+        )
+
+
+def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> EpochEvent:
+    """An epoch of which nothing but the score counts."""
+    result = EpochResult(
+        epoch=epoch,
+        train_loss=0.0,
+        train_accuracy=0.0,
+        val_loss=0.0,
+        val_accuracy=score,
+        val_balanced_accuracy=0.0,
+        val_top5_accuracy=None,
+        applied_lr=0.0,
+        grad_norm=0.0,
+        skipped_steps=0,
+        epoch_seconds=0.0,
+        data_seconds=0.0,
+        evaluation_seconds=0.0,
+        images_per_second=0.0,
+        peak_memory_bytes=0,
+        micro_batch=1,
+    )
+    return EpochEvent(trial=trial, result=result, rung=rung)
 
 
 def search(
@@ -195,7 +225,7 @@ class _Planted:
             while trial.end is None:
                 trial.end = self._trained(trial)
                 yield trial.number
-            scores = {each.epoch: each.metrics[METRIC] for each in trial.history}
+            scores = {each.epoch: each.result.val_accuracy for each in trial.history}
             self._sampler.tell(trial.number, trial.end, scores)
 
     def _begun(self, number: int) -> _Trial:
@@ -211,7 +241,7 @@ class _Planted:
         if epoch == trial.diverges:
             return "diverged"
         score = trial.worth + EARLY_LUCK * (1.0 - epoch / EPOCHS) * float(self._random.normal())
-        trial.history.append(EpochSummary(epoch, {METRIC: score}, False, self._asha.rung_at(epoch)))
+        trial.history.append(scored(trial.number, epoch, score, self._asha.rung_at(epoch)))
         goes_on = self._asha.report(trial.number, epoch, score, exempt=trial.number == 0)
         if epoch == EPOCHS:
             return "finished"

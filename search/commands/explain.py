@@ -10,14 +10,14 @@ from rich.text import Text
 
 from search.commands.inputs import Pointed, pointed_at
 from search.commands.plan import plan_table
+from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.facts_table import fact_rows, facts_table
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, given, looked_up
-from search.record.folder import read_facts, read_search, read_summary
 from search.results.report import console, rows_table, say
+from search.results.search import Search
 from search.running.prepare import build_space, check_trials, far_rates
 from search.study import Resources, Study
-from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import full_table
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
@@ -61,12 +61,12 @@ def _parts(pointed: Pointed, everything: bool, download: bool) -> Iterator[Rende
 
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     """A search that has begun: its facts as they were kept, whatever has become of the data since."""
-    study = read_search(folder)
-    measured = Measured(*read_facts(folder), kept=True)
-    facts = given(measured.facts, study)
-    yield from _of_space(study, build_space(study, facts, measured.info), facts, measured, everything)
-    if verdicts := with_conclusions(read_summary(folder), study, folder).verdicts:
-        yield full_table(verdicts)
+    search = Search(folder)
+    measured = Measured(search.facts, search.info, kept=True)
+    facts = given(measured.facts, search.study)
+    yield from _of_space(search.study, search.space, search.pruning, facts, measured, everything)
+    if search.verdicts:
+        yield full_table(search.verdicts)
 
 
 def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
@@ -75,14 +75,15 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     facts = given(measured.facts, study)
     space = build_space(study, facts, measured.info)
     check_trials(study, space, facts)
-    yield from _of_space(study, space, facts, measured, everything)
+    pruning = choose_pruning(study, space)
+    yield from _of_space(study, space, pruning, facts, measured, everything)
 
 
 def _of_space(
-    study: Study, space: Space, facts: Facts, measured: Measured, everything: bool
+    study: Study, space: Space, pruning: Pruning, facts: Facts, measured: Measured, everything: bool
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, facts, begun=measured.kept)
+    yield plan_table(study, space, pruning, facts, begun=measured.kept)
     if warning := far_rates(study, space, facts):
         yield Text(warning)
     rows = space_rows(space)

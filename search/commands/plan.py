@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from search.deciding.pruning import bits_of, choose_pruning
+from search.deciding.pruning import Pruning, bits_of
 from search.study import Study
 from spaces.conditions import settled_values
 from spaces.domains import Value, shown
@@ -26,7 +26,7 @@ DRAWN_WITHOUT_PRIORS = {
 }
 
 
-def plan_table(study: Study, space: Space, facts: Facts, *, begun: bool = False) -> Table:
+def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, begun: bool = False) -> Table:
     """The plan; `begun` says that the facts hold what the study's probes found."""
     budget, objective = study.budget, study.objective
     epochs = wanted_epochs(facts)
@@ -41,7 +41,7 @@ def plan_table(study: Study, space: Space, facts: Facts, *, begun: bool = False)
         ("first trial", first_trial(study, space, begun=begun)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
-        ("pruning", choose_pruning(study, space).told(budget.epochs)),
+        ("pruning", pruning.told(budget.epochs)),
     ):
         table.add_row(name, told)
     return table

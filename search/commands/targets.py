@@ -12,7 +12,7 @@ import torch
 from search.commands.inputs import is_written, pointed_at
 from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import given, load_data, measure_facts
-from search.record.folder import read_facts, read_search
+from search.results.search import Search
 from search.running.prepare import build_space
 from search.study import Study
 from trainable.data import DataSet, load_for, resolve
@@ -77,11 +77,10 @@ def _of_study(study: Study, kind: Kind, download: bool) -> Target:
 
 def _of_search(folder: Path) -> Target:
     """The first trial of a search that has begun: its facts are read as they were measured."""
-    study = read_search(folder)
-    facts, info = read_facts(folder)
-    trial = per_trial(study.resources, local_hardware(), gpus=facts.gpus)
-    base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
-    space = build_space(study, facts, info)
+    search = Search(folder)
+    study, space = search.study, search.space
+    trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)
+    base = study.base_recipe().model_copy(update={"data": resolve(study.data, search.info)})
     images, recipe = load_data(base, trial), space.recipe(space.own)
     return Target(recipe, images, study, "study", _device(trial), trial.cpus)
 

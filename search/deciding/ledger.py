@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from importlib.metadata import version
+from typing import Literal, assert_never
 
+from search.deciding.agreement import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import (
@@ -23,16 +25,17 @@ from search.record.journal import (
     Outcome,
     RetryEvent,
     SearchEvent,
+    SettledEvent,
     StartEvent,
     TrialEvent,
 )
-from spaces.domains import SpaceError, Value
+from search.record.trials import Record
+from spaces.domains import Value
+from spaces.settled import tree_of
 from spaces.space import Space
-from trainable.errors import FaultyInput, UserError
+from trainable.errors import FaultyInput
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
-
-CHANGED = "The study or the version of tunebook has changed since the search began; start a new search"
 
 
 class Decision(Enum):
@@ -56,27 +59,12 @@ class Proposal:
     """The documents' own recipe: the baseline, exempt from pruning."""
 
 
-@dataclass
-class _Trial:
-    """A trial as the events so far tell it."""
-
-    values: Mapping[str, Value]
-    own: bool
-    attempts: int = 0
-    scores: dict[int, float] = field(default_factory=dict)
-    """The objective by epoch; a diverged epoch has none."""
-    epochs: int = 0
-    verdict: tuple[Outcome, str | None] | None = None
-    """How the last epoch ends the trial, and why; None while it goes on."""
-    end: Outcome | None = None
-
-
 class Ledger:
     """Journal, sampler and scheduler of one search, as one.
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
-    the objective. On construction the journal's events are replayed. Raises UserError where they contradict
-    the study.
+    the objective; `why` is the reason for the scheduler's rungs, in words. On construction the journal's
+    events are replayed. Raises JournalError where they contradict each other, the space or the study.
     """
 
     def __init__(
@@ -89,6 +77,7 @@ class Ledger:
         trials: int,
         epochs: int,
         metric: str,
+        why: str = "",
     ) -> None:
         self._journal = journal
         self._space = space
@@ -97,29 +86,34 @@ class Ledger:
         self._budget = trials
         self._epochs = epochs
         self._metric = metric
-        self._trials: list[_Trial] = []
-        self.search_id: str | None = None
-        """Names the search for good; None before its first `begin`."""
-        self._name = ""
+        self._why = why
+        self._record = Record(where=str(journal.path))
+        self._verdicts: dict[int, tuple[Outcome, str | None]] = {}
+        """How the last epoch of a trial ends it, and why; trials that go on have none."""
+        settled = self._settled()
         for event in journal.events:
-            self._check(event)
+            self._record.check(event)
+            check_event(event, space, settled, str(journal.path))
             self._apply(event)
-        for number in range(len(self._trials)):
-            self._settle(number)
-        self._unfinished = [number for number, trial in enumerate(self._trials) if trial.end is None]
+        for number in range(self.trials):
+            self._end_if_decided(number)
+        self._unfinished = list(self.open_trials)
 
     def begin(self, name: str) -> str:
-        """Journal that the search starts, or goes on; returns its id, the same for life."""
+        """Journal that the search starts, with all that is settled, or goes on; its id, the same for life."""
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
-        self._record(SearchEvent(state=state, search_id=search_id, name=name))
+        self._write(SearchEvent(state=state, search_id=search_id, name=name))
+        if self._record.settled is None:
+            self._write(self._settled())
         return search_id
 
     def close(self, state: Literal["finished", "interrupted", "failed"], reason: str | None = None) -> None:
         """Journal how this driver leaves the search. Raises ValueError where none has begun."""
         if self.search_id is None:
             raise ValueError("a search that has not begun cannot end")
-        self._record(SearchEvent(state=state, search_id=self.search_id, name=self._name, reason=reason))
+        name = self._record.name
+        self._write(SearchEvent(state=state, search_id=self.search_id, name=name, reason=reason))
 
     def propose(self) -> Proposal | None:
         """The next trial to train, or None when the budget is handed out.
@@ -137,26 +131,20 @@ class Ledger:
 
     def start(self, trial: int, epoch: int) -> None:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
-        self._record(StartEvent(trial=trial, attempt=self._trials[trial].attempts + 1, epoch=epoch))
+        if self.ended(trial) is None:
+            self._write(StartEvent(trial=trial, attempt=self.attempts(trial) + 1, epoch=epoch))
 
     def epoch(self, trial: int, result: EpochResult) -> Decision:
         """Journal an epoch and decide; the trial's end, if this is it, is journaled too.
 
         An epoch known already (trained again after a crash, before its checkpoint) changes nothing: the first
         result counts, and its decision is returned. One that arrives after the trial's end is told to stop.
-        Raises ValueError where epochs are left out, UserError where the objective is missing.
+        Raises JournalError where epochs are left out, or the objective is missing.
         """
-        if self._decision(trial) is Decision.CONTINUE and result.epoch > self._trials[trial].epochs:
-            event = EpochEvent(
-                trial=trial,
-                epoch=result.epoch,
-                metrics=result.metrics(),
-                diverged=result.diverged,
-                rung=self._scheduler.rung_at(result.epoch),
-            )
-            self._check(event)
-            self._record(event)
-            self._settle(trial)
+        if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
+            rung = self._scheduler.rung_at(result.epoch)
+            self._write(EpochEvent(trial=trial, result=result, rung=rung))
+            self._end_if_decided(trial)
         return self._decision(trial)
 
     def recover(self, trial: int, history: Sequence[EpochResult]) -> Decision:
@@ -170,144 +158,131 @@ class Ledger:
 
     def retry(self, trial: int, reason: str) -> None:
         """Journal that an attempt failed and that another one follows."""
-        self._record(RetryEvent(trial=trial, reason=reason))
+        if self.ended(trial) is None:
+            self._write(RetryEvent(trial=trial, reason=reason))
 
     def fail(self, trial: int, reason: str) -> None:
         """Journal that a trial crashed for good; of one that has ended already, the first end counts."""
-        if self._trials[trial].end is None:
-            self._record(EndEvent(trial=trial, state="failed", reason=reason))
+        if self.ended(trial) is None:
+            self._write(EndEvent(trial=trial, state="failed", reason=reason))
 
     def cut_short(self, reason: str) -> None:
         """Journal every trial that has not ended as stopped: the search is over before its budget."""
-        for number, trial in enumerate(self._trials):
-            if trial.end is None:
-                self._record(EndEvent(trial=number, state="stopped", reason=reason))
+        for number in self.open_trials:
+            self._write(EndEvent(trial=number, state="stopped", reason=reason))
+
+    @property
+    def search_id(self) -> str | None:
+        """Names the search for good; None before its first `begin`."""
+        return self._record.search_id
 
     @property
     def trials(self) -> int:
         """How many trials there are, numbered from 0."""
-        return len(self._trials)
+        return len(self._record.trials)
 
     @property
     def open_trials(self) -> tuple[int, ...]:
         """The trials that have not ended."""
-        return tuple(number for number, trial in enumerate(self._trials) if trial.end is None)
+        return tuple(trial.id for trial in self._record.trials if not trial.ended)
 
     @property
     def has_finished_trial(self) -> bool:
         """Whether any trial has been trained to its last epoch."""
-        return any(trial.end == "finished" for trial in self._trials)
+        return any(trial.end == "finished" for trial in self._record.trials)
 
     def ended(self, trial: int) -> Outcome | None:
         """How a trial ended, or None while it is queued or trains."""
-        return self._trials[trial].end
+        return self._record.trials[trial].end
 
     def epochs_done(self, trial: int) -> int:
         """The last epoch of a trial that the journal holds."""
-        return self._trials[trial].epochs
+        return self._record.trials[trial].epochs
 
     def attempts(self, trial: int) -> int:
         """How often a trial was started."""
-        return self._trials[trial].attempts
+        return self._record.trials[trial].attempts
 
     def _next(self) -> int | None:
         """The next trial that has not ended: one that is left, or a new one, which is journaled."""
         while self._unfinished:
             number = self._unfinished.pop(0)
-            if self._trials[number].end is None:
+            if self.ended(number) is None:
                 return number
-        number = len(self._trials)
+        number = self.trials
         if number >= self._budget:
             return None
         own = number == 0
-        values = self._space.own if own else self._sampler.ask(number)
-        self._record(TrialEvent(trial=number, values=dict(values), own=own))
+        self._write(self._drawn(number, self._space.own if own else self._sampler.ask(number), own))
         return number
 
+    def _drawn(self, number: int, values: Mapping[str, Value], own: bool) -> TrialEvent:
+        event = TrialEvent(trial=number, values=dict(values), own=own)
+        try:
+            recipe = self._space.recipe(values)
+        except FaultyInput:
+            return event
+        return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
+
     def _proposal(self, number: int) -> Proposal:
-        trial = self._trials[number]
+        trial = self._record.trials[number]
         recipe = self._space.recipe(trial.values)
         return Proposal(number, trial.values, recipe, attempt=trial.attempts + 1, own=trial.own)
 
     def _decision(self, number: int) -> Decision:
         """What the trial does now; every epoch before its end was told to continue."""
-        return Decision.CONTINUE if self._trials[number].end is None else Decision.STOP
+        return Decision.CONTINUE if self.ended(number) is None else Decision.STOP
 
-    def _record(self, event: Event) -> None:
+    def _write(self, event: Event) -> None:
+        """Journal an event that may come next, and take it in."""
+        self._record.check(event)
         self._apply(self._journal.append(event))
 
-    def _settle(self, number: int) -> None:
+    def _end_if_decided(self, number: int) -> None:
         """Journal the end that a trial's last epoch decided; a kill may fall between the two lines."""
-        trial = self._trials[number]
-        if trial.verdict is not None and trial.end is None:
-            state, reason = trial.verdict
-            self._record(EndEvent(trial=number, state=state, reason=reason))
+        if number in self._verdicts and self.ended(number) is None:
+            state, reason = self._verdicts[number]
+            self._write(EndEvent(trial=number, state=state, reason=reason))
 
-    def _check(self, event: Event) -> None:
-        """Refuse an event that this study cannot have written, before it changes anything."""
-        match event:
-            case TrialEvent():
-                self._check_values(event)
-            case EpochEvent():
-                self._check_epoch(event, self._trials[event.trial].epochs + 1)
-            case SearchEvent() | StartEvent() | RetryEvent() | EndEvent():
-                pass
-
-    def _check_values(self, event: TrialEvent) -> None:
-        try:
-            self._space.named(event.values)
-        except SpaceError as error:
-            raise UserError(
-                f"{self._journal.path}: trial {event.trial} is no point of this study's space any more: "
-                f"{'; '.join(map(str, error.faults))}. {CHANGED}"
-            ) from None
-
-    def _check_epoch(self, event: EpochEvent, expected: int) -> None:
-        place = f"trial {event.trial}, epoch {event.epoch}"
-        if event.epoch != expected:
-            raise ValueError(
-                f"{place}: expected epoch {expected}; epochs of a checkpoint are recovered first"
-            )
-        if not event.diverged and self._metric not in event.metrics:
-            raise UserError(
-                f"{place}: no metric {self._metric!r} to compare trials by; known: {', '.join(event.metrics)}"
-            )
-        if event.rung != (rung := self._scheduler.rung_at(event.epoch)):
-            raise UserError(
-                f"{place}: the journal says rung {event.rung}, the study {rung}; "
-                f"the rungs of a search cannot change once it has started. {CHANGED}"
-            )
+    def _settled(self) -> SettledEvent:
+        return SettledEvent(
+            space=tree_of(self._space),
+            rungs=self._scheduler.rungs,
+            factor=self._scheduler.factor,
+            why=self._why,
+            objective=self._metric,
+            epochs=self._epochs,
+            version=version("tunebook"),
+        )
 
     def _apply(self, event: Event) -> None:
         """Take in one event, live or replayed: the only place where what is known of a trial changes."""
+        self._record.apply(event)
         match event:
-            case SearchEvent():
-                self.search_id, self._name = event.search_id, event.name
             case TrialEvent():
-                self._trials.append(_Trial(event.values, event.own))
                 self._sampler.add(event.trial, event.values)
-            case StartEvent():
-                self._trials[event.trial].attempts = event.attempt
             case EpochEvent():
-                self._apply_epoch(event, self._trials[event.trial])
-            case RetryEvent():
-                pass
+                self._decide(event)
             case EndEvent():
-                trial = self._trials[event.trial]
-                trial.end = event.state
-                self._sampler.tell(event.trial, event.state, trial.scores)
+                scores = self._record.trials[event.trial].scores(self._metric)
+                self._sampler.tell(event.trial, event.state, scores)
+            case SearchEvent() | SettledEvent() | StartEvent() | RetryEvent():
+                pass
+            case _:
+                assert_never(event)
 
-    def _apply_epoch(self, event: EpochEvent, trial: _Trial) -> None:
-        trial.epochs = event.epoch
+    def _decide(self, event: EpochEvent) -> None:
+        """Note how an epoch ends its trial, if it does."""
         if event.diverged:
-            trial.verdict = ("diverged", f"the loss was not finite in epoch {event.epoch}")
+            self._verdicts[event.trial] = ("diverged", f"the loss was not finite in epoch {event.epoch}")
             return
-        value = trial.scores[event.epoch] = event.metrics[self._metric]
+        trial = self._record.trials[event.trial]
+        value = trial.scores(self._metric)[event.epoch]
         goes_on = self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
         if event.epoch >= self._epochs:
-            trial.verdict = ("finished", None)
+            self._verdicts[event.trial] = ("finished", None)
         elif not goes_on:
-            trial.verdict = ("stopped", self._why_stopped(event.trial, event.epoch, value))
+            self._verdicts[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
 
     def _why_stopped(self, number: int, rung: int, value: float) -> str:
         rank, count, kept = self._scheduler.standing(number, rung)

@@ -66,8 +66,13 @@ class Asha:
             raise ValueError(f"reduction_factor must be at least 2, got {reduction_factor}")
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
         """By rung, the value of each trial that reached it, in the order of arrival."""
-        self._factor = reduction_factor
+        self.factor = reduction_factor
         self._mode = mode
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The epochs at which trials are compared, rising."""
+        return tuple(self.recorded)
 
     def rung_at(self, epoch: int) -> int | None:
         """The rung that this epoch reaches, if it reaches one."""
@@ -97,7 +102,7 @@ class Asha:
         return (
             rank(values[trial], values.values(), self._mode),
             len(values),
-            places(len(values), self._factor),
+            places(len(values), self.factor),
         )
 
 

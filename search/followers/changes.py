@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 from search.record.journal import (
     EndEvent,
@@ -15,11 +15,12 @@ from search.record.journal import (
     Outcome,
     RetryEvent,
     SearchEvent,
-    SearchState,
+    SettledEvent,
     StartEvent,
     TrialEvent,
 )
-from search.record.summary import Summariser
+from search.record.summary import summarise
+from search.record.trials import Record, Trial
 from spaces.domains import Value
 
 Run = int | None
@@ -75,24 +76,19 @@ class Outbox:
     """
 
     def __init__(self, objective: str, epochs: int) -> None:
-        self.search_id: str | None = None
-        """None before the search began."""
-        self.name = ""
-        self.began: dict[Run, int] = {}
-        """When each run came to be, in milliseconds."""
+        self.record = Record()
         self.changes: dict[Run, Change] = {}
-        self.recipes: dict[int, Mapping[str, Value]] = {}
-        """The values of new trials, whose recipes are to be stored."""
+        self.recipes: dict[int, Trial] = {}
+        """New trials, whose recipes are to be stored."""
         self._objective = objective
-        self._summariser = Summariser(objective=objective, epochs=epochs)
-        self._live: set[int] = set()
-        self._state: SearchState | None = None
-        self._latest = 0.0
+        self._epochs = epochs
+        self._closed = False
+        """Whether the runs of a driver that was killed have been closed."""
 
     def take(self, event: Event) -> None:
         """Take in the journal's next event."""
-        self._summariser.apply(event)
-        self._latest = event.time
+        self.record.apply(event)
+        self._closed = False
         match event:
             case SearchEvent():
                 self._take_search(event)
@@ -106,11 +102,22 @@ class Outbox:
                 self._tag(event.trial, {"tunebook.last_failure": event.reason})
             case EndEvent():
                 self._take_end(event)
+            case SettledEvent():
+                pass
+            case _:
+                assert_never(event)
 
     @property
     def is_over(self) -> bool:
         """Whether the last driver has ended, in whichever way."""
-        return self._state in ("finished", "interrupted", "failed")
+        return self._closed or self.record.is_over
+
+    def began(self, run: Run) -> int:
+        """When a run came to be, in milliseconds. Raises ValueError for one that has not."""
+        at = self.record.began if run is None else self.record.trials[run].queued
+        if at is None:
+            raise ValueError("the search has not begun")
+        return milliseconds(at)
 
     def empty(self) -> None:
         """What was taken so far is known to MLflow."""
@@ -119,21 +126,19 @@ class Outbox:
 
     def interrupt(self) -> None:
         """Close what a killed driver left open, as of its last event; `resume` opens it again."""
-        if self._state in ("started", "resumed"):
+        if self.record.state is not None and not self.is_over:
             self._end_search("KILLED", "interrupted", "the driver was killed")
-            self._state = "interrupted"
+            self._closed = True
 
     def _take_search(self, event: SearchEvent) -> None:
-        self.search_id, self.name, self._state = event.search_id, event.name, event.state
-        self.began.setdefault(None, milliseconds(event.time))
         match event.state:
             case "started":
                 self._tag(None, {STATE: "running"})
             case "resumed":
                 self._reopen(None, "running")
                 self._tag(None, {REASON: ""})  # why the driver before this one stopped
-                for trial in self._live:
-                    self._reopen(trial, "queued")
+                for trial in self._open_trials():
+                    self._reopen(trial.id, "queued")
             case "finished":
                 self._end_search("FINISHED", event.state, event.reason)
             case "interrupted":
@@ -142,9 +147,7 @@ class Outbox:
                 self._end_search("FAILED", event.state, event.reason)
 
     def _take_trial(self, event: TrialEvent) -> None:
-        self._live.add(event.trial)
-        self.began[event.trial] = milliseconds(event.time)
-        self.recipes[event.trial] = event.values
+        self.recipes[event.trial] = self.record.trials[event.trial]
         self._change(event.trial).params.update(
             {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
         )
@@ -152,32 +155,37 @@ class Outbox:
 
     def _take_epoch(self, event: EpochEvent) -> None:
         at = milliseconds(event.time)
-        points = (Point(key, value, at, event.epoch) for key, value in event.metrics.items())
+        points = (Point(key, value, at, event.epoch) for key, value in event.result.metrics().items())
         self._change(event.trial).points.extend(points)
         rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
         self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
 
     def _take_end(self, event: EndEvent) -> None:
-        self._live.discard(event.trial)
         self._change(event.trial).status = (status_of(event.state), milliseconds(event.time))
         self._tag(event.trial, {STATE: event.state, "tunebook.outcome": event.state, REASON: event.reason})
 
+    def _open_trials(self) -> list[Trial]:
+        return [trial for trial in self.record.trials if not trial.ended]
+
     def _end_search(self, status: Status, state: str, reason: str | None) -> None:
-        at = milliseconds(self._latest)
+        at = milliseconds(self.record.latest)
         self._change(None).status = (status, at)
         self._change(None).points = self._summary(at)
         self._tag(None, {STATE: state, REASON: reason})
-        for trial in self._live:
-            self._change(trial).status = ("KILLED", at)
-            self._tag(trial, {STATE: "interrupted"})
+        for trial in self._open_trials():
+            self._change(trial.id).status = ("KILLED", at)
+            self._tag(trial.id, {STATE: "interrupted"})
 
     def _reopen(self, run: Run, state: str) -> None:
-        self._change(run).status = ("RUNNING", milliseconds(self._latest))
+        self._change(run).status = ("RUNNING", milliseconds(self.record.latest))
         self._tag(run, {STATE: state})
 
     def _summary(self, at: int) -> list[Point]:
         """The search in numbers, at a step that grows with it: the epochs trained."""
-        summary = self._summariser.summary(self._latest, locked=False)
+        record = self.record
+        summary = summarise(
+            record, record.latest, objective=self._objective, epochs=self._epochs, locked=False
+        )
         numbers: dict[str, float] = {
             "epochs_trained": summary.epochs_trained,
             "epochs_if_unpruned": summary.epochs_if_unpruned,

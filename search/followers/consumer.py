@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from search.record.chain import START
 from search.record.journal import EVENTS_FILE, Event, read_from
 from trainable.errors import UserError
 
@@ -61,7 +62,7 @@ class Consumer(ABC):
 
     def __init__(self, folder: Path) -> None:
         self._journal = folder / EVENTS_FILE
-        self._offset = 0
+        self._position = START
         self._taken = 0
         self._undelivered = 0
         self._error: str | None = None
@@ -83,7 +84,7 @@ class Consumer(ABC):
         has failed to. It begins at once."""
         deadline = time.monotonic() + deadline_seconds
         size = self._journal.stat().st_size if self._journal.exists() else 0
-        enough = enough or (lambda: self._offset >= size and not self._undelivered)
+        enough = enough or (lambda: self._position.offset >= size and not self._undelivered)
         while time.monotonic() < deadline and self._error is None and not enough():
             self._wake.set()
             time.sleep(0.02)
@@ -170,14 +171,15 @@ class Consumer(ABC):
 
     def _read(self) -> None:
         if self._journal.exists():
-            events, offset = read_from(self._journal, self._offset)
+            events, position = read_from(self._journal, self._position)
             self._taken += len(events)
             self._undelivered += self._take(events)
-            self._offset = offset
+            self._position = position
 
     def _rewind(self) -> None:
         """Read the journal from its beginning next time."""
-        self._offset = self._taken = self._undelivered = 0
+        self._position = START
+        self._taken = self._undelivered = 0
 
 
 def one_line(error: BaseException) -> str:

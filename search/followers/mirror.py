@@ -6,16 +6,15 @@ It holds the trials that have ended. Losing it, or failing to write it, changes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
-from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event
+from search.record.trials import Record, Trial
 from search.study import Study
-from spaces.domains import Value
 from spaces.space import Space
 
 if TYPE_CHECKING:  # Optuna takes 0.4 s to import
@@ -27,17 +26,6 @@ TRIAL = "tunebook.trial"
 """The user attribute that tells the search's number of a trial; Optuna numbers them as they end."""
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class _Trial:
-    """A trial as the events so far tell it."""
-
-    values: Mapping[str, Value]
-    queued: float
-    scores: dict[int, float] = field(default_factory=dict)
-    """The objective by epoch; a diverged epoch has none."""
-    started: float | None = None
 
 
 class Mirror(Consumer):
@@ -54,7 +42,7 @@ class Mirror(Consumer):
         self._study = study
         self._space = space
         self._domains = {each.name: each.domain for each in space.dimensions}
-        self._trials: dict[int, _Trial] = {}
+        self._record = Record()
         self._ended: dict[int, EndEvent] = {}
         """Not copied yet."""
         self._copy: optuna.Study | None = None
@@ -88,37 +76,20 @@ class Mirror(Consumer):
     def _take(self, events: Sequence[Event]) -> int:
         before = len(self._ended)
         for event in events:
-            self._apply(event)
+            self._record.apply(event)
+            if isinstance(event, EndEvent) and event.trial not in self._copied:
+                self._ended[event.trial] = event
         return len(self._ended) - before
-
-    def _apply(self, event: Event) -> None:
-        match event:
-            case TrialEvent():
-                self._trials[event.trial] = _Trial(event.values, event.time)
-            case StartEvent():
-                trial = self._trials[event.trial]
-                trial.started = trial.started or event.time
-            case EpochEvent():
-                if not event.diverged:
-                    score = event.metrics[self._study.objective.metric]
-                    self._trials[event.trial].scores[event.epoch] = score
-            case EndEvent():
-                if event.trial not in self._copied:
-                    self._ended[event.trial] = event
-            case SearchEvent() | RetryEvent():
-                pass
-            case _:
-                assert_never(event)
 
     def _deliver(self) -> None:
         if self._copy is None:
             raise RuntimeError("not open")
         for number in sorted(self._ended):
-            self._copy.add_trial(self._record(self._trials[number], self._ended[number]))
+            self._copy.add_trial(self._frozen(self._record.trials[number], self._ended[number]))
             self._copied.add(number)
             del self._ended[number]
 
-    def _record(self, trial: _Trial, end: EndEvent) -> FrozenTrial:
+    def _frozen(self, trial: Trial, end: EndEvent) -> FrozenTrial:
         from search.deciding.optuna_trials import optuna_trial
 
         return optuna_trial(
@@ -126,7 +97,7 @@ class Mirror(Consumer):
             self._space.named(trial.values),
             self._domains,
             end.state,
-            trial.scores,
+            trial.scores(self._study.objective.metric),
             outside="widen the range",
             started=trial.started or trial.queued,
             ended=end.time,

@@ -43,8 +43,8 @@ from search.followers.uri import (
 )
 from search.record.journal import Event, is_locked
 from search.record.storage import place_of
+from search.record.trials import Trial
 from search.study import Study
-from spaces.domains import Value
 from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import
@@ -86,7 +86,7 @@ class Tracker(Consumer):
         self,
         folder: Path,
         study: Study,
-        recipe_text: Callable[[Mapping[str, Value]], str],
+        recipe_text: Callable[[Trial], str],
         versions: Mapping[str, str] | None = None,
         conclude: Callable[[], Conclusion] | None = None,
     ) -> None:
@@ -140,10 +140,10 @@ class Tracker(Consumer):
         return sum(event.sequence >= self._cursor.events for event in events)
 
     def _deliver(self) -> None:
-        if self._outbox.search_id is None:
+        if self._outbox.record.search_id is None:
             return
         try:
-            store = self._store or self._connect(self._outbox.search_id)
+            store = self._store or self._connect(self._outbox.record.search_id)
             self._send(store)
             self._cursor = self._cursor.model_copy(update={"events": self._taken})
             self._save()
@@ -173,26 +173,26 @@ class Tracker(Consumer):
             store.send(run, changes[run])
             del changes[run]
         for trial in sorted(recipes):
-            self._send_recipe(store, trial, recipes[trial])
+            self._send_recipe(store, recipes[trial])
             del recipes[trial]
         self._send_files(store)
 
     def _ensure(self, store: RunStore, run: Run) -> None:
         if run in store.runs:
             return
-        began = self._outbox.began[run]
+        began = self._outbox.began(run)
         if run is None:
-            store.create(run, self._outbox.name, began, self._parent_tags())
+            store.create(run, self._outbox.record.name, began, self._parent_tags())
         else:
             store.create(run, f"trial-{run:04d}", began, _source_tags())
 
-    def _send_recipe(self, store: RunStore, trial: int, values: Mapping[str, Value]) -> None:
+    def _send_recipe(self, store: RunStore, trial: Trial) -> None:
         try:
-            text = self._recipe_text(values)
+            text = self._recipe_text(trial)
         except Exception as error:  # it is not MLflow's, and a second attempt would not change it
-            self._refuse(f"trial {trial}: {RECIPE_FILE}", one_line(error))
+            self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
             return
-        store.store_text(trial, text, RECIPE_FILE)
+        store.store_text(trial.id, text, RECIPE_FILE)
 
     def _send_files(self, store: RunStore) -> None:
         for name in PARENT_FILES:

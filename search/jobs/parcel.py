@@ -23,7 +23,6 @@ from search.record.folder import (
     PICTURE_FILE,
     STUDY_FILE,
     read_search,
-    read_summary,
 )
 from search.record.journal import EVENTS_FILE
 from search.record.storage import brought
@@ -74,10 +73,11 @@ def unpacked(text: str, folder: Path) -> list[str]:
 def report_of(folder: Path) -> str:
     """What `tunebook show` prints of a search."""
     from search.results import report
+    from search.results.search import Search
 
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        report.show(read_summary(folder), read_search(folder), as_json=False, folder=folder)
+        report.show(Search(folder), as_json=False)
     return shown.getvalue()
 
 

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from search.followers.cursor import run_ids
-from search.record.journal import EVENTS_FILE, Event, is_locked, read
+from search.record.journal import EVENTS_FILE, is_locked, read
 from search.record.summary import Summary, summarise
+from search.record.trials import Record
 from search.study import Study, read_study
 from spaces.catalog.explain import reasons
 from spaces.facts import Facts
@@ -63,16 +64,17 @@ def facts_text(facts: Facts, info: DataInfo) -> bytes:
     return json.dumps({"facts": facts.tree(), "data": info.tree()}, indent=2).encode()
 
 
-def read_events(folder: Path) -> list[Event]:
-    """The journal's events; none where a driver was killed before it began.
+def read_record(folder: Path) -> Record:
+    """What the journal says of a search; nothing where a driver was killed before it began.
 
-    Raises UserError where the journal is gone and the trials are not: they must not be mixed with new ones.
+    Raises JournalError where it is damaged, UserError where it is gone and the trials are not: they must not
+    be mixed with new ones.
     """
     path = folder / EVENTS_FILE
     events = read(path) if path.exists() else []
     if not events and any((folder / "trials").glob("*")):
         raise UserError(f"{path}: missing or empty, but trials/ is not; put it back or start a new search")
-    return events
+    return Record(events, str(path))
 
 
 def note_elsewhere(folder: Path, running: bool) -> None:
@@ -83,18 +85,27 @@ def note_elsewhere(folder: Path, running: bool) -> None:
         (folder / ELSEWHERE_FILE).unlink(missing_ok=True)
 
 
+def is_driven(folder: Path) -> bool:
+    """Whether a driver is at work on a search, on this machine or on another one."""
+    return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+
+
 def read_summary(folder: Path) -> Summary:
     """What the search has come to, from its journal. Raises UserError where there is none."""
     study = read_search(folder)
-    # before the journal is read: a search that ends in between has not been killed
-    locked = is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+    driven = is_driven(
+        folder
+    )  # before the journal is read: a search that ends in between has not been killed
+    return summary_of(folder, study, read_record(folder), time.time(), driven=driven)
+
+
+def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven: bool) -> Summary:
+    """What a record comes to, with the MLflow runs of its trials."""
+    objective, epochs = study.objective.metric, study.budget.epochs
+    if record.settled is not None:
+        objective, epochs = record.settled.objective, record.settled.epochs
     return summarise(
-        read_events(folder),
-        time.time(),
-        objective=study.objective.metric,
-        epochs=study.budget.epochs,
-        locked=locked,
-        mlflow_run_ids=run_ids(folder),
+        record, now, objective=objective, epochs=epochs, locked=driven, mlflow_run_ids=run_ids(folder)
     )
 
 

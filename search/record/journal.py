@@ -1,13 +1,15 @@
 """The journal of a search: `events.jsonl`, one event a line, the only truth there is.
 
 Optuna's study, ASHA's rungs, the tables and the tracking are all rebuilt by reading it, so that killing the
-driver loses nothing but the line being written. Events are only ever appended.
+driver loses nothing but the line being written. Events are only ever appended. Every line is checked when it
+is read (`search.record.chain`); what the events say is checked by the fold (`search.record.trials`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -15,15 +17,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
+from trainable.training.metrics import EpochResult
 
 EVENTS_FILE = "events.jsonl"
+FORMAT = 2
+"""Of the journal. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
+FIRST = b'{"event":"search","sequence":0,'
+"""How every journal begins."""
 LOCK_FILE = ".lock"
 LOCK_ATTEMPTS = 50
 LOCK_PAUSE_SECONDS = 0.02
@@ -45,25 +53,49 @@ class Stamped(Spec):
 
 
 class SearchEvent(Stamped):
-    """The search itself began, went on or ended."""
+    """The search itself began, went on or ended. The first event of a journal says the journal's `format`."""
 
     event: Literal["search"] = "search"
+    format: int = FORMAT
     state: SearchState
     search_id: str
     name: str
     reason: str | None = None
 
 
+class SettledEvent(Stamped):
+    """What the search settled before its first trial; its readers read it here, for rules may change."""
+
+    event: Literal["settled"] = "settled"
+    space: dict[str, Any]
+    """The whole space, as `spaces.settled.tree_of` has it."""
+    rungs: tuple[int, ...]
+    """The epochs after which trials are compared."""
+    factor: Annotated[int, Field(ge=2)]
+    """One trial in so many goes on from a rung."""
+    why: str
+    """The reason for these rungs and this factor, in words."""
+    objective: str
+    """The metric that trials are compared by."""
+    epochs: Annotated[int, Field(ge=1)]
+    """What the longest trial trains."""
+    version: str
+    """Of tunebook."""
+
+
 class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path; on disk before the trial starts.
 
-    `own` marks the documents' own recipe, which the scheduler records but never stops.
+    `recipe` is the whole recipe as plain data, and `digest` the recipe's; both are None where the values make
+    no recipe. `own` marks the documents' own recipe, which the scheduler records but never stops.
     """
 
     event: Literal["trial"] = "trial"
     trial: Annotated[int, Field(ge=0)]
     values: dict[str, Value]
     own: bool = False
+    digest: str | None = None
+    recipe: dict[str, Any] | None = None
 
 
 class StartEvent(Stamped):
@@ -83,10 +115,16 @@ class EpochEvent(Stamped):
 
     event: Literal["epoch"] = "epoch"
     trial: Annotated[int, Field(ge=0)]
-    epoch: Annotated[int, Field(ge=1)]
-    metrics: dict[str, float]
-    diverged: bool = False
+    result: EpochResult
     rung: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self.result.epoch
+
+    @property
+    def diverged(self) -> bool:
+        return self.result.diverged
 
 
 class RetryEvent(Stamped):
@@ -106,16 +144,17 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
-Event = SearchEvent | TrialEvent | StartEvent | EpochEvent | RetryEvent | EndEvent
+Event = SearchEvent | SettledEvent | TrialEvent | StartEvent | EpochEvent | RetryEvent | EndEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
+logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
 class Journal:
     """The writing side: opens or creates `folder/events.jsonl` and holds the search's lock until closed.
 
-    `events` holds what was there on opening. A last line that a kill left torn is cut off. Raises UserError
-    where another process writes here, or where a line is not an event.
+    `events` holds what was there on opening. A last line that a kill left torn is cut off, with a warning.
+    Raises UserError where another process writes here, JournalError where the file is damaged.
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
@@ -124,15 +163,16 @@ class Journal:
         self._lock = _lock(Path(folder))
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            events, self._size = _parse(self.path, self.path.read_bytes(), 0)
+            events, self._end, torn = _parse(self.path, self.path.read_bytes(), START)
         except UserError:
             self.close()
             raise
-        os.ftruncate(self._file, self._size)
+        if torn:
+            _warn_of_torn_line(self.path, self._end)
+        os.ftruncate(self._file, self._end.offset)
         os.fsync(self._file)
         _sync_folder(Path(folder))
         self.events: tuple[Event, ...] = tuple(events)
-        self._sequence = len(self.events)
 
     def append(self, event: SomeEvent) -> SomeEvent:
         """Write one event and return it as written, with its sequence number and time.
@@ -140,10 +180,11 @@ class Journal:
         A killed driver loses no event that was returned; a power failure none but `start`, `epoch` and
         `retry`, which are not worth a wait for the disk: their trial is trained again.
         """
-        stamped = event.model_copy(update={"sequence": self._sequence, "time": self._clock()})
-        self._write(stamped.model_dump_json().encode() + b"\n")
-        self._sequence += 1
-        if isinstance(event, SearchEvent | TrialEvent | EndEvent):
+        stamped = event.model_copy(update={"sequence": self._end.lines, "time": self._clock()})
+        line, checksum = seal(stamped.model_dump_json().encode(), self._end.checksum)
+        self._write(line)
+        self._end = self._end.after(line, checksum)
+        if not isinstance(event, StartEvent | EpochEvent | RetryEvent):
             os.fsync(self._file)
         return stamped
 
@@ -153,9 +194,8 @@ class Journal:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
-            os.ftruncate(self._file, self._size)  # half a line in the middle would spoil the whole file
+            os.ftruncate(self._file, self._end.offset)  # half a line in the middle would spoil the file
             raise
-        self._size += len(line)
 
     def close(self) -> None:
         """Release the lock; closing twice is allowed."""
@@ -174,19 +214,22 @@ class Journal:
 
 
 def read(path: str | Path) -> list[Event]:
-    """Every event of a journal's file. Raises UserError where there is none or a line is broken."""
-    return read_from(path, 0)[0]
+    """Every event of a journal's file. A torn last line is left out; where no driver writes, with a warning.
+
+    Raises UserError where there is no file, JournalError where it is damaged.
+    """
+    path = Path(path)
+    was_locked = is_locked(path.parent)
+    events, end, torn = _read(path, START)
+    if torn and not was_locked and not is_locked(path.parent):
+        _warn_of_torn_line(path, end)
+    return events
 
 
-def read_from(path: str | Path, offset: int) -> tuple[list[Event], int]:
-    """The events from a byte offset on, and the offset to go on from; half-written last lines wait."""
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(offset)
-            events, length = _parse(Path(path), file.read(), offset)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; a search writes it when it starts") from None
-    return events, offset + length
+def read_from(path: str | Path, position: Position) -> tuple[list[Event], Position]:
+    """The events behind a position, and the position to go on from; half-written last lines wait."""
+    events, end, _ = _read(Path(path), position)
+    return events, end
 
 
 def is_locked(folder: str | Path) -> bool:
@@ -238,45 +281,67 @@ def _lock(folder: Path) -> int:
     )
 
 
-def _parse(path: Path, content: bytes, offset: int) -> tuple[list[Event], int]:
-    """The events in whole lines, and the length of those lines in bytes."""
-    events: list[Event] = []
-    done = 0
-    for line, last in _lines(content):
-        try:
-            event = _ADAPTER.validate_json(line)
-        except ValidationError as error:
-            if last and not _is_json(line):
-                break
-            raise UserError(
-                f"{_place(path, offset + done)}: not an event of a search: {_first(error)}"
-            ) from None
-        expected = events[-1].sequence + 1 if events else (0 if offset == 0 else event.sequence)
-        if event.sequence != expected:
-            raise UserError(f"{_place(path, offset + done)}: expected event {expected}, got {event.sequence}")
-        events.append(event)
-        done += len(line)
-    return events, done
-
-
-def _lines(content: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Whole lines, each with whether it is the last; what follows the last newline is not one yet."""
-    lines = content.split(b"\n")[:-1]
-    for number, line in enumerate(lines):
-        yield line + b"\n", number + 1 == len(lines)
-
-
-def _is_json(line: bytes) -> bool:
+def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
     try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+        with path.open("rb") as file:
+            file.seek(position.offset)
+            return _parse(path, file.read(), position)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; a search writes it when it starts") from None
 
 
-def _place(path: Path, position: int) -> str:
-    before = path.read_bytes()[:position].count(b"\n")
-    return f"{path}: line {before + 1}"
+def _parse(path: Path, content: bytes, position: Position) -> tuple[list[Event], Position, bool]:
+    """The events in whole lines, the position behind them, and whether a torn line follows."""
+    events: list[Event] = []
+    begin = position.offset
+    for line in whole_lines(content):
+        where = _where(path, position)
+        if not position.lines:
+            _check_format(line, path)
+        body, checksum = unseal(line, position, where)
+        events.append(_event(body, position.lines, where))
+        position = position.after(line, checksum)
+    rest = content[position.offset - begin :]
+    if not position.lines and not FIRST.startswith(rest[: len(FIRST)]):
+        raise JournalError(f"{path}: line 1: expected the first event of a search")
+    return events, position, bool(rest)
+
+
+def _check_format(line: bytes, path: Path) -> None:
+    """Raises JournalError for a first line that another version of tunebook wrote."""
+    try:
+        tree = json.loads(line)
+    except (ValueError, RecursionError):
+        return  # the checksum will tell
+    if not isinstance(tree, dict) or tree.get("event") != "search" or tree.get("format") == FORMAT:
+        return
+    if "format" not in tree and "sum" not in tree:
+        raise JournalError(
+            f"{path}: this search was made by tunebook 0.1.0; finish it with that version, or start a new one"
+        )
+    raise JournalError(
+        f"{path}: line 1: expected a journal of format {FORMAT}, got format {tree.get('format')}"
+    )
+
+
+def _event(body: bytes, sequence: int, where: str) -> Event:
+    try:
+        event = _ADAPTER.validate_json(body)
+    except ValidationError as error:
+        raise JournalError(f"{where}: expected an event of a search: {_first(error)}") from None
+    if event.sequence != sequence:
+        raise JournalError(f"{where}: expected event {sequence}, got {event.sequence}")
+    return event
+
+
+def _where(path: Path, position: Position) -> str:
+    return f"{path}: line {position.lines + 1}"
+
+
+def _warn_of_torn_line(path: Path, end: Position) -> None:
+    logger.warning(
+        "%s: the last line was torn, as by a kill or a full disk; it is left out", _where(path, end)
+    )
 
 
 def _first(error: ValidationError) -> str:

@@ -7,8 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from search.record.summary import Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.refining.trends import Trends
+from search.results.search import Search
 from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
 from spaces.catalog.overrides import PLACE
@@ -80,7 +82,7 @@ class Kept:
 class Judged(NamedTuple):
     """A trial and what its curves say."""
 
-    trial: TrialSummary
+    trial: Trial
     diagnosis: Diagnosis
 
 
@@ -88,12 +90,31 @@ class Judged(NamedTuple):
 class Evidence:
     """A search as the audit sees it."""
 
-    folder: Path
-    study: Study
-    space: Space
-    facts: Facts
-    info: DataInfo
-    summary: Summary
+    search: Search
+
+    @property
+    def study(self) -> Study:
+        return self.search.study
+
+    @property
+    def space(self) -> Space:
+        return self.search.space
+
+    @property
+    def folder(self) -> Path:
+        return self.search.folder
+
+    @property
+    def facts(self) -> Facts:
+        return self.search.facts
+
+    @property
+    def info(self) -> DataInfo:
+        return self.search.info
+
+    @property
+    def summary(self) -> Summary:
+        return self.search.summary
 
     @cached_property
     def trends(self) -> Trends:
@@ -101,12 +122,12 @@ class Evidence:
         return Trends(self.space, self.summary)
 
     @cached_property
-    def judged(self) -> tuple[TrialSummary, ...]:
+    def judged(self) -> tuple[Trial, ...]:
         """The trials that say something: trained to the end, stopped after a score, or diverged."""
         return tuple(each for each in self.summary.trials if _says_something(each))
 
     @cached_property
-    def top(self) -> tuple[TrialSummary, ...]:
+    def top(self) -> tuple[Trial, ...]:
         """The best few of the finished trials, the best one first.
 
         Without the documents' own recipe unless it is the best: it is never stopped, so it may have finished
@@ -121,7 +142,7 @@ class Evidence:
     @cached_property
     def curves(self) -> tuple[Judged, ...]:
         """What the curves of the `top` trials say, of those whose journal has all that a verdict needs."""
-        found = ((trial, diagnosis_of(trial, self.space, self.info)) for trial in self.top)
+        found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
         return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
@@ -135,5 +156,5 @@ def overridden(name: str) -> str:
     return f"{PLACE}.{name}"
 
 
-def _says_something(trial: TrialSummary) -> bool:
+def _says_something(trial: Trial) -> bool:
     return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))

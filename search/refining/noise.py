@@ -79,7 +79,7 @@ def _best(evidence: Evidence) -> _Best | None:
 
 def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, float]]:
     return {
-        trial.id: each.metrics
+        trial.id: each.result.metrics()
         for trial in evidence.judged
         for each in trial.history
         if each.epoch == epoch and not each.diverged

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from search.record.folder import read_facts, read_search, read_summary
 from search.record.storage import names_in
 from search.record.summary import Summary
 from search.refining.audit import audit
 from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
-from search.running.prepare import build_space
+from search.results.search import Search
 from search.study import Study
-from search.verdicts.conclusions import verdicts_of
+from search.verdicts.records import Verdicts
 from search.verdicts.words import effect
 from spaces.catalog.overrides import PLACE
-from spaces.domains import SpaceError
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
@@ -81,20 +79,13 @@ def refined(folder: Path) -> Refined:
 
     Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
     """
-    folder = folder.absolute()
-    study, summary = read_search(folder), read_summary(folder)
-    if summary.state == "running":
-        raise UserError(f"{folder}: this search is running; wait for its end, or interrupt it")
-    if summary.best is None:
-        raise UserError(f"{folder}: no trial has finished, so there is nothing to go by yet")
-    facts, info = read_facts(folder)
-    evidence = Evidence(folder, study, build_space(study, facts, info), facts, info, summary)
-    try:
-        said = list(audit(evidence))
-    except SpaceError as error:
-        told = "its trials are no points of the space that this version makes of its study"
-        raise UserError(f"{folder}: {told}: {'; '.join(map(str, error.faults))}") from None
-    return _made(evidence, said, Draft(study, facts, info))
+    search = Search(folder.absolute())
+    if search.summary.state == "running":
+        raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
+    if search.best is None:
+        raise UserError(f"{search.folder}: no trial has finished, so there is nothing to go by yet")
+    evidence = Evidence(search)
+    return _made(evidence, list(audit(evidence)), Draft(search.study, search.facts, search.info))
 
 
 def write_next(refined: Refined, out: Path) -> None:
@@ -144,7 +135,7 @@ def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> R
 
 def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
     """What is left, with a word on each rule that the trials contradict and nothing was changed for."""
-    verdicts = verdicts_of(evidence.summary, evidence.space)
+    verdicts = evidence.search.verdicts or Verdicts()
     told = {
         each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")

@@ -6,9 +6,8 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from search.record.folder import read_facts, read_search, read_summary
-from search.record.summary import Summary, TrialSummary
-from search.running.prepare import build_space
+from search.record.trials import Trial
+from search.results.search import Search
 from search.study import Study
 from spaces.catalog.explain import reasons
 from trainable.errors import UserError
@@ -23,14 +22,11 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
 
     Raises UserError where the search has no such trial, or no finished one yet.
     """
-    study = read_search(folder)
-    summary = read_summary(folder)
-    chosen = _chosen(summary, folder, trial)
-    facts, info = read_facts(folder)
-    space = build_space(study, facts, info)
-    recipe = space.recipe(chosen.values)
+    search = Search(folder)
+    chosen = _chosen(search, trial)
+    recipe, info, facts = chosen.whole_recipe, search.info, search.facts
     provenance = Provenance(
-        search=summary.search,
+        search=search.record.name,
         trial=chosen.id,
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -43,29 +39,31 @@ def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
         versions=versions(),
         git_commit=git_commit(Path.cwd()),
     )
-    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, space))
-    return _in_words(chosen, study, recipe)
+    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, search.space))
+    return _in_words(chosen, search.study, recipe)
 
 
-def _chosen(summary: Summary, folder: Path, trial: int | None) -> TrialSummary:
+def _chosen(search: Search, trial: int | None) -> Trial:
     if trial is None:
-        if summary.best is None:
-            raise UserError(f"{folder}: no trial has finished yet, so there is no best recipe to export")
-        return summary.best
-    for candidate in summary.trials:
+        if search.best is None:
+            raise UserError(
+                f"{search.folder}: no trial has finished yet, so there is no best recipe to export"
+            )
+        return search.best
+    for candidate in search.trials:
         if candidate.id == trial:
             return candidate
-    known = f"0 to {len(summary.trials) - 1}" if summary.trials else "none yet"
+    known = f"0 to {len(search.trials) - 1}" if search.trials else "none yet"
     raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
 
 
-def _micro_batch(trial: TrialSummary) -> int | None:
+def _micro_batch(trial: Trial) -> int | None:
     """What fitted into memory in the trial's last epoch; None before its first."""
     found = trial.metrics.get("micro_batch")
     return None if found is None else int(found)
 
 
-def _in_words(trial: TrialSummary, study: Study, recipe: Recipe) -> str:
+def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     metric = study.objective.metric
     value = trial.metrics.get(metric)
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"

@@ -6,7 +6,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from search.record.summary import Summary, TrialState, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial, TrialState
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.metrics import OBJECTIVES
 
@@ -50,8 +51,8 @@ def draw(summary: Summary, out: Path) -> None:
     write_whole(out, buffer.getvalue())
 
 
-def _curve(axes: Axes, trial: TrialSummary, summary: Summary, told: set[str]) -> None:
-    points = [(epoch.epoch, epoch.metrics[summary.objective]) for epoch in trial.history]
+def _curve(axes: Axes, trial: Trial, summary: Summary, told: set[str]) -> None:
+    points = [(each.epoch, each.metrics()[summary.objective]) for each in trial.results]
     if not points:
         return
     best = summary.best is not None and trial.id == summary.best.id

@@ -19,15 +19,17 @@ from rich.live import Live
 from rich.text import Text
 
 from search.deciding.pruning import Pruning
+from search.record.chain import START
 from search.record.journal import EVENTS_FILE, read_from
-from search.record.storage import place_of
-from search.record.summary import Summariser, Summary, TrialSummary
+from search.record.summary import Summary, summarise
+from search.record.trials import Record, Trial
+from search.results.search import Search
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
 from search.study import Study
-from search.verdicts.conclusions import with_conclusions
 from search.verdicts.words import brief_table, counts, promise
 from spaces.catalog.explain import Row
+from trainable.training.metrics import OBJECTIVES
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -76,11 +78,11 @@ def headline(summary: Summary, metric: str) -> str:
     return ", ".join(parts)
 
 
-def ranked(summary: Summary, metric: str, mode: str) -> list[TrialSummary]:
+def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
     """Trials as a person wants them: finished ones first, then by epochs trained and score."""
     sign = 1.0 if mode == "max" else -1.0
 
-    def key(trial: TrialSummary) -> tuple[bool, int, float]:
+    def key(trial: Trial) -> tuple[bool, int, float]:
         score = trial.metrics.get(metric)
         return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
 
@@ -97,8 +99,8 @@ class LiveView:
         self._study = study
         self._metric = study.objective.metric
         self._path = folder / EVENTS_FILE
-        self._offset = 0
-        self._summariser = Summariser(self._metric, study.budget.epochs)
+        self._position = START
+        self._record = Record(where=str(self._path))
         self._told: set[int] = set()
         self._drawn = 0.0
         self._began = time.monotonic()
@@ -138,13 +140,14 @@ class LiveView:
     def _read(self) -> bool:
         if not self._path.exists():
             return False
-        events, self._offset = read_from(self._path, self._offset)
+        events, self._position = read_from(self._path, self._position)
         for event in events:
-            self._summariser.apply(event)
+            self._record.apply(event)
         return bool(events) or self._live is not None
 
     def _summary(self) -> Summary:
-        return self._summariser.summary(time.time(), locked=True)
+        epochs = self._study.budget.epochs
+        return summarise(self._record, time.time(), objective=self._metric, epochs=epochs, locked=True)
 
     def _picture(self) -> Group:
         summary = self._summary()
@@ -187,43 +190,40 @@ class LiveView:
         return f"about {_duration(seconds)} left"
 
 
-def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
-    """The end of a search: its trials, what they say of the best and the rules, and how to go on.
-
-    `tests` says whether the data have a test part for the recipe to be scored on.
-    """
-    out = console()
-    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
-    out.print(headline(summary, study.objective.metric), soft_wrap=True)
-    found = with_conclusions(summary, study, folder)
-    _tell_diagnosis(found)
-    place = quote(place_of(study, folder))
-    _tell_verdicts(found, place)
+def closing(search: Search, best_file: Path | None) -> None:
+    """The end of a search: its trials, what they say of the best and the rules, and how to go on."""
+    summary, place = search.summary, quote(search.address)
+    _tell(search)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {place}")
-            say(f"  {command()} train {best_file} --out {summary.search}-model{' --test' if tests else ''}")
+            test = " --test" if search.info.test_images else ""
+            say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
         case "interrupted":
             say(f"\ninterrupted; go on with:\n  {command()} resume {place}")
         case _:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None = None) -> None:
-    """The table of a search's trials, or the whole summary as JSON; with its folder, its conclusions too."""
-    if folder is not None:
-        summary = with_conclusions(summary, study, folder)
+def show(search: Search, *, as_json: bool) -> None:
+    """The table of a search's trials and what they say, or all of it as JSON."""
+    summary = search.summary
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
-    out = console()
-    out.print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
-    out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
-    out.print(headline(summary, study.objective.metric), soft_wrap=True)
+    console().print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
+    _tell(search)
+
+
+def _tell(search: Search) -> None:
+    """The trials, the best first, and what they say of the best and the rules."""
+    summary, out = search.summary, console()
+    metric, mode = summary.objective, OBJECTIVES[summary.objective]
+    out.print(trials_table(summary, metric, ranked(summary, metric, mode), out.width))
+    out.print(headline(summary, metric), soft_wrap=True)
     _tell_diagnosis(summary)
-    if folder is not None:
-        _tell_verdicts(summary, quote(place_of(study, folder)))
+    _tell_verdicts(summary, quote(search.address))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
@@ -250,10 +250,6 @@ def _tell_verdicts(summary: Summary, place: str) -> None:
     if verdicts.clear:
         console().print(brief_table(verdicts))
         say(promise(verdicts))
-
-
-def _for_show(summary: Summary, study: Study) -> list[TrialSummary]:
-    return ranked(summary, study.objective.metric, study.objective.direction)
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from search.record.summary import Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.results.tables import counted
 from spaces.domains import shown
 from trainable.recipe import REFERENCE_BATCH
@@ -29,7 +30,7 @@ COLOURS = {
 }
 
 
-def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary], width: int) -> Group:
+def trials_table(summary: Summary, metric: str, trials: Sequence[Trial], width: int) -> Group:
     """One row a trial: how far it came, its score, and a column for each value that was searched.
 
     A number cut in two is two wrong ones. So where the screen is too narrow, columns are left out from the
@@ -46,7 +47,7 @@ def trials_table(summary: Summary, metric: str, trials: Sequence[TrialSummary], 
 
 
 def _trials_table(
-    summary: Summary, metric: str, trials: Sequence[TrialSummary], paths: Sequence[str], *, brief: bool
+    summary: Summary, metric: str, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool
 ) -> Table:
     """The table with the columns of some values; `brief` says no more of the best trial than that it is."""
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -67,7 +68,7 @@ def _trials_table(
     return table
 
 
-def _state(trial: TrialSummary, *, is_best: bool, brief: bool) -> Text:
+def _state(trial: Trial, *, is_best: bool, brief: bool) -> Text:
     """Only a finished trial can be the best, so that the word alone says both."""
     word = "best" if is_best and brief else f"{trial.state}{', best' if is_best else ''}"
     return Text(word, style=COLOURS.get(trial.state, ""))

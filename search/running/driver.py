@@ -23,7 +23,7 @@ from search.record.folder import (
     LOG_FILE,
     PICTURE_FILE,
     STUDY_FILE,
-    read_facts,
+    read_record,
     read_search,
     read_summary,
     recipe_text,
@@ -33,14 +33,15 @@ from search.record.lease import Lease
 from search.record.storage import InStore, address_of, folder_of, leased, store_of
 from search.record.summary import Summary
 from search.results import report
+from search.results.conclusion import conclusion
 from search.results.export import export_recipe, versions
 from search.results.picture import draw
+from search.results.search import Search
 from search.running.cluster import joined, local_ray
-from search.running.prepare import Prepared, build_space, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
 from search.study import Study, read_study
 from search.study.names import default_name
-from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS, is_uri
 
@@ -139,15 +140,13 @@ def _check_writable(folder: Path) -> None:
 
 def tracker_of(folder: Path) -> Tracker:
     """What sends a search folder's journal to MLflow."""
-    study = read_search(folder)
-    facts, info = read_facts(folder)
-    space = build_space(study, facts, info)
+    search = Search(folder)  # its space is read once a trial is in the journal
     return Tracker(
         folder,
-        study,
-        lambda values: recipe_text(space.recipe(values), space),
+        search.study,
+        lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
-        lambda: conclusion(folder),
+        lambda: conclusion(Search(folder)),
     )
 
 
@@ -162,6 +161,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
+        why=prepared.pruning.why,
     )
 
 
@@ -190,6 +190,7 @@ def _go_on(folder: Path, lease: Lease | None, *, address: str | None, download: 
 
 
 def _sync(folder: Path, lease: Lease | None) -> bool:
+    read_record(folder)  # a damaged journal is refused before anything of it is sent
     backlogs = [tracker_of(folder).sync()]
     if (kept := _in_store(read_search(folder), folder, lease)) is not None:
         backlogs.append(kept.sync())
@@ -229,7 +230,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
             logger.info("%s: %s", state, reason or "every trial has ended")
             ledger.close(state, reason)  # last: what is finished has its results
         backlogs = [follower.backlog() for follower in followers]
-    report.closing(folder, study, read_summary(folder), best, tests=bool(prepared.data.info.test_images))
+    report.closing(Search(folder), best)
     _tell(backlogs, quote(address_of(study.storage, name)))
     return state
 

@@ -10,8 +10,9 @@ from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say, given, load_data, measured_anew, probed, quiet
 from search.facts.packing import packed
-from search.record.folder import FACTS_FILE, facts_text, read_facts, trial_folder
+from search.record.folder import FACTS_FILE, facts_text, read_facts, read_record, trial_folder
 from search.record.storage import store_of
+from search.record.trials import Record
 from search.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.domains import is_number
@@ -93,11 +94,13 @@ def prepare(
 
 
 def prepare_again(study: Study, folder: Path, hardware: Hardware, *, download: bool = False) -> Prepared:
-    """The same search once more, for `resume`: its facts are read, and only the data are loaded again.
+    """The same search once more, for `resume`: only the data are loaded again.
 
-    Raises UserError when the images are no longer those that the search began with.
+    Its facts are read, and so is what it settled: its space and its rungs. Raises UserError when the images
+    are no longer those that the search began with.
     """
     facts, info = read_facts(folder)
+    record = read_record(folder)
     trial = per_trial(study.resources, hardware, gpus=facts.gpus)
     base = study.base_recipe()
     data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial, download=download)
@@ -106,7 +109,7 @@ def prepare_again(study: Study, folder: Path, hardware: Hardware, *, download: b
             f"{study.data.path}: the images or their labels have changed since the search began "
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
-    prepared = _assemble(study, folder, data, facts, trial, hardware, download=download)
+    prepared = _assemble(study, folder, data, facts, trial, hardware, record, download=download)
     check_weights(prepared.space.base, data.info, download=download)
     return prepared
 
@@ -199,12 +202,15 @@ def _assemble(
     facts: Facts,
     trial: PerTrial,
     hardware: Hardware,
+    record: Record | None = None,
     *,
     download: bool = False,
 ) -> Prepared:
-    space = build_space(study, facts, data.info)
+    """What is ready to run: settled anew, or as the record has it, where that has settled something."""
+    settled = record.settled if record is not None else None
+    space = (record.space() if record is not None else None) or build_space(study, facts, data.info)
     check_trials(study, space, facts)
-    pruning = choose_pruning(study, space)
+    pruning = Pruning(settled.rungs, settled.factor, settled.why) if settled else choose_pruning(study, space)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     return Prepared(study, folder, data, facts, space, trial, concurrent, pruning, download)
 

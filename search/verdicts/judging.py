@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 from search.record.summary import Summary
 from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places, positions
+from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
 from spaces.space import Dimension, RuleValue, Space, Values
@@ -139,6 +140,13 @@ def _usual(domain: Domain, prior: Prior) -> float:
     """The mean density of a prior's draws."""
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
     return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
+
+
+def verdicts_of(summary: Summary, space: Space) -> Verdicts:
+    """The verdicts on every rule that gave the space a prior or a value."""
+    values = settled_values(space.base)
+    ruled = space.values_by_rule(values).items()
+    return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
 
 
 def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:

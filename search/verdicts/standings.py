@@ -15,7 +15,8 @@ from spaces.space import Space
 from trainable.training.metrics import Mode
 
 if TYPE_CHECKING:
-    from search.record.summary import Summary, TrialSummary
+    from search.record.summary import Summary
+    from search.record.trials import Trial
 
 
 def marks(summary: Summary) -> tuple[int, ...]:
@@ -24,9 +25,7 @@ def marks(summary: Summary) -> tuple[int, ...]:
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
 
-def places(
-    trials: Sequence[TrialSummary], marks: Sequence[int], metric: str, mode: Mode
-) -> Mapping[int, float]:
+def places(trials: Sequence[Trial], marks: Sequence[int], metric: str, mode: Mode) -> Mapping[int, float]:
     """By trial, how many of 100 others it beats (a tie is half a win); 50 on average.
 
     Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended,
@@ -49,7 +48,7 @@ def places(
     return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
 
 
-def positions(space: Space, trial: TrialSummary) -> dict[str, float] | None:
+def positions(space: Space, trial: Trial) -> dict[str, float] | None:
     """Where in its domain each value of a trial lies, by dimension name; None for no point of the space."""
     try:
         return space.encode(trial.values)
@@ -57,12 +56,12 @@ def positions(space: Space, trial: TrialSummary) -> dict[str, float] | None:
         return None
 
 
-def _lasted(trial: TrialSummary, mark: int) -> bool:
+def _lasted(trial: Trial, mark: int) -> bool:
     return trial.state in ("finished", "stopped") and trial.epochs >= mark
 
 
-def _scores(trial: TrialSummary, marks: Sequence[int], metric: str) -> list[float]:
+def _scores(trial: Trial, marks: Sequence[int], metric: str) -> list[float]:
     """A trial's scores at the marks that it has reached; none of one that diverged."""
     if trial.state == "diverged":
         return []
-    return [epoch.metrics[metric] for epoch in trial.history if epoch.epoch in marks]
+    return [score for epoch, score in trial.scores(metric).items() if epoch in marks]

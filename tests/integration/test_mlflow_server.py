@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from search.followers.tracker import Tracker, run_ids
-from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from tests.integration.mlflow_server import Server, wait_until
+from tests.search.small_events import epoch, settled
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +30,7 @@ def tracker_of(folder: Path, uri: str, experiment: str = "tunebook") -> Tracker:
     (folder / "study.yaml").write_text("seed: 0\n")
     tracking = {"uri": uri, "experiment": experiment}
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(folder.parent), "tracking": tracking})
-    return Tracker(folder, study, lambda values: f"lr: {values['optimizer.lr']}\n")
+    return Tracker(folder, study, lambda trial: f"lr: {trial.values['optimizer.lr']}\n")
 
 
 def begin(folder: Path, state: str = "started") -> SearchEvent:
@@ -40,10 +41,7 @@ def trial(number: int, epochs: int) -> list[Event]:
     return [
         TrialEvent(trial=number, values={"optimizer.lr": 0.5}),
         StartEvent(trial=number, attempt=1, epoch=0),
-        *(
-            EpochEvent(trial=number, epoch=epoch, metrics={"val_loss": 1 / epoch})
-            for epoch in range(1, epochs + 1)
-        ),
+        *(epoch(number, each, val_loss=1 / each) for each in range(1, epochs + 1)),
         EndEvent(trial=number, state="stopped"),
     ]
 
@@ -73,7 +71,7 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
     folder, local = tmp_path / "late", tmp_path / "local"
     tracker = tracker_of(folder, server.uri)
     with Journal(folder) as journal:
-        write(journal, [begin(folder), *trial(0, 3)])
+        write(journal, [begin(folder), settled(), *trial(0, 3)])
         tracker.start()
         wait_until(lambda: tracker.backlog().error is not None, 30)
         assert tracker.backlog().events == 7
@@ -91,7 +89,7 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
         # as with `tunebook ui`: another search writes into the server's database itself; both are read
         direct = tracker_of(local, server.database, "direct")
         with Journal(local) as other:
-            write(other, [begin(local), *trial(0, 2)])
+            write(other, [begin(local), settled(), *trial(0, 2)])
             direct.start()
             write(journal, trial(2, 2))
             wait_until(

@@ -100,7 +100,7 @@ def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
         assert run.info.status == ("FINISHED" if trial.state == "finished" else "KILLED")
         points = client.get_metric_history(run.info.run_id, "val_accuracy")
         assert [point.value for point in sorted(points, key=lambda point: point.step)] == [
-            epoch.metrics["val_accuracy"] for epoch in trial.history
+            result.val_accuracy for result in trial.results
         ]
 
 
@@ -121,10 +121,10 @@ def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
 
 
 def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from search.record.folder import read_search
     from search.results import report
+    from search.results.search import Search
 
-    report.show(read_summary(finished), read_search(finished), as_json=True)
+    report.show(Search(finished), as_json=True)
     tree = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in the JSON"))
     assert (tree["schema"], tree["search"], tree["state"]) == (1, "small", "finished")
     assert tree["best"]["id"] in [trial["id"] for trial in tree["trials"]]

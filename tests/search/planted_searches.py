@@ -162,7 +162,7 @@ def _result(run: Run, epoch: int, epochs: int, luck: random.Random) -> EpochResu
         val_accuracy=accuracy,
         val_balanced_accuracy=accuracy,
         val_top5_accuracy=None,
-        lr=0.1 * (1.0 + math.cos(math.pi * epoch / epochs)) / 2.0,
+        applied_lr=0.1 * (1.0 + math.cos(math.pi * epoch / epochs)) / 2.0,
         grad_norm=1.0,
         skipped_steps=0,
         epoch_seconds=1.0,

@@ -80,7 +80,7 @@ class Curves:
         self._train_steps = train_steps
         last = history[-1]
         self._val = [result.val_accuracy for result in history]
-        self._rates = [result.lr for result in history]
+        self._rates = [result.applied_lr for result in history]
         self.is_clean = last.clean_train_accuracy is not None
         self.train = last.train_accuracy if last.clean_train_accuracy is None else last.clean_train_accuracy
         self.gap = self.train - last.val_accuracy

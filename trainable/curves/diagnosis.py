@@ -85,10 +85,10 @@ _NOT_CLEAN = (
 def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
     """Its last scores are stand-ins, so only what came before them is told."""
     last = history[-1]
-    figures = {"epochs": float(last.epoch), "lr": last.lr, "grad_norm": last.grad_norm}
+    figures = {"epochs": float(last.epoch), "applied_lr": last.applied_lr, "grad_norm": last.grad_norm}
     if before := [result.val_accuracy for result in history[:-1]]:
         figures["best_val_accuracy"] = max(before)
-    reason = f"the loss was lost in epoch {last.epoch}, at a rate of {last.lr:.3g}"
+    reason = f"the loss was lost in epoch {last.epoch}, at a rate of {last.applied_lr:.3g}"
     return Diagnosis("diverged", figures, (reason,), changes("diverged", recipe))
 
 

@@ -126,7 +126,7 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 
 def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's tree with values set by dotted path, kinds first. Raises RecipeError for an unknown field."""
+    """A recipe's tree with values set by dotted path, kinds first. Raises RecipeError for what is none."""
     changed = dict(tree)
     for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
         changed = _with_value(changed, path, values[path])

@@ -36,8 +36,8 @@ class EpochResult:
     """Mean recall over the classes that the validation part holds."""
     val_top5_accuracy: float | None
     """None where there are ten classes or fewer."""
-    lr: float
-    """The rate applied at the epoch's last step (after scaling with the batch)."""
+    applied_lr: float
+    """The learning rate applied at the epoch's last step (after scaling with the batch)."""
     grad_norm: float
     """Mean L2 norm of the gradient before clipping, over the steps that measure it: each where it is clipped
     or scaled, else every eighth."""
@@ -71,9 +71,16 @@ class EpochResult:
         """The numbers by name, without `epoch` and `diverged`; None left out."""
         return {
             name: value
-            for name, value in asdict(self).items()
+            for name, value in vars(self).items()
             if value is not None and name not in ("epoch", "diverged")
         }
+
+    def score(self, objective: str) -> float | None:
+        """The value of an objective; None where it was not measured. Raises KeyError for another name."""
+        if objective not in OBJECTIVES:
+            raise KeyError(objective)
+        value: float | None = getattr(self, objective)
+        return value
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:

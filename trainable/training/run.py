@@ -289,7 +289,7 @@ class Run:
             val_accuracy=validation.accuracy,
             val_balanced_accuracy=validation.balanced_accuracy,
             val_top5_accuracy=validation.top5_accuracy,
-            lr=trained.lr,
+            applied_lr=trained.lr,
             grad_norm=trained.grad_norm,
             skipped_steps=trained.skipped_steps,
             epoch_seconds=seconds,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from search.commands.plan import OWN, first_trial, plan_table
+from search.deciding.pruning import choose_pruning
 from search.study import Study
 from spaces.catalog.catalog import NAMES, make_space
 from spaces.facts import Facts
@@ -31,7 +32,7 @@ def sampler_of(study: Study) -> str:
     space = make_space(
         study.space.name, study.base_recipe(), frozenset(study.pinned), facts, study.space.overrides
     )
-    table = plan_table(study, space, facts)
+    table = plan_table(study, space, choose_pruning(study, space), facts)
     names, told = ([str(cell) for cell in column.cells] for column in table.columns)
     return told[names.index("sampler")]
 

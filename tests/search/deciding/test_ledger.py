@@ -9,6 +9,7 @@ import pytest
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import Kind, make_sampler
 from search.deciding.scheduler import Asha
+from search.record.chain import JournalError
 from search.record.journal import (
     EVENTS_FILE,
     EndEvent,
@@ -23,7 +24,7 @@ from search.record.journal import (
 )
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
-from trainable.errors import UserError
+from tests.epoch_results import epoch_result
 from trainable.training.metrics import EpochResult, worst
 
 TRIALS, EPOCHS, SLOTS = 16, 4, 3
@@ -32,25 +33,7 @@ Open = Callable[..., Ledger]
 
 
 def result(epoch: int, accuracy: float, *, diverged: bool = False) -> EpochResult:
-    return EpochResult(
-        epoch=epoch,
-        train_loss=1.0,
-        train_accuracy=accuracy,
-        val_loss=1.0 - accuracy,
-        val_accuracy=accuracy,
-        val_balanced_accuracy=accuracy,
-        val_top5_accuracy=None,
-        lr=0.1,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=1.0,
-        data_seconds=0.1,
-        evaluation_seconds=0.1,
-        images_per_second=100.0,
-        peak_memory_bytes=1,
-        micro_batch=64,
-        diverged=diverged,
-    )
+    return epoch_result(epoch, val_accuracy=accuracy, diverged=diverged)
 
 
 def trained(values: dict[str, Value], epoch: int) -> EpochResult:
@@ -73,11 +56,12 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         rungs: tuple[int, ...] = (1, 2),
         metric: str = "val_accuracy",
         space: Space = small_space,
+        begun: bool = True,
     ) -> Ledger:
         for journal in journals:
             journal.close()
         journals.append(Journal(folder))
-        return Ledger(
+        ledger = Ledger(
             journals[-1],
             space,
             make_sampler(space, kind, 7, "max"),
@@ -86,6 +70,9 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             epochs=EPOCHS,
             metric=metric,
         )
+        if begun and ledger.search_id is None:
+            ledger.begin("test")
+        return ledger
 
     yield open_one
     for journal in journals:
@@ -142,13 +129,13 @@ def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    drive(open_ledger(whole, kind))
+    drive(open_ledger(whole, kind, begun=False))
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     assert len(lines) > 60
     for cut in range(0, len(lines), every):
         torn = lines[cut][: len(lines[cut]) // 2]
         (part / EVENTS_FILE).write_bytes(b"".join(lines[:cut]) + torn)
-        drive(open_ledger(part, kind))
+        drive(open_ledger(part, kind, begun=False))
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
@@ -208,7 +195,7 @@ def test_epochs_that_reach_a_rung_say_so(open_ledger: Open, tmp_path: Path) -> N
         ledger.epoch(0, result(epoch, 0.5))
     epochs = [event for event in read(tmp_path / EVENTS_FILE) if isinstance(event, EpochEvent)]
     assert [event.rung for event in epochs] == [None, 2, None, None]
-    assert epochs[0].metrics == result(1, 0.5).metrics()
+    assert epochs[0].result == result(1, 0.5)
 
 
 def test_a_diverged_trial_ends_at_once_and_leaves_no_score_at_the_rung(
@@ -287,7 +274,7 @@ def test_epochs_that_only_the_checkpoint_knows_are_recovered(open_ledger: Open, 
     assert again.recover(0, [result(1, 0.1), result(2, 0.6), result(3, 0.7)]) is Decision.CONTINUE
     epochs = [event for event in read(tmp_path / EVENTS_FILE) if isinstance(event, EpochEvent)]
     assert [event.epoch for event in epochs] == [1, 2, 3]
-    assert [event.metrics["val_accuracy"] for event in epochs] == [0.5, 0.6, 0.7]
+    assert [event.result.val_accuracy for event in epochs] == [0.5, 0.6, 0.7]
     assert again.epoch(0, result(4, 0.8)) is Decision.STOP
 
 
@@ -317,7 +304,7 @@ def test_an_epoch_after_a_gap_is_refused_before_it_is_written(open_ledger: Open,
     ledger = open_ledger()
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()
-    with pytest.raises(ValueError, match="trial 0, epoch 3: expected epoch 1"):
+    with pytest.raises(JournalError, match="trial 0, epoch 3: expected epoch 1"):
         ledger.epoch(0, result(3, 0.5))
     assert (tmp_path / EVENTS_FILE).read_bytes() == before
 
@@ -328,18 +315,19 @@ def test_a_missing_objective_is_an_error_that_names_the_metrics_there_are(
     ledger = open_ledger(metric="val_top5_accuracy")
     ledger.propose()
     with pytest.raises(
-        UserError, match=r"no metric 'val_top5_accuracy' .* known: train_loss, .*val_accuracy"
+        JournalError, match=r"no metric 'val_top5_accuracy' .* known: train_loss, .*val_accuracy"
     ):
         ledger.epoch(0, result(1, 0.5))
-    assert [event.event for event in read(tmp_path / EVENTS_FILE)] == ["trial"]
+    assert [event.event for event in read(tmp_path / EVENTS_FILE)] == ["search", "settled", "trial"]
 
 
 def test_a_journal_of_other_rungs_is_refused(open_ledger: Open) -> None:
     ledger = open_ledger()
     ledger.propose()
     ledger.epoch(0, result(1, 0.5))
-    told = "trial 0, epoch 1: the journal says rung 1, the study None.* version .* start a new search"
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(
+        JournalError, match=r"rungs is \[1, 2\] in the journal and \[2\] by .*start a new search"
+    ):
         open_ledger(rungs=(2,))
 
 
@@ -359,7 +347,7 @@ def test_a_kill_between_the_last_epoch_and_the_end_is_made_good(open_ledger: Ope
 
 
 def test_a_search_keeps_its_id_and_tells_how_each_driver_left(open_ledger: Open, tmp_path: Path) -> None:
-    first = open_ledger()
+    first = open_ledger(begun=False)
     with pytest.raises(ValueError, match="has not begun"):
         first.close("finished")
     search_id = first.begin("digits")
@@ -444,17 +432,17 @@ def test_a_resumed_search_fails_what_its_driver_died_of(
     open_ledger: Open, tmp_path: Path, small_space: Space
 ) -> None:
     space = with_holes(small_space)
-    with Journal(tmp_path) as journal:
-        for number, depth in enumerate((8, 9, 14)):
-            journal.append(
-                TrialEvent(trial=number, values={**space.own, "model.depth": depth}, own=not number)
-            )
+    ledger = open_ledger(space=space)
+    while not ends(tmp_path):
+        ledger.propose()
+    (failed,) = ends(tmp_path)
+    lines = (tmp_path / EVENTS_FILE).read_bytes().splitlines(keepends=True)
+    killed = next(number for number, line in enumerate(lines) if line.startswith(b'{"event":"end"'))
+    (tmp_path / EVENTS_FILE).write_bytes(b"".join(lines[:killed]))
     again = open_ledger(space=space)
-    first, second = again.propose(), again.propose()
-    assert first is not None
-    assert second is not None
-    assert (first.trial, second.trial) == (0, 2)
-    assert ends(tmp_path) == {1: "failed"}
+    proposals = [again.propose() for _ in range(failed + 1)]
+    assert ends(tmp_path) == {failed: "failed"}
+    assert [each.trial for each in proposals if each][:failed] == list(range(failed))
 
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
@@ -465,7 +453,7 @@ def test_trials_of_another_space_are_refused_with_the_way_out(
     ledger = open_ledger(kind=kind)
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()
-    told = r"trial 0 is no point .*: model.depth: expected a value, got none.* changed .*; start a new search"
-    with pytest.raises(UserError, match=told):
+    told = r"space\..* in the journal and .* by this version of tunebook; .* start a new search"
+    with pytest.raises(JournalError, match=told):
         open_ledger(kind=kind, space=with_holes(small_space))
     assert (tmp_path / EVENTS_FILE).read_bytes() == before

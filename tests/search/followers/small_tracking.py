@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search.followers.tracker import Tracker
-from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.record.trials import Trial
 from search.study import Study
 from spaces.domains import Value
+from tests.search.small_events import epoch, settled
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import to_yaml
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     import pytest
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-METRICS = {"val_accuracy": 0.5, "val_loss": 1.25}
 
 
 def storage_with_database(factory: pytest.TempPathFactory) -> Path:
@@ -46,8 +45,8 @@ def study_in(storage: Path, uri: str | None = None, experiment: str = "tunebook"
     return Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "tracking": tracking})
 
 
-def recipe_text(values: Mapping[str, Value]) -> str:
-    return to_yaml(Recipe().with_values(values).tree(), {})
+def recipe_text(trial: Trial) -> str:
+    return to_yaml(Recipe().with_values(trial.values).tree(), {})
 
 
 def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
@@ -59,27 +58,37 @@ def search_event(folder: Path, state: str, reason: str | None = None) -> SearchE
     return SearchEvent.model_validate({**tree, "reason": reason})
 
 
+def begun(folder: Path) -> list[Event]:
+    """How every journal begins."""
+    return [search_event(folder, "started"), settled(epochs=1000, rungs=(1,))]
+
+
 def trial(number: int, values: dict[str, Value] | None = None) -> list[Event]:
     queued = TrialEvent(trial=number, values=values or {"optimizer.lr": 0.1 + number}, own=number == 0)
     return [queued, StartEvent(trial=number, attempt=1, epoch=0)]
 
 
 def epochs(number: int, count: int) -> list[Event]:
-    return [EpochEvent(trial=number, epoch=epoch, metrics=METRICS) for epoch in range(1, count + 1)]
+    return [scored(number, each) for each in range(1, count + 1)]
+
+
+def scored(number: int, each: int, **changes: Any) -> Event:
+    """An epoch of a search that compares its trials after the first."""
+    return epoch(number, each, rung=1 if each == 1 else None, val_loss=1.25, **changes)
 
 
 def a_search(folder: Path) -> list[Event]:
     """Four trials, one of each outcome."""
     return [
-        search_event(folder, "started"),
+        *begun(folder),
         *trial(0),
         *trial(1),
         *epochs(0, 3),
         EndEvent(trial=0, state="finished"),
-        EpochEvent(trial=1, epoch=1, metrics=METRICS, rung=1),
+        scored(1, 1),
         EndEvent(trial=1, state="stopped", reason="rank 2 of 2 at epoch 1"),
         *trial(2),
-        EpochEvent(trial=2, epoch=1, metrics=METRICS, diverged=True),
+        scored(2, 1, diverged=True),
         EndEvent(trial=2, state="diverged"),
         *trial(3),
         EndEvent(trial=3, state="failed", reason="RuntimeError: out of memory"),

@@ -133,7 +133,7 @@ def test_a_broken_journal_is_told_too(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text("{}\n{}\n")
     backlog = Listing(tmp_path).sync()
     assert backlog.error is not None
-    assert "line 1: not an event" in backlog.error
+    assert "line 1: expected a line" in backlog.error
     assert str(backlog).startswith("the list: ")
     assert not backlog.complete
 

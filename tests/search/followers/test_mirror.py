@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from search.followers.mirror import MIRROR_FILE, Mirror
-from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event, Journal, StartEvent, TrialEvent
 from search.study import Study
 from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, Space, When
+from tests.search.small_events import begun, epoch
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -59,14 +60,11 @@ def trial(number: int, kind: str = "sgd", lr: float = 0.1) -> list[Event]:
 
 
 def epochs(number: int, *accuracies: float) -> list[Event]:
-    return [
-        EpochEvent(trial=number, epoch=epoch, metrics={"val_accuracy": accuracy, "val_loss": 1.0})
-        for epoch, accuracy in enumerate(accuracies, start=1)
-    ]
+    return [epoch(number, each, accuracy) for each, accuracy in enumerate(accuracies, start=1)]
 
 
 EVENTS: list[Event] = [
-    SearchEvent(state="started", search_id="ab", name="digits-1"),
+    *begun(name="digits-1"),
     *trial(0),
     *trial(1, "adamw", 0.001),
     *epochs(1, 0.25),
@@ -74,7 +72,7 @@ EVENTS: list[Event] = [
     *epochs(0, 0.5, 0.75),
     EndEvent(trial=0, state="finished"),
     *trial(2, lr=1.0),
-    EpochEvent(trial=2, epoch=1, metrics={"val_accuracy": 0.0}, diverged=True),
+    epoch(2, 1, 0.0, diverged=True),
     EndEvent(trial=2, state="diverged"),
     *trial(3),
     EndEvent(trial=3, state="failed", reason="out of memory"),
@@ -223,6 +221,7 @@ def test_a_value_that_no_distribution_holds_is_kept_beside_the_params(tmp_path: 
     dimension = Dimension("regularisation.label_smoothing", Float(0.05, 0.2, log=True), "why", "who")
     space = Space(Recipe(), (dimension,), own={dimension.path: 0.0})
     events: list[Event] = [
+        *begun(),
         TrialEvent(trial=0, values={dimension.path: 0.0}, own=True),
         StartEvent(trial=0, attempt=1, epoch=0),
         *epochs(0, 0.5),

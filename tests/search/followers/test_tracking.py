@@ -11,15 +11,17 @@ import pytest
 
 from search.followers.cursor import CURSOR_FILE, read_cursor
 from search.followers.tracker import run_ids, serve
-from search.record.journal import EVENTS_FILE, EndEvent, EpochEvent, Event, Journal, StartEvent
+from search.record.journal import EVENTS_FILE, EndEvent, EpochEvent, Journal, StartEvent
+from search.record.trials import Trial
 from spaces.domains import Value
 from tests.search.followers.small_tracking import (
-    METRICS,
     a_search,
+    begun,
     contents,
     epochs,
     recipe_text,
     runs_of,
+    scored,
     search_event,
     study_in,
     text_of,
@@ -47,7 +49,7 @@ def test_a_search_is_a_parent_run_with_a_child_for_each_trial(client: MlflowClie
     assert parent.info.run_name == folder.name
     assert children[3].info.run_name == "trial-0003"
     assert parent.info.start_time == round(written[0].time * 1000)
-    assert children[0].info.end_time == round(written[8].time * 1000)
+    assert children[0].info.end_time == round(written[9].time * 1000)
     assert run_ids(folder) == {number: run.info.run_id for number, run in children.items()}
 
 
@@ -95,7 +97,9 @@ def test_recipes_and_the_searchs_files_are_kept_and_follow_their_changes(
     study_in(folder.parent).write(folder)
     tracker_of(folder).sync()
     (parent,), children = runs_of(client, folder)
-    assert text_of(client, children[1], "recipe.yaml", folder) == recipe_text({"optimizer.lr": 1.1})
+    assert text_of(client, children[1], "recipe.yaml", folder) == recipe_text(
+        Trial(id=1, values={"optimizer.lr": 1.1})
+    )
     assert text_of(client, parent, "study.yaml", folder) == study_in(folder.parent).yaml()
     (folder / "best.yaml").write_text("version: 1\n")
     assert tracker_of(folder).sync().complete
@@ -115,9 +119,9 @@ def test_sending_everything_again_changes_nothing(client: MlflowClient, storage:
 
 
 def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, folder: Path) -> None:
-    begun = [search_event(folder, "started"), *trial(0), *trial(1), *epochs(0, 1), *epochs(1, 1)]
+    first = [*begun(folder), *trial(0), *trial(1), *epochs(0, 1), *epochs(1, 1)]
     write(
-        folder, [*begun, EndEvent(trial=1, state="stopped"), search_event(folder, "interrupted", "a signal")]
+        folder, [*first, EndEvent(trial=1, state="stopped"), search_event(folder, "interrupted", "a signal")]
     )
     assert tracker_of(folder).sync().complete
     (parent,), children = runs_of(client, folder)
@@ -135,7 +139,7 @@ def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, 
         assert children[0].data.tags["tunebook.attempts"] == "2"
         assert children[1].info.status == "KILLED"
 
-        journal.append(EpochEvent(trial=0, epoch=2, metrics=METRICS))
+        journal.append(scored(0, 2))
         journal.append(EndEvent(trial=0, state="finished"))
         journal.append(search_event(folder, "finished"))
         assert tracker_of(folder).sync().complete
@@ -149,7 +153,7 @@ def test_sync_closes_what_a_killed_driver_left_open_and_leaves_a_live_one_alone(
     client: MlflowClient, folder: Path
 ) -> None:
     with Journal(folder) as journal:
-        for event in [search_event(folder, "started"), *trial(0), *epochs(0, 1)]:
+        for event in [*begun(folder), *trial(0), *epochs(0, 1)]:
             journal.append(event)
         assert tracker_of(folder).sync().complete
         (parent,), children = runs_of(client, folder)
@@ -182,14 +186,12 @@ def test_a_tracker_in_the_background_sends_while_the_search_goes_on(
 
 
 def test_thousands_of_points_fit_into_batches(client: MlflowClient, folder: Path) -> None:
-    metrics = {f"metric_{number}": float(number) for number in range(30)}
-    points: list[Event] = [EpochEvent(trial=0, epoch=epoch, metrics=metrics) for epoch in range(1, 81)]
     values: dict[str, Value] = {f"augmentation.field_{number}": number for number in range(250)}
-    write(folder, [search_event(folder, "started"), *trial(0, values), *points])
+    write(folder, [*begun(folder), *trial(0, values), *epochs(0, 200)])
     tracker_of(folder).sync()
     _, children = runs_of(client, folder)
     assert len(children[0].data.params) == 250
-    assert len(client.get_metric_history(children[0].info.run_id, "metric_29")) == 80
+    assert len(client.get_metric_history(children[0].info.run_id, "val_loss")) == 200
 
 
 def test_a_person_who_uses_mlflow_too_finds_their_settings_untouched(

@@ -19,6 +19,7 @@ from search.verdicts.records import Verdict, Verdicts
 from search.verdicts.words import mlflow_table
 from tests.search.followers.small_tracking import (
     a_search,
+    begun,
     contents,
     epochs,
     recipe_text,
@@ -122,8 +123,7 @@ def test_a_search_whose_driver_was_killed_is_concluded_by_a_sync(client: MlflowC
 
 
 def test_a_search_that_goes_on_is_concluded_anew_at_its_end(client: MlflowClient, folder: Path) -> None:
-    begun = [search_event(folder, "started"), *trial(0), *epochs(0, 1)]
-    write(folder, [*begun, search_event(folder, "interrupted")])
+    write(folder, [*begun(folder), *trial(0), *epochs(0, 1), search_event(folder, "interrupted")])
     sync(folder, lambda: Conclusion("No trial has finished.", "{}"))
     assert note_of(client, folder).endswith("No trial has finished.")
     on: list[Event] = [StartEvent(trial=0, attempt=2, epoch=1), EndEvent(trial=0, state="finished")]

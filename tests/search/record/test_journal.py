@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from search.record.chain import START, JournalError, checksum_of, seal
 from search.record.journal import (
     EVENTS_FILE,
     EndEvent,
@@ -25,21 +25,29 @@ from search.record.journal import (
     read,
     read_from,
 )
+from tests.epoch_results import epoch_result
 from trainable.errors import UserError
 
+TIME = 1763640000.25
 EVENTS: tuple[Event, ...] = (
     SearchEvent(state="started", search_id="0a1b", name="digits"),
     TrialEvent(trial=0, values={"optimizer.kind": "sgd", "optimizer.lr": 0.1, "model.depth": 8}, own=True),
     StartEvent(trial=0, attempt=1, epoch=0),
-    EpochEvent(trial=0, epoch=1, metrics={"val_accuracy": 1 / 3, "peak_memory_bytes": 2.0**40}, rung=1),
+    EpochEvent(trial=0, result=epoch_result(1, val_accuracy=1 / 3, peak_memory_bytes=2**40), rung=1),
     RetryEvent(trial=0, reason="the worker died"),
     EndEvent(trial=0, state="failed", reason="out of memory\nline two"),
     SearchEvent(state="finished", search_id="0a1b", name="digits"),
 )
 
 
+def sealed(body: bytes) -> bytes:
+    """A line behind the first of EVENTS, with the checksum that belongs there."""
+    first = EVENTS[0].model_copy(update={"sequence": 0, "time": TIME})
+    return seal(body, checksum_of(first.model_dump_json().encode(), ""))[0]
+
+
 def write(folder: Path, *events: Event) -> list[Event]:
-    with Journal(folder, clock=lambda: 1763640000.25) as journal:
+    with Journal(folder, clock=lambda: TIME) as journal:
         return [journal.append(event) for event in events]
 
 
@@ -47,14 +55,16 @@ def test_events_are_read_back_as_they_were_returned(tmp_path: Path) -> None:
     written = write(tmp_path, *EVENTS)
     assert read(tmp_path / EVENTS_FILE) == written
     assert [event.sequence for event in written] == list(range(len(EVENTS)))
-    assert {event.time for event in written} == {1763640000.25}
+    assert {event.time for event in written} == {TIME}
 
 
 def test_each_event_is_one_line_that_begins_with_its_kind(tmp_path: Path) -> None:
     write(tmp_path, *EVENTS)
     lines = (tmp_path / EVENTS_FILE).read_text().splitlines()
     assert len(lines) == len(EVENTS)
-    assert lines[2] == '{"event":"start","sequence":2,"time":1763640000.25,"trial":0,"attempt":1,"epoch":0}'
+    start = '{"event":"start","sequence":2,"time":1763640000.25,"trial":0,"attempt":1,"epoch":0,"sum":"'
+    assert lines[2].startswith(start)
+    assert len(lines[2]) == len(start) + len('0123456789ab"}')
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.text())
@@ -68,12 +78,6 @@ def test_every_value_keeps_its_type_and_its_last_bit(
     assert repr(event.values["a.b"]) == repr(value)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_only_finite_numbers_can_be_journaled(number: float) -> None:
-    with pytest.raises(ValidationError, match="finite number"):
-        EpochEvent(trial=0, epoch=1, metrics={"val_loss": number})
-
-
 def test_a_journal_opened_again_goes_on_counting(tmp_path: Path) -> None:
     first = write(tmp_path, *EVENTS[:3])
     with Journal(tmp_path) as journal:
@@ -83,78 +87,122 @@ def test_a_journal_opened_again_goes_on_counting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", range(1, 60, 7))
-def test_a_torn_last_line_is_ignored_by_readers_and_cut_off_by_the_next_writer(
-    tmp_path: Path, keep: int
+def test_a_torn_last_line_is_left_out_with_a_warning_and_cut_off_by_the_next_writer(
+    tmp_path: Path, keep: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, *EVENTS[:3])
     path = tmp_path / EVENTS_FILE
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"event":"retry","sequence":3,"time":1.0,"trial":0,"reason":"no"}\n'[:keep])
     assert len(read(path)) == 3
+    assert "line 4: the last line was torn" in caplog.text
     written = write(tmp_path, EVENTS[3])
     assert path.read_bytes().startswith(whole)
+    caplog.clear()
     assert read(path)[3:] == written
+    assert caplog.text == ""
 
 
-def test_a_last_line_of_garbage_with_a_newline_counts_as_torn(tmp_path: Path) -> None:
-    write(tmp_path, *EVENTS[:2])
-    path = tmp_path / EVENTS_FILE
-    path.write_bytes(path.read_bytes() + b"\x00\x00\xff{\n")
-    assert len(read(path)) == 2
-    write(tmp_path, EVENTS[2])
-    assert len(read(path)) == 3
+def test_half_a_line_of_a_driver_that_writes_is_no_reason_to_warn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(EVENTS[0])
+        with (tmp_path / EVENTS_FILE).open("ab") as file:
+            file.write(b'{"event":')
+        assert len(read(tmp_path / EVENTS_FILE)) == 1
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{broken", "line 2: not an event of a search: line: Invalid JSON"),
+        (b"{broken\n", "line 2: expected a line that ends with its checksum"),
+        (b"\x00\x00\xff{\n", "line 2: expected a line that ends with its checksum"),
+        (b'{"event":"retry","sum":"0123456789ab"}\n', "line 2: expected the checksum [0-9a-f]{12}, got 0123"),
+        (sealed(b'{"event":"retry","sequence":1,"time":1.0,"trial":0}'), "event of a search: reason: Field"),
         (
-            '{"event":"retry","sequence":1,"time":1.0,"trial":0}',
-            "line 2: not an event of a search: reason: Field",
-        ),
-        (
-            '{"event":"start","sequence":5,"time":1.0,"trial":0,"attempt":1,"epoch":0}',
+            sealed(b'{"event":"retry","sequence":5,"time":1.0,"trial":0,"reason":""}'),
             "expected event 1, got 5",
         ),
-        ('{"event":"other","sequence":1,"time":1.0}', "line 2: not an event of a search"),
+        (sealed(b'{"event":"other","sequence":1,"time":1.0}'), "line 2: expected an event of a search"),
     ],
 )
-def test_a_broken_line_elsewhere_is_an_error_with_its_number(tmp_path: Path, line: str, message: str) -> None:
-    written = write(tmp_path, *EVENTS[:3])
+def test_a_broken_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, message: str) -> None:
+    write(tmp_path, *EVENTS[:3])
     path = tmp_path / EVENTS_FILE
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], line, lines[2], ""]))
-    with pytest.raises(UserError, match=message):
-        read(path)
-    with pytest.raises(UserError, match=message):
-        Journal(tmp_path)
-    assert not is_locked(tmp_path), "a journal that cannot be opened keeps no lock"
-    assert len(written) == 3
+    first, _, third = path.read_bytes().splitlines(keepends=True)
+    for content in (first + line + third, first + line):
+        path.write_bytes(content)
+        with pytest.raises(JournalError, match=message):
+            read(path)
+        with pytest.raises(JournalError, match=message):
+            Journal(tmp_path)
+        assert not is_locked(tmp_path), "a journal that cannot be opened keeps no lock"
+        assert path.read_bytes() == content
 
 
-def test_a_reader_follows_by_offset_and_waits_for_whole_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"\x00\x01\xfe", b"garbage", b"garbage\n", b"[" * 100_000 + b"\n"])
+def test_what_does_not_begin_as_a_search_is_no_journal(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / EVENTS_FILE).write_bytes(content)
+    with pytest.raises(JournalError, match="line 1: expected"):
+        read(tmp_path / EVENTS_FILE)
+
+
+def test_a_first_line_that_is_torn_is_a_search_that_has_not_begun(tmp_path: Path) -> None:
+    write(tmp_path, EVENTS[0])
+    path = tmp_path / EVENTS_FILE
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert read(path) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            b'{"event":"search","sequence":0,"time":1.0,"state":"started","search_id":"0a","name":"a"}',
+            "was made by tunebook 0.1.0; finish it with that version, or start a new one",
+        ),
+        (b'{"event":"search","sequence":0,"format":3,"sum":"0"}', "of format 2, got format 3"),
+    ],
+)
+def test_a_journal_of_another_version_is_refused_in_one_line(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    (tmp_path / EVENTS_FILE).write_bytes(line + b"\n")
+    with pytest.raises(JournalError, match=message) as refusal:
+        read(tmp_path / EVENTS_FILE)
+    assert "\n" not in str(refusal.value)
+    assert refusal.value.exit_code == 1
+
+
+def test_a_reader_goes_on_from_a_position_and_waits_for_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / EVENTS_FILE
     with Journal(tmp_path) as journal:
         first = [journal.append(event) for event in EVENTS[:2]]
-        events, offset = read_from(path, 0)
+        events, position = read_from(path, START)
         assert events == first
-        assert read_from(path, offset) == ([], offset)
+        assert (position.offset, position.lines) == (len(path.read_bytes()), 2)
+        assert read_from(path, position) == ([], position)
         third = journal.append(EVENTS[2])
         whole = path.read_bytes()
         path.write_bytes(whole[:-5])
-        assert read_from(path, offset) == ([], offset)
+        assert read_from(path, position) == ([], position)
         path.write_bytes(whole)
-        assert read_from(path, offset) == ([third], len(whole))
+        events, end = read_from(path, position)
+        assert (events, end.offset) == ([third], len(whole))
 
 
 def test_a_follower_names_the_line_in_the_whole_file(tmp_path: Path) -> None:
-    write(tmp_path, *EVENTS[:2])
     path = tmp_path / EVENTS_FILE
-    offset = len(path.read_bytes())
-    path.write_text(path.read_text() + '{"event":"other"}\n')
-    with pytest.raises(UserError, match="line 3: not an event"):
-        read_from(path, offset)
+    write(tmp_path, *EVENTS[:2])
+    _, position = read_from(path, START)
+    write(tmp_path, EVENTS[2])
+    path.write_bytes(path.read_bytes().replace(b'"attempt":1', b'"attempt":2'))
+    with pytest.raises(JournalError, match="line 3: expected the checksum"):
+        read_from(path, position)
 
 
 def test_a_folder_without_a_journal_is_a_clear_error(tmp_path: Path) -> None:

@@ -8,43 +8,43 @@ import pytest
 
 from search.record.journal import (
     EndEvent,
-    EpochEvent,
     Event,
     Outcome,
     RetryEvent,
-    SearchEvent,
     SearchState,
     StartEvent,
     TrialEvent,
 )
-from search.record.summary import Summariser, Summary, summarise
+from search.record.summary import Summary, summarise
+from search.record.trials import Record
+from tests.epoch_results import epoch_result
+from tests.search.small_events import epoch, session, settled
 
 EPOCHS = 10
+EVERY = tuple(range(1, EPOCHS))
+"""Rungs at each epoch but the last."""
 
 
-def session(state: SearchState, reason: str | None = None) -> SearchEvent:
-    return SearchEvent(state=state, search_id="0a1b", name="digits", reason=reason)
-
-
-def epoch(trial: int, number: int, accuracy: float, *, rung: int | None = None) -> Event:
-    metrics = {"val_accuracy": accuracy, "val_loss": 1.0 - accuracy}
-    return EpochEvent(trial=trial, epoch=number, metrics=metrics, rung=rung)
-
-
-def whole_trial(
-    trial: int, state: Outcome, epochs: int, accuracy: float, *, rung: bool = True
-) -> list[Event]:
+def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> list[Event]:
     """A trial that gets a little better with each epoch and reaches `accuracy` in its last one."""
-    trained = [
-        epoch(trial, number, accuracy - 0.01 * (epochs - number), rung=number if rung else None)
-        for number in range(1, epochs + 1)
-    ]
+    values = [accuracy - 0.01 * (epochs - number) for number in range(1, epochs + 1)]
+    trained = [scored(trial, number, value) for number, value in enumerate(values, start=1)]
     return [
         TrialEvent(trial=trial, values={"optimizer.lr": 0.1 * (trial + 1)}, own=trial == 0),
         StartEvent(trial=trial, attempt=1, epoch=0),
         *trained,
         EndEvent(trial=trial, state=state, reason=None if state == "finished" else f"why {state}"),
     ]
+
+
+def scored(trial: int, number: int, accuracy: float) -> Event:
+    """An epoch of a search whose rungs are EVERY epoch but the last."""
+    rung = number if number in EVERY else None
+    return epoch(trial, number, accuracy, rung, val_loss=1.0 - accuracy)
+
+
+def begun(objective: str = "val_accuracy", rungs: tuple[int, ...] = EVERY) -> list[Event]:
+    return [session("started"), settled(EPOCHS, rungs, objective)]
 
 
 def stamped(events: list[Event], times: list[float] | None = None) -> list[Event]:
@@ -65,11 +65,12 @@ def summary_of(
     locked: bool = False,
     objective: str = "val_accuracy",
 ) -> Summary:
-    return summarise(stamped(events, times), now, objective=objective, epochs=EPOCHS, locked=locked)
+    record = Record(stamped(events, times))
+    return summarise(record, now, objective=objective, epochs=EPOCHS, locked=locked)
 
 
 EVENTS = [
-    session("started"),
+    *begun(),
     *whole_trial(0, "finished", 10, 0.90),
     *whole_trial(1, "stopped", 2, 0.99),
     *whole_trial(2, "diverged", 1, 0.0),
@@ -81,34 +82,33 @@ EVENTS = [
 
 def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
     events: list[Event] = [
-        session("started"),
+        *begun(),
         TrialEvent(trial=0, values={"optimizer.kind": "sgd", "optimizer.lr": 0.1}, own=True),
         StartEvent(trial=0, attempt=1, epoch=0),
-        epoch(0, 1, 0.25, rung=1),
+        epoch(0, 1, 0.25, 1),
         EndEvent(trial=0, state="stopped", reason="ranks 2 of 2"),
         session("finished", "the budget of hours is spent"),
     ]
     found = summarise(
-        stamped(events),
+        Record(stamped(events)),
         99.0,
         objective="val_accuracy",
         epochs=EPOCHS,
         locked=False,
         mlflow_run_ids={0: "abc"},
     )
+    metrics = epoch_result(val_accuracy=0.25).metrics()
     trial: dict[str, Any] = {
         "id": 0,
         "state": "stopped",
         "own": True,
         "epochs": 1,
-        "metrics": {"val_accuracy": 0.25, "val_loss": 0.75},
+        "metrics": metrics,
         "values": {"optimizer.kind": "sgd", "optimizer.lr": 0.1},
         "attempts": 1,
         "outcome_reason": "ranks 2 of 2",
         "mlflow_run_id": "abc",
-        "history": [
-            {"epoch": 1, "metrics": {"val_accuracy": 0.25, "val_loss": 0.75}, "diverged": False, "rung": 1}
-        ],
+        "history": [{"epoch": 1, "metrics": metrics, "diverged": False, "rung": 1}],
     }
     assert found.json() == {
         "schema": 1,
@@ -124,7 +124,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "epochs_trained": 1,
         "epochs_if_unpruned": 10,
         "saved": 0.9,
-        "wall_seconds": 5.0,
+        "wall_seconds": 6.0,
     }
 
 
@@ -136,21 +136,22 @@ def test_the_best_trial_is_the_best_last_epoch_of_finished_trials_only() -> None
 
 
 def test_the_last_epoch_counts_and_not_the_best_one() -> None:
-    events = [*whole_trial(0, "finished", 2, 0.5), TrialEvent(trial=1, values={})]
-    events += [epoch(1, 1, 0.9), epoch(1, 2, 0.4), EndEvent(trial=1, state="finished")]
+    events = [*begun(), *whole_trial(0, "finished", 2, 0.5), TrialEvent(trial=1, values={})]
+    events += [scored(1, 1, 0.9), scored(1, 2, 0.4), EndEvent(trial=1, state="finished")]
     best = summary_of(events).best
     assert best is not None
     assert best.id == 0
 
 
 def test_of_equals_the_earliest_is_best() -> None:
-    best = summary_of([*whole_trial(0, "finished", 2, 0.5), *whole_trial(1, "finished", 2, 0.5)]).best
+    equals = [*whole_trial(0, "finished", 2, 0.5), *whole_trial(1, "finished", 2, 0.5)]
+    best = summary_of([*begun(), *equals]).best
     assert best is not None
     assert best.id == 0
 
 
 def test_a_loss_is_better_when_it_is_lower() -> None:
-    best = summary_of(EVENTS, objective="val_loss").best
+    best = summary_of([*begun("val_loss"), *EVENTS[2:]], objective="val_loss").best
     assert best is not None
     assert best.metrics["val_loss"] == pytest.approx(1.0 - 0.92)
 
@@ -163,14 +164,13 @@ def test_what_pruning_saved_counts_neither_diverged_nor_failed_trials() -> None:
 
 
 def test_a_trial_cut_short_between_rungs_saved_nothing() -> None:
-    summary = summary_of(
-        [*whole_trial(0, "finished", 10, 0.9), *whole_trial(1, "stopped", 3, 0.5, rung=False)]
-    )
-    assert summary.saved == 0.0
+    events = [*begun(rungs=()), TrialEvent(trial=0, values={}), epoch(0, 1)]
+    assert summary_of([*events, EndEvent(trial=0, state="stopped")]).saved == 0.0
 
 
 def test_a_trial_that_still_trains_saved_nothing() -> None:
-    summary = summary_of([*whole_trial(0, "finished", 10, 0.9), *whole_trial(1, "stopped", 3, 0.5)[:-1]])
+    trials = [*whole_trial(0, "finished", 10, 0.9), *whole_trial(1, "stopped", 3, 0.5)[:-1]]
+    summary = summary_of([*begun(), *trials])
     assert (summary.epochs_if_unpruned, summary.saved) == (20, 0.0)
 
 
@@ -199,7 +199,7 @@ def test_a_trial_is_queued_running_or_paused_until_it_ends() -> None:
     steps: list[tuple[Event, str]] = [
         (TrialEvent(trial=0, values={}), "queued"),
         (StartEvent(trial=0, attempt=1, epoch=0), "running"),
-        (epoch(0, 1, 0.5), "running"),
+        (scored(0, 1, 0.5), "running"),
         (RetryEvent(trial=0, reason="the worker died"), "paused"),
         (StartEvent(trial=0, attempt=2, epoch=1), "running"),
         (session("interrupted"), "paused"),
@@ -207,17 +207,17 @@ def test_a_trial_is_queued_running_or_paused_until_it_ends() -> None:
         (StartEvent(trial=0, attempt=3, epoch=1), "running"),
         (EndEvent(trial=0, state="failed", reason="out of memory"), "failed"),
     ]
-    summariser = Summariser("val_accuracy", EPOCHS)
-    summariser.apply(session("started"))
+    record = Record(begun())
     for event, expected in steps:
-        summariser.apply(event)
-        (trial,) = summariser.summary(0.0, locked=True).trials
+        record.apply(event)
+        found = summarise(record, 0.0, objective="val_accuracy", epochs=EPOCHS, locked=True)
+        (trial,) = found.trials
         assert (trial.state, trial.ended) == (expected, expected == "failed"), event
     assert (trial.attempts, trial.outcome_reason) == (3, "out of memory")
 
 
 def test_a_trial_of_a_dead_driver_is_paused() -> None:
-    events = [session("started"), *whole_trial(0, "finished", 3, 0.5)[:-1]]
+    events = [*begun(), *whole_trial(0, "finished", 3, 0.5)[:-1]]
     assert summary_of(events, locked=True).trials[0].state == "running"
     assert summary_of(events, locked=False).trials[0].state == "paused"
 
@@ -241,21 +241,22 @@ def test_wall_seconds_add_up_the_sessions_of_all_drivers(
 
 def test_a_killed_driver_s_time_counts_up_to_its_last_event() -> None:
     events = [
-        session("started"),
+        *begun(),
         *whole_trial(0, "finished", 1, 0.5),
         session("resumed"),
         session("finished"),
     ]
-    times = [10.0, 11.0, 12.0, 30.0, 34.0, 100.0, 101.0]
-    assert summary_of(events[:5], times=times[:5], now=999.0).wall_seconds == 24.0
+    times = [10.0, 10.0, 11.0, 12.0, 30.0, 34.0, 100.0, 101.0]
+    assert summary_of(events[:6], times=times[:6], now=999.0).wall_seconds == 24.0
     assert summary_of(events, times=times, now=999.0).wall_seconds == 25.0
 
 
 def test_events_taken_one_by_one_come_to_the_same_as_all_at_once() -> None:
-    summariser = Summariser("val_accuracy", EPOCHS)
+    record = Record()
     for count, event in enumerate(stamped(EVENTS), start=1):
-        summariser.apply(event)
-        assert summariser.summary(50.0, locked=True) == summary_of(EVENTS[:count], now=50.0, locked=True)
+        record.apply(event)
+        found = summarise(record, 50.0, objective="val_accuracy", epochs=EPOCHS, locked=True)
+        assert found == summary_of(EVENTS[:count], now=50.0, locked=True)
 
 
 def test_the_json_of_every_stage_of_a_search_holds_only_finite_numbers() -> None:

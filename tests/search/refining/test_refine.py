@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from search.record.folder import read_facts
-from search.record.journal import Journal
+from search.record.journal import EVENTS_FILE, Journal, TrialEvent, read
 from search.refining.draft import Draft
 from search.refining.ranges import below, wider, written
 from search.refining.refine import Refined, next_name, refined
@@ -21,6 +21,7 @@ from search.study import Study, read_study
 from spaces.domains import Choice, Float, Integer
 from tests.search.planted_searches import Images, Landscape, Run, planted
 from trainable.errors import UserError
+from trainable.recipe import Recipe
 
 Call = Callable[..., tuple[int, str, str]]
 At = Mapping[str, float]
@@ -201,12 +202,12 @@ def test_a_running_search_is_refused(tmp_path: Path) -> None:
         refined(folder)
 
 
-def test_trials_of_another_space_are_refused_by_name(tmp_path: Path) -> None:
+def test_what_was_searched_is_read_from_the_journal_whatever_the_study_says_now(tmp_path: Path) -> None:
     folder = planted(tmp_path, towards(1.3), **SMALL)
-    other = read_study(folder / "study.yaml").with_values({f"base.{DECAY}": 1e-4, "space.overrides": {}})
+    before = refined(folder)
+    other = read_study(folder / "study.yaml").with_values({"space.overrides": {}})
     other.write(folder)
-    with pytest.raises(UserError, match=r"no points of the space.*weight_decay"):
-        refined(folder)
+    assert refined(folder).findings == before.findings != ()
 
 
 # --- ranges -------------------------------------------------------------------------------------------
@@ -292,11 +293,17 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
 
 def moved(folder: Path, own: float) -> None:
     """The journal with another rate in the documents' own recipe."""
-    file = folder / "events.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    (first,) = [each for each in events if each.get("own")]
-    first["values"][RATE] = own
-    file.write_text("".join(json.dumps(each) + "\n" for each in events))
+    events = read(folder / EVENTS_FILE)
+    (folder / EVENTS_FILE).unlink()
+    with Journal(folder) as journal:
+        for event in events:
+            journal.append(with_rate(event, own) if isinstance(event, TrialEvent) and event.own else event)
+
+
+def with_rate(event: TrialEvent, rate: float) -> TrialEvent:
+    recipe = Recipe.from_tree(event.recipe or {}).with_values({RATE: rate})
+    values = {**event.values, RATE: rate}
+    return event.model_copy(update={"values": values, "recipe": recipe.tree(), "digest": recipe.digest()})
 
 
 def test_a_best_value_beyond_an_end_without_a_trend_towards_it_is_left(tmp_path: Path) -> None:

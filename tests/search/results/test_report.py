@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import FACTS_FILE, read_search, read_summary
-from search.record.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
-from search.record.summary import Summary
+from search.record.folder import FACTS_FILE, facts_text, read_summary
+from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.results import report
+from search.results.search import Search
+from search.running.prepare import build_space
 from search.study import Study
-from search.verdicts.conclusions import with_conclusions
-from search.verdicts.diagnosis import results_of
+from tests.epoch_results import epoch_result
+from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
@@ -40,44 +41,35 @@ INFO = DataInfo(
 
 
 def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
-    return EpochResult(
-        epoch=epoch,
+    return epoch_result(
+        epoch,
         train_loss=0.1,
-        train_accuracy=0.5,
         val_loss=0.5,
         val_accuracy=accuracy,
         val_balanced_accuracy=accuracy,
-        val_top5_accuracy=None,
-        lr=0.1,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=1.0,
-        data_seconds=0.1,
-        evaluation_seconds=0.1,
-        images_per_second=1000.0,
-        peak_memory_bytes=10**9,
         micro_batch=128,
         clean_train_accuracy=clean,
     )
 
 
-def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]], left_out: str = "") -> Path:
+def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]]) -> Path:
     """A finished search: trial -> (validation accuracy, values); all know their training images."""
     study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
-    facts = {"facts": digits_facts(epochs=EPOCHS).tree(), "data": INFO.tree()}
-    (folder / FACTS_FILE).write_text(json.dumps(facts))
+    facts = digits_facts(epochs=EPOCHS)
+    (folder / FACTS_FILE).write_bytes(facts_text(facts, INFO))
     study.resolved("planted").write(folder)
+    space = build_space(study, facts, INFO)
     with Journal(folder) as journal:
-        journal.append(SearchEvent(state="started", search_id="0a", name="planted"))
+        for event in begun_in(space, EPOCHS, name="planted"):
+            journal.append(event)
         for trial, (accuracy, values) in trials.items():
-            journal.append(TrialEvent(trial=trial, values=values, own=trial == 0))
+            journal.append(drawn(space, trial, values))
             journal.append(StartEvent(trial=trial, attempt=1, epoch=0))
             for epoch in range(1, EPOCHS + 1):
-                metrics = result(epoch, accuracy, 1.0 if epoch == EPOCHS else None).metrics()
-                metrics.pop(left_out, None)
-                journal.append(EpochEvent(trial=trial, epoch=epoch, metrics=metrics))
+                clean = 1.0 if epoch == EPOCHS else None
+                journal.append(EpochEvent(trial=trial, result=result(epoch, accuracy, clean)))
             journal.append(EndEvent(trial=trial, state="finished"))
-        journal.append(SearchEvent(state="finished", search_id="0a", name="planted"))
+        journal.append(session("finished", name="planted"))
     return folder
 
 
@@ -86,14 +78,14 @@ def values(**changes: Any) -> dict[str, Any]:
 
 
 def shown(folder: Path, *, as_json: bool = False) -> None:
-    report.show(read_summary(folder), read_search(folder), as_json=as_json, folder=folder)
+    report.show(Search(folder), as_json=as_json)
 
 
 def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path: Path) -> None:
     folder = search_folder(
         tmp_path, {0: (0.8, values()), 1: (0.9, values(**{"optimizer.weight_decay": 3e-4}))}
     )
-    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
+    summary = Search(folder).summary
     assert summary.diagnosis is not None
     assert summary.diagnosis.verdict == "overfit"
     assert summary.diagnosis.figures["gap_points"] == pytest.approx(10.0)
@@ -125,7 +117,7 @@ def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
 
 def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = search_folder(tmp_path, {0: (0.9, values())})
-    report.closing(folder, read_search(folder), read_summary(folder), folder / "best.yaml", tests=True)
+    report.closing(Search(folder), folder / "best.yaml")
     printed = capsys.readouterr().out
     assert printed.index("trial 0 is overfit") < printed.index("best recipe:")
 
@@ -140,15 +132,8 @@ def test_a_search_without_a_finished_trial_has_no_diagnosis(
     assert "trial" in capsys.readouterr().out
 
 
-def test_a_journal_of_an_earlier_version_is_shown_without_a_diagnosis(tmp_path: Path) -> None:
-    folder = search_folder(tmp_path, {0: (0.9, values())}, left_out="micro_batch")
-    summary = with_conclusions(read_summary(folder), read_search(folder), folder)
-    assert isinstance(summary, Summary)
-    assert summary.diagnosis is None
-
-
 def test_a_trial_s_results_come_back_from_the_journal_as_they_were_reported(tmp_path: Path) -> None:
     (trial,) = read_summary(search_folder(tmp_path, {0: (0.9, values())})).trials
     expected = [result(epoch, 0.9, None) for epoch in range(1, EPOCHS + 1)]
     expected[-1] = replace(expected[-1], clean_train_accuracy=1.0)
-    assert results_of(trial) == tuple(expected)
+    assert trial.results == tuple(expected)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from search.record.summary import EpochSummary, Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.results.trials_table import trials_table
 from spaces.domains import Value
+from tests.search.small_events import epoch
 
 VALUES: dict[str, Value] = {
     "optimizer.kind": "sgd",
@@ -27,9 +29,14 @@ NUMBERS = {"0.0123", "null", "trivialaugment", "true", "1.23e-06", "1.25", "0.99
 
 
 def summary(values: dict[str, Value] = VALUES) -> Summary:
-    history = (EpochSummary(12, {"val_accuracy": 0.987654}, False, None),)
     trials = tuple(
-        TrialSummary(number, "finished" if number else "diverged", False, values, 1, None, history, None)
+        Trial(
+            id=number,
+            values=values,
+            attempts=1,
+            history=(epoch(number, 12, 0.987654),),
+            end="finished" if number else "diverged",
+        )
         for number in range(2)
     )
     return Summary("x", None, "finished", None, "val_accuracy", trials, 12, 0.0)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offline.planted_rules import EPOCHS, search
-from search.record.folder import FACTS_FILE, read_search, read_summary
-from search.record.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
+from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
+from search.deciding.scheduler import rungs
+from search.record.folder import FACTS_FILE, facts_text, read_summary
+from search.record.journal import EndEvent, Journal, StartEvent
 from search.record.summary import Summary
+from search.results.conclusion import conclusion
+from search.results.search import Search
 from search.running.prepare import build_space
 from search.study import Study
-from search.verdicts.conclusions import conclusion, with_conclusions
 from spaces.space import Values
 from tests.search.results.test_report import INFO
+from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
+from trainable.training.metrics import EpochResult
 
 TRIALS = 48
 FACTS = digits_facts(epochs=EPOCHS)
@@ -31,23 +37,29 @@ def without_mixing(values: Values) -> float:
     return 5.0 * (values["augmentation.mixing.kind"] == "none")
 
 
+def as_accuracy(result: EpochResult) -> EpochResult:
+    """The same with its score between 0 and 1; the order of the trials is the same."""
+    score = 1.0 / (1.0 + math.exp(-result.val_accuracy))
+    return replace(result, val_accuracy=score, val_balanced_accuracy=score)
+
+
 def written(folder: Path, summary: Summary, study: Study) -> Path:
     """A search's folder as its driver would leave it."""
     folder.mkdir(exist_ok=True)
     study.resolved(folder.name).write(folder)
-    (folder / FACTS_FILE).write_text(json.dumps({"facts": FACTS.tree(), "data": INFO.tree()}))
+    (folder / FACTS_FILE).write_bytes(facts_text(FACTS, INFO))
+    space = build_space(study, FACTS, INFO)
     with Journal(folder) as journal:
-        journal.append(SearchEvent(state="started", search_id="0a", name=folder.name))
+        for event in begun_in(space, EPOCHS, rungs(GRACE, FACTOR, EPOCHS), folder.name):
+            journal.append(event)
         for trial in summary.trials:
-            journal.append(TrialEvent(trial=trial.id, values=dict(trial.values), own=trial.own))
+            journal.append(drawn(space, trial.id, trial.values))
             journal.append(StartEvent(trial=trial.id, attempt=1, epoch=0))
             for each in trial.history:
-                journal.append(
-                    EpochEvent(trial=trial.id, epoch=each.epoch, metrics=dict(each.metrics), rung=each.rung)
-                )
-            end: dict[str, Outcome] = {name: name for name in ("finished", "stopped", "diverged", "failed")}
-            journal.append(EndEvent(trial=trial.id, state=end[trial.state]))
-        journal.append(SearchEvent(state="finished", search_id="0a", name=folder.name))
+                journal.append(each.model_copy(update={"result": as_accuracy(each.result)}))
+            assert trial.end is not None
+            journal.append(EndEvent(trial=trial.id, state=trial.end))
+        journal.append(session("finished", name=folder.name))
     return folder
 
 
@@ -94,7 +106,7 @@ def test_explain_of_a_search_has_every_rule_with_its_verdict(folder: Path, tuneb
     code, printed, _ = tunebook("explain", folder)
     assert code == 0
     part = printed[printed.index(f"verdicts on the rules, from {TRIALS} trials") :]
-    verdicts = with_conclusions(read_summary(folder), read_search(folder), folder).verdicts
+    verdicts = Search(folder).verdicts
     assert verdicts is not None
     assert len(verdicts.rules) > 15
     for each in verdicts.beliefs:
@@ -117,7 +129,7 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
     tree = {"data": {"path": "digits"}, "budget": {"trials": 20, "epochs": EPOCHS}, "space": {"name": "wide"}}
     study = Study.from_tree(tree)
     summary = search(build_space(study, FACTS, INFO), "random", 20, 0)
-    found = with_conclusions(summary, study, written(tmp_path / "wide", summary, study)).verdicts
+    found = Search(written(tmp_path / "wide", summary, study)).verdicts
     assert found is not None
     assert {each.why for each in found.rules} <= {"fixed, never varied"}
     assert found.beliefs == []
@@ -126,10 +138,10 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
     best = read_summary(folder).best
     assert best is not None
-    note = conclusion(folder).note
+    note = conclusion(Search(folder)).note
     assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")
     assert "| augmentation.mixing.kind | supported | +" in note
-    assert len(json.loads(conclusion(folder).table)["data"]) > 15
+    assert len(json.loads(conclusion(Search(folder)).table)["data"]) > 15
 
 
 def test_to_show_a_search_takes_no_torch(folder: Path) -> None:

@@ -5,28 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+from typing import get_args
 
 import pytest
 
 from search.record.journal import Outcome
-from search.record.summary import EpochSummary, Summary, TrialState, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial, TrialState
 from search.verdicts.standings import marks, places
+from tests.search.small_events import epoch
 
 MARKS = (2, 6, 18)
 METRIC = "val_accuracy"
 
 
-def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> TrialSummary:
+def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
     """A trial with these scores at the marks, and worse than anything between them."""
     last = max(scores, default=0)
     history = tuple(
-        EpochSummary(epoch, {METRIC: scores.get(epoch, -9.0)}, False, epoch if epoch in (2, 6) else None)
-        for epoch in range(1, last + 1)
+        epoch(number, each, scores.get(each, -9.0), each if each in (2, 6) else None)
+        for each in range(1, last + 1)
     )
-    return TrialSummary(number, state, False, {}, 1, None, history, None)
+    outcomes: dict[TrialState, Outcome] = {each: each for each in get_args(Outcome)}
+    return Trial(
+        id=number,
+        values={},
+        attempts=state != "queued",
+        trains=state == "running",
+        history=history,
+        end=outcomes.get(state),
+    )
 
 
-def standing(*trials: TrialSummary, mode: str = "max") -> dict[int, float]:
+def standing(*trials: Trial, mode: str = "max") -> dict[int, float]:
     return dict(places(trials, MARKS, METRIC, "max" if mode == "max" else "min"))
 
 

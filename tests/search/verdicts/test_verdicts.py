@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from offline.planted_rules import PLANTED, nothing, planted, search, space_of_rules
-from search.record.summary import EpochSummary, Summary, TrialSummary
+from search.record.summary import Summary
+from search.record.trials import Trial
 from search.verdicts.judging import (
     BORDER,
     CLEARLY_LESS,
@@ -24,6 +25,7 @@ from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, RuleValue, Space
 from spaces.tables import ByValue, Case
+from tests.search.small_events import epoch
 from tests.search.small_spaces import conditional_space
 from trainable.recipe import Recipe
 
@@ -57,15 +59,13 @@ def two_rules(rates: Prior = RATE, smoothings: Prior = SMOOTHING) -> Space:
 def summary_of(drawn: Sequence[tuple[dict[str, Value], float]], own: int | None = None) -> Summary:
     """A search without pruning: the values of each trial, and its score."""
     trials = tuple(
-        TrialSummary(
-            number,
-            "finished",
-            number == own,
-            values,
-            1,
-            None,
-            (EpochSummary(4, {"val_accuracy": score}, False, None),),
-            None,
+        Trial(
+            id=number,
+            values=values,
+            own=number == own,
+            attempts=1,
+            history=(epoch(number, 4, score),),
+            end="finished",
         )
         for number, (values, score) in enumerate(drawn)
     )
@@ -314,7 +314,7 @@ def test_trials_that_diverge_with_what_a_rule_warns_of_support_it() -> None:
     drawn = grid({True: 0.9, False: 0.5})
     summary = summary_of([(each, 0.5) for each, _ in drawn])
     trials = tuple(
-        trial if 0.05 < float(str(trial.values["optimizer.lr"])) < 0.2 else replace(trial, state="diverged")
+        trial if 0.05 < float(str(trial.values["optimizer.lr"])) < 0.2 else replace(trial, end="diverged")
         for trial in summary.trials
     )
     assert the("optimizer.lr", judge(two_rules(), replace(summary, trials=trials))).word == "supported"

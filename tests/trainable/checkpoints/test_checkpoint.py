@@ -24,7 +24,7 @@ def result(epoch: int) -> EpochResult:
         val_accuracy=epoch / 10,
         val_balanced_accuracy=0.5,
         val_top5_accuracy=None,
-        lr=0.1,
+        applied_lr=0.1,
         grad_norm=1.0,
         skipped_steps=0,
         epoch_seconds=1.0,

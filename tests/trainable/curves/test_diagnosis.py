@@ -33,7 +33,7 @@ BASE = EpochResult(
     val_accuracy=0.8,
     val_balanced_accuracy=0.8,
     val_top5_accuracy=None,
-    lr=0.1,
+    applied_lr=0.1,
     grad_norm=1.0,
     skipped_steps=0,
     epoch_seconds=1.0,
@@ -54,7 +54,7 @@ def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochR
             epoch=number,
             val_accuracy=value,
             val_balanced_accuracy=value,
-            lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)),
+            applied_lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)),
         )
         for number, value in enumerate(val, start=1)
     ]
@@ -220,15 +220,17 @@ def test_steep_bends_without_a_fall_are_not_swings() -> None:
 def test_a_fall_where_a_restart_raises_the_rate_is_not_a_swing() -> None:
     saw = [0.7, 0.8, 0.85, 0.6, 0.75, 0.86, 0.6, 0.76]
     rates = [0.1, 0.05, 0.0, 0.1, 0.05, 0.0, 0.1, 0.05]
-    restarts = [replace(result, lr=rate) for result, rate in zip(curve(saw, 0.77), rates, strict=True)]
-    steady = [replace(result, lr=0.1) for result in curve(saw, 0.77)]
+    restarts = [
+        replace(result, applied_lr=rate) for result, rate in zip(curve(saw, 0.77), rates, strict=True)
+    ]
+    steady = [replace(result, applied_lr=0.1) for result in curve(saw, 0.77)]
     assert (verdict(restarts) == "unstable", verdict(steady) == "unstable") == (False, True)
 
 
 def test_a_fall_from_the_end_of_a_cycle_is_no_collapse() -> None:
     val = [0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8, 0.8, 0.6, 0.62, 0.63]
     ended = [0.1, 0.09, 0.08, 0.06, 0.04, 0.02, 0.01, 0.0, 0.1, 0.09, 0.08]
-    again = [replace(result, lr=rate) for result, rate in zip(curve(val, 0.64), ended, strict=True)]
+    again = [replace(result, applied_lr=rate) for result, rate in zip(curve(val, 0.64), ended, strict=True)]
     assert verdict(again) != "unstable"
     assert verdict(curve(val, 0.64)) == "unstable"
 
@@ -397,7 +399,7 @@ def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs
 def test_a_run_that_ends_at_a_high_rate_is_told_to_let_it_fall() -> None:
     constant = Recipe().with_values({"schedule.kind": "constant"})
     wild = [0.8 + 0.04 * (-1) ** number for number in range(20)]
-    history = [replace(result, lr=0.1) for result in curve(wild, 0.82)]
+    history = [replace(result, applied_lr=0.1) for result in curve(wild, 0.82)]
     assert "schedule.kind" in {change.path for change in diagnosed(history, recipe=constant).changes}
     fallen = diagnosed(curve(wild, 0.82), recipe=constant)
     assert "schedule.kind" not in {change.path for change in fallen.changes}

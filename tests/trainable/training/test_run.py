@@ -55,7 +55,7 @@ def test_the_recorded_rate_is_that_of_the_last_step() -> None:
     recipe = small_recipe({"optimizer.lr": 0.2, "optimizer.scaling": "linear", "loop.epochs": 2})
     result = Run(recipe, data=data_set()).step()
     position = 2 / 6  # the third of six steps
-    assert result.lr == pytest.approx(0.2 * 16 / 256 * (1 + math.cos(math.pi * position)) / 2)
+    assert result.applied_lr == pytest.approx(0.2 * 16 / 256 * (1 + math.cos(math.pi * position)) / 2)
 
 
 def test_validation_scores_are_those_of_the_model_as_it_is() -> None:

@@ -226,7 +226,7 @@ def test_a_skipped_step_moves_nothing_but_time(kind: str) -> None:
     assert rates["scaled"] == rates["plain"]
     skipped = sum(result.skipped_steps for result in scaled.history)
     assert skipped > 0
-    assert scaled.history[-1].lr == plain.history[-1].lr
+    assert scaled.history[-1].applied_lr == plain.history[-1].applied_lr
     if kind == "adamw":
         counts = {int(each["step"]) for each in scaled.state_dict()["optimizers"][0]["state"].values()}
         assert counts == {12 - skipped}
@@ -293,7 +293,7 @@ def test_the_body_waits_frozen_and_joins_the_schedule_where_it_is() -> None:
     assert not any(torch.equal(a, b) for a, b in itertools.pairwise(heads))
     unfrozen = run_of({**values, "model.freeze_epochs": 0}, two_layers())
     finished(unfrozen)
-    assert [each.lr for each in run.history] == [each.lr for each in unfrozen.history]
+    assert [each.applied_lr for each in run.history] == [each.applied_lr for each in unfrozen.history]
 
 
 def test_a_resumed_run_is_frozen_as_the_epoch_says() -> None:

@@ -1,0 +1,290 @@
+"""The one fold of a journal: events in, what they say of a search and of its trials out.
+
+The ledger, the summary, MLflow's outbox and Optuna's mirror all read trials from here. Each event is checked
+against those before it: nothing that a search cannot have written is ever taken in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, assert_never
+
+from search.record.chain import JournalError
+from search.record.journal import (
+    EVENTS_FILE,
+    EndEvent,
+    EpochEvent,
+    Event,
+    Outcome,
+    RetryEvent,
+    SearchEvent,
+    SearchState,
+    SettledEvent,
+    StartEvent,
+    TrialEvent,
+)
+from spaces.domains import SpaceError, Value
+from spaces.settled import space_from
+from spaces.space import Space
+from trainable.recipe import Recipe
+from trainable.training.metrics import EpochResult
+
+TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed"]
+"""Paused: has started and is not over, but nothing trains it now; `resume` or a retry will."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One trial as the events so far describe it; times are seconds since 1970."""
+
+    id: int
+    values: Mapping[str, Value]
+    """By dotted path."""
+    own: bool = False
+    """Whether it is the documents' own recipe."""
+    recipe: Mapping[str, Any] | None = None
+    """The whole recipe as plain data; None where the values make no recipe."""
+    digest: str | None = None
+    """The recipe's."""
+    queued: float = 0.0
+    started: float | None = None
+    """When its first attempt began."""
+    attempts: int = 0
+    trains: bool = False
+    """Whether an attempt has begun and not ended."""
+    history: tuple[EpochEvent, ...] = ()
+    end: Outcome | None = None
+    outcome_reason: str | None = None
+    """Why it ended so, or why its last attempt failed."""
+    mlflow_run_id: str | None = None
+    """Known to those who read MLflow's cursor as well."""
+
+    @property
+    def state(self) -> TrialState:
+        if self.end is not None:
+            return self.end
+        if self.attempts == 0:
+            return "queued"
+        return "running" if self.trains else "paused"
+
+    @property
+    def whole_recipe(self) -> Recipe:
+        """The recipe as it was recorded. Raises JournalError where the values make none."""
+        if self.recipe is None:
+            raise JournalError(f"trial {self.id}: its values make no recipe: {self.outcome_reason}")
+        return Recipe.from_tree(self.recipe)
+
+    @property
+    def ended(self) -> bool:
+        return self.end is not None
+
+    @property
+    def epochs(self) -> int:
+        """The last epoch trained; 0 before the first."""
+        return self.history[-1].epoch if self.history else 0
+
+    @property
+    def results(self) -> tuple[EpochResult, ...]:
+        """What each epoch reported."""
+        return tuple(event.result for event in self.history)
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The last epoch's numbers by name; none before the first."""
+        return self.history[-1].result.metrics() if self.history else {}
+
+    def scores(self, metric: str) -> dict[int, float]:
+        """A metric by epoch; an epoch that diverged, or did not measure it, has none."""
+        pairs = ((event.epoch, event.result.score(metric)) for event in self.history if not event.diverged)
+        return {epoch: score for epoch, score in pairs if score is not None}
+
+
+class Record:
+    """What the events so far say of a search; `where` names the journal in errors."""
+
+    def __init__(self, events: Iterable[Event] = (), where: str = EVENTS_FILE) -> None:
+        self.search_id: str | None = None
+        """None before the search began."""
+        self.name = ""
+        self.state: SearchState | None = None
+        """What the last driver said of the search."""
+        self.reason: str | None = None
+        self.settled: SettledEvent | None = None
+        self.trials: list[Trial] = []
+        """By number."""
+        self.began: float | None = None
+        """When the first driver began."""
+        self.latest = 0.0
+        """When the last event was written."""
+        self._where = where
+        self._driver_began = 0.0
+        self._seconds_before = 0.0
+        for event in events:
+            self.apply(event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last driver has ended, in whichever way."""
+        return self.state in ("finished", "interrupted", "failed")
+
+    def space(self) -> Space | None:
+        """What the search draws from; None before it is settled. Raises JournalError for no space."""
+        if self.settled is None:
+            return None
+        try:
+            return space_from(self.settled.space, f"{self._where}: the settled space")
+        except SpaceError as error:
+            raise JournalError(str(error)) from None
+
+    def seconds(self, until: float) -> float:
+        """Time under a driver, over all its drivers; of one that is at work, up to `until`."""
+        since = max(0.0, until - self._driver_began) if self.state in ("started", "resumed") else 0.0
+        return self._seconds_before + since
+
+    def apply(self, event: Event) -> None:
+        """Take in the journal's next event. Raises JournalError for one that cannot follow."""
+        self.check(event)
+        match event:
+            case SearchEvent():
+                self._apply_search(event)
+            case SettledEvent():
+                self.settled = event
+            case TrialEvent():
+                self.trials.append(_queued(event))
+            case StartEvent():
+                self._start(event)
+            case EpochEvent():
+                history = (*self.trials[event.trial].history, event)
+                self._change(event.trial, history=history)
+            case RetryEvent():
+                self._change(event.trial, trains=False, outcome_reason=event.reason)
+            case EndEvent():
+                self._change(event.trial, trains=False, end=event.state, outcome_reason=event.reason)
+            case _:
+                assert_never(event)
+        self.latest = event.time
+
+    def check(self, event: Event) -> None:
+        """Raises JournalError, which says what was expected, for an event that cannot come next."""
+        if fault := self._fault(event):
+            line = f"line {event.sequence + 1}" if event.sequence >= 0 else "the next event"
+            raise JournalError(f"{self._where}: {line}: {fault}")
+
+    def _apply_search(self, event: SearchEvent) -> None:
+        match event.state:
+            case "started" | "resumed":
+                # a driver that was killed wrote no end: it worked until its last event
+                self._seconds_before, self._driver_began = self.seconds(self.latest), event.time
+                self.trials = [replace(trial, trains=False) for trial in self.trials]
+            case "finished" | "interrupted" | "failed":
+                self._seconds_before = self.seconds(event.time)
+        self.name, self.search_id, self.state, self.reason = (
+            event.name,
+            event.search_id,
+            event.state,
+            event.reason,
+        )
+        self.began = event.time if self.began is None else self.began
+
+    def _start(self, event: StartEvent) -> None:
+        started = self.trials[event.trial].started
+        self._change(
+            event.trial,
+            attempts=event.attempt,
+            trains=True,
+            started=event.time if started is None else started,
+            outcome_reason=None,
+        )
+
+    def _change(self, number: int, **changes: Any) -> None:
+        self.trials[number] = replace(self.trials[number], **changes)
+
+    # --- what may come next
+
+    def _fault(self, event: Event) -> str | None:
+        """What was expected in place of the event; None where it may come next."""
+        if self.search_id is None and not (isinstance(event, SearchEvent) and event.state == "started"):
+            return f"expected the start of a search, got {event.event}"
+        match event:
+            case SearchEvent():
+                return self._search_fault(event)
+            case SettledEvent():
+                return None if self.settled is None else "expected one settled space, got another"
+            case TrialEvent():
+                return self._trial_fault(event)
+            case StartEvent() | EpochEvent() | RetryEvent() | EndEvent():
+                if event.trial >= len(self.trials):
+                    return f"expected a trial below {len(self.trials)}, got {event.trial}"
+                return self._fault_in_trial(event, self.trials[event.trial])
+            case _:
+                assert_never(event)
+
+    def _search_fault(self, event: SearchEvent) -> str | None:
+        if self.search_id is None:
+            return None
+        if event.state == "started":
+            return "expected one start of a search, got another"
+        if (event.search_id, event.name) != (self.search_id, self.name):
+            return f"expected search {self.name} ({self.search_id}), got {event.name} ({event.search_id})"
+        return None
+
+    def _trial_fault(self, event: TrialEvent) -> str | None:
+        if self.settled is None:
+            return f"expected the settled space, got trial {event.trial}"
+        if event.trial != len(self.trials):
+            return f"expected trial {len(self.trials)}, got trial {event.trial}"
+        found = None if event.recipe is None else digest_of(event.recipe)
+        if found != event.digest:
+            return f"trial {event.trial}: expected a recipe of digest {event.digest}, got one of {found}"
+        return None
+
+    def _fault_in_trial(
+        self, event: StartEvent | EpochEvent | RetryEvent | EndEvent, trial: Trial
+    ) -> str | None:
+        where = f"trial {trial.id}"
+        if trial.end is not None:
+            return f"{where}: expected nothing after its end, got {event.event}"
+        match event:
+            case StartEvent() if event.attempt != trial.attempts + 1:
+                return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
+            case EpochEvent():
+                fault = self._epoch_fault(event, trial)
+                return None if fault is None else f"{where}, epoch {event.epoch}: {fault}"
+            case EndEvent(state="finished") if not trial.history or trial.history[-1].diverged:
+                return f"{where}: finished, and has no score"
+            case _:
+                return None
+
+    def _epoch_fault(self, event: EpochEvent, trial: Trial) -> str | None:
+        assert self.settled is not None, "no trial is taken in before"
+        if event.epoch != trial.epochs + 1:
+            return f"expected epoch {trial.epochs + 1}"
+        if trial.history and trial.history[-1].diverged:
+            return "expected none after the epoch that diverged"
+        if event.epoch > self.settled.epochs:
+            return f"expected {self.settled.epochs} epochs at most"
+        if event.rung != (rung := event.epoch if event.epoch in self.settled.rungs else None):
+            return f"expected rung {rung}, got {event.rung}"
+        if not event.diverged and event.result.score(self.settled.objective) is None:
+            known = ", ".join(event.result.metrics())
+            return f"no metric {self.settled.objective!r} to compare trials by; known: {known}"
+        return None
+
+
+def digest_of(recipe: Mapping[str, Any]) -> str:
+    """The digest of a whole recipe that is plain data, as `Recipe.digest` has it."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _queued(event: TrialEvent) -> Trial:
+    return Trial(
+        id=event.trial,
+        values=event.values,
+        own=event.own,
+        recipe=event.recipe,
+        digest=event.digest,
+        queued=event.time,
+    )

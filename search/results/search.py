@@ -1,0 +1,144 @@
+"""A search that exists: all that is known of it, from its folder or its URI.
+
+In a notebook:
+
+    from search.results.search import Search
+
+    Search("searches/digits-1").trials_frame()
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search.deciding.pruning import Pruning, choose_pruning
+from search.record.folder import is_driven, read_facts, read_record, read_search, summary_of
+from search.record.storage import brought, place_of
+from search.record.summary import Summary
+from search.record.trials import Record, Trial
+from search.running.prepare import build_space
+from search.study import Study
+from search.verdicts.diagnosis import diagnosis_of
+from search.verdicts.judging import verdicts_of
+from search.verdicts.records import Verdicts
+from spaces.facts import Facts
+from spaces.space import Space
+from trainable.curves.diagnosis import Diagnosis
+from trainable.data import DataInfo
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Search:
+    """A search by its folder or its URI; each part is read when it is first asked for, and then kept.
+
+    Of a search that goes on, open it again to see what is new. Raises UserError where there is no search,
+    JournalError where its journal is damaged.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.folder = brought(str(place))
+
+    @cached_property
+    def study(self) -> Study:
+        """What was asked."""
+        return read_search(self.folder)
+
+    @property
+    def facts(self) -> Facts:
+        """What was measured when the search began."""
+        return self._measured[0]
+
+    @property
+    def info(self) -> DataInfo:
+        """What is known of the data."""
+        return self._measured[1]
+
+    @property
+    def record(self) -> Record:
+        """What the journal says."""
+        return self._read[1]
+
+    @cached_property
+    def space(self) -> Space:
+        """What the search draws from, as it was settled; before that, as this version would settle it."""
+        return self.record.space() or build_space(self.study, self.facts, self.info)
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """When trials are compared, and how many go on."""
+        settled = self.record.settled
+        if settled is None:
+            return choose_pruning(self.study, self.space)
+        return Pruning(settled.rungs, settled.factor, settled.why)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
+        plain = self._summary
+        if self.diagnosis is not None:
+            plain = plain.diagnosed(self.diagnosis)
+        return plain if self.verdicts is None else plain.judged(self.verdicts)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """By number."""
+        return self._summary.trials
+
+    @property
+    def best(self) -> Trial | None:
+        """The finished trial with the best objective at its last epoch, if any has finished."""
+        return self._summary.best
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """What the best trial's curves say; None before a trial has finished."""
+        return diagnosis_of(self.best, self.info) if self.best is not None else None
+
+    @cached_property
+    def verdicts(self) -> Verdicts | None:
+        """What the trials say of every rule; None before a trial has ended."""
+        if not any(trial.ended for trial in self.trials):
+            return None
+        return verdicts_of(self._summary, self.space)
+
+    @property
+    def address(self) -> str:
+        """What a person names the search by: its folder, or its URI."""
+        return place_of(self.study, self.folder)
+
+    def trials_frame(self) -> pandas.DataFrame:
+        """One row a trial: how it went, its last epoch's numbers by name, and its values by dotted path."""
+        import pandas
+
+        rows = [
+            {
+                "trial": trial.id,
+                "state": trial.state,
+                "own": trial.own,
+                "attempts": trial.attempts,
+                "epochs": trial.epochs,
+                **trial.metrics,
+                **trial.values,
+            }
+            for trial in self.trials
+        ]
+        return pandas.DataFrame.from_records(rows, index="trial") if rows else pandas.DataFrame()
+
+    @cached_property
+    def _measured(self) -> tuple[Facts, DataInfo]:
+        return read_facts(self.folder)
+
+    @cached_property
+    def _read(self) -> tuple[bool, Record]:
+        """Whether a driver is at work, asked before the journal is read: one that ends then has not died."""
+        return is_driven(self.folder), read_record(self.folder)
+
+    @cached_property
+    def _summary(self) -> Summary:
+        driven, record = self._read
+        return summary_of(self.folder, self.study, record, time.time(), driven=driven)

@@ -1,0 +1,253 @@
+"""A rule that changes after a search began changes nothing of that search: its record is whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from search.deciding.ledger import Decision, Ledger
+from search.record.chain import JournalError
+from search.record.folder import read_search
+from search.record.journal import EVENTS_FILE, Event, Journal, TrialEvent, read
+from search.results import report
+from search.results.conclusion import conclusion
+from search.results.export import export_recipe
+from search.results.search import Search
+from search.running.driver import make_ledger, settled
+from search.running.prepare import Prepared, build_space, prepare, prepare_again, write_facts
+from search.study import Study
+from spaces.rules import augmentations
+from spaces.rules.rulings import Ruling
+from tests.epoch_results import epoch_result
+from tests.search.running.test_prepare import MACHINE
+from trainable.recipe import Recipe
+
+FLIP = "augmentation.flip_probability"
+Tunebook = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interrupted search: six of twelve trials have ended, one is half way."""
+    storage = tmp_path_factory.mktemp("searches")
+    study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "digits-1"})
+    study = settled(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
+    folder = storage / "digits-1"
+    prepared = prepare(study, folder, MACHINE)
+    folder.mkdir()
+    write_facts(prepared)
+    study.write(folder)
+    with Journal(folder) as journal:
+        ledger = make_ledger(prepared, journal)
+        ledger.begin("digits-1")
+        train(ledger, 6)
+        proposal = ledger.propose()
+        assert proposal is not None
+        ledger.start(proposal.trial, 0)
+        ledger.epoch(proposal.trial, epoch_result(1, val_accuracy=0.9))
+        ledger.close("interrupted")
+    return folder
+
+
+@pytest.fixture
+def folder(begun: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(begun, tmp_path / "digits-1"))
+
+
+@pytest.fixture
+def changed_rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Gives a rule another number, as a later version might."""
+
+    def change() -> None:
+        monkeypatch.setattr(augmentations, "flip_probability", lambda facts: Ruling(0.125, "new", "none"))
+
+    return change
+
+
+def train(ledger: Ledger, trials: int) -> None:
+    """Train the next trials to their ends; the later ones are the better."""
+    for _ in range(trials):
+        proposal = ledger.propose()
+        assert proposal is not None
+        ledger.start(proposal.trial, ledger.epochs_done(proposal.trial))
+        for number in range(ledger.epochs_done(proposal.trial) + 1, 6):
+            accuracy = 0.5 + 0.02 * proposal.trial + 0.01 * number
+            result = epoch_result(number, val_accuracy=accuracy, val_balanced_accuracy=accuracy)
+            if ledger.epoch(proposal.trial, result) is Decision.STOP:
+                break
+
+
+def printed(show: Callable[[], None]) -> str:
+    with redirect_stdout(io.StringIO()) as out:
+        show()
+    return out.getvalue()
+
+
+def base_by_todays_rules(search: Search) -> Recipe:
+    return build_space(search.study, search.facts, search.info).base
+
+
+def test_the_rule_that_is_changed_here_decides_a_field(
+    folder: Path, changed_rule: Callable[[], None]
+) -> None:
+    before = base_by_todays_rules(Search(folder))
+    changed_rule()
+    after = base_by_todays_rules(Search(folder))
+    assert (before.get(FLIP), after.get(FLIP)) == (0.5, 0.125)
+
+
+def test_show_and_explain_and_the_conclusion_say_what_they_said(
+    folder: Path, changed_rule: Callable[[], None], tunebook: Tunebook
+) -> None:
+    def said() -> tuple[object, ...]:
+        shown = json.loads(printed(lambda: report.show(Search(folder), as_json=True)))
+        code, explained, _ = tunebook("explain", folder, "--all")
+        assert code == 0
+        return shown, explained, conclusion(Search(folder)), Search(folder).pruning
+
+    before = said()
+    changed_rule()
+    assert said() == before
+
+
+@pytest.mark.parametrize("trial", [None, 3])
+def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
+    folder: Path, changed_rule: Callable[[], None], trial: int | None
+) -> None:
+    def exported() -> tuple[str, list[str]]:
+        words = export_recipe(folder, folder / "out.yaml", trial)
+        lines = (folder / "out.yaml").read_text().splitlines()
+        return words, [line for line in lines if "created:" not in line]
+
+    before = exported()
+    changed_rule()
+    assert exported() == before
+    assert "flip_probability: 0.5" in "\n".join(before[1])
+
+
+def resumed(folder: Path, trials: int) -> list[Event]:
+    """Go on with the search, without Ray: what the next trials are, and what the journal then holds."""
+    prepared: Prepared = prepare_again(read_search(folder), folder, MACHINE)
+    known = len(read(folder / EVENTS_FILE))
+    with Journal(folder) as journal:
+        ledger = make_ledger(prepared, journal)
+        ledger.begin("digits-1")
+        train(ledger, trials)
+    events = read(folder / EVENTS_FILE)[known:]
+    return [event.model_copy(update={"time": 0.0}) for event in events]
+
+
+def test_resume_goes_on_with_the_same_trials_recipes_and_rungs(
+    begun: Path, tmp_path: Path, changed_rule: Callable[[], None]
+) -> None:
+    one, other = (Path(shutil.copytree(begun, tmp_path / name)) for name in ("one", "other"))
+    before = resumed(one, trials=4)
+    changed_rule()
+    assert resumed(other, trials=4) == before
+    drawn = [event for event in before if isinstance(event, TrialEvent)]
+    assert [event.trial for event in drawn] == [7, 8, 9]
+    assert {Recipe.from_tree(event.recipe or {}).get(FLIP) for event in drawn} == {0.5}
+
+
+def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(folder: Path) -> None:
+    """As where a default of the recipe has changed, which no space holds."""
+    events = read(folder / EVENTS_FILE)
+    (folder / EVENTS_FILE).unlink()
+    with Journal(folder) as journal:
+        for event in events:
+            if isinstance(event, TrialEvent) and event.trial == 3:
+                recipe = Recipe.from_tree(event.recipe or {}).with_values({FLIP: 0.25})
+                event = event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
+            journal.append(event)
+    before = (folder / EVENTS_FILE).read_bytes()
+    told = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
+    with pytest.raises(JournalError, match=told) as refusal:
+        resumed(folder, trials=1)
+    assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (1, False)
+    assert (folder / EVENTS_FILE).read_bytes() == before
+
+
+def test_resume_refuses_a_study_with_another_objective(folder: Path) -> None:
+    study = read_search(folder)
+    study.with_values({"objective.metric": "val_loss"}).write(folder)
+    told = "objective is val_accuracy in the journal and val_loss by"
+    with pytest.raises(JournalError, match=told):
+        resumed(folder, trials=1)
+
+
+# --- journals that are refused --------------------------------------------------------------------------
+
+COMMANDS = (
+    ("show", "DIR"),
+    ("show", "DIR", "--json"),
+    ("export", "DIR", "-o", "out.yaml"),
+    ("explain", "DIR"),
+    ("refine", "DIR", "-o", "next.yaml"),
+    ("sync", "DIR"),
+    ("resume", "DIR"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_refuses_a_damaged_journal_and_writes_nothing(
+    folder: Path, tunebook: Tunebook, command: tuple[str, ...]
+) -> None:
+    journal = folder / EVENTS_FILE
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:4], *lines[5:]]))
+    assert refused(folder, tunebook, command).startswith(
+        f"tunebook: {journal}: line 5: expected the checksum"
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_refuses_a_search_of_the_first_version(
+    folder: Path, tunebook: Tunebook, command: tuple[str, ...]
+) -> None:
+    line = '{"event":"search","sequence":0,"time":1.0,"state":"started","search_id":"0a","name":"digits-1"}\n'
+    (folder / EVENTS_FILE).write_text(line)
+    assert "was made by tunebook 0.1.0; finish it with that version" in refused(folder, tunebook, command)
+
+
+def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:
+    """The one line that a command says; nothing in the folder has changed."""
+    before = contents(folder)
+    code, out, err = tunebook(*(str(folder) if word == "DIR" else word for word in command))
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert contents(folder) == before
+    assert not Path("out.yaml").exists()
+    assert not Path("next.yaml").exists()
+    return err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+# --- a search that exists -------------------------------------------------------------------------------
+
+
+def test_a_search_is_opened_by_its_folder_and_tells_all_of_itself(folder: Path) -> None:
+    search = Search(folder)
+    assert (search.study.name, search.summary.state, len(search.trials)) == ("digits-1", "interrupted", 7)
+    assert search.best == search.summary.best == search.trials[5]
+    assert search.diagnosis == search.summary.diagnosis is not None
+    assert search.verdicts == search.summary.verdicts is not None
+    assert search.space.recipe(search.best.values) == search.best.whole_recipe
+    Console(file=io.StringIO()).print(search.pruning.told(5))
+
+
+def test_its_trials_are_a_data_frame(folder: Path) -> None:
+    frame = Search(folder).trials_frame()
+    assert list(frame.index) == list(range(7))
+    assert list(frame["state"])[-1] == "paused"
+    assert frame.loc[5, "val_accuracy"] == pytest.approx(0.65)
+    assert frame.loc[0, "optimizer.lr"] == Search(folder).trials[0].values["optimizer.lr"]

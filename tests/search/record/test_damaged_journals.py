@@ -1,0 +1,117 @@
+"""Damaged journals: reading one gives the same search, an earlier state of it, or an error; nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search.record.chain import JournalError
+from search.record.folder import read_record
+from search.record.journal import EVENTS_FILE, Event, read
+from search.record.trials import Record
+from tests.search.planted_searches import Run, planted
+
+MUTATIONS = 3_000
+Damage = Callable[[bytes, random.Random], bytes]
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Of a search with trials of several outcomes."""
+    folder = planted(
+        tmp_path_factory.mktemp("searches"),
+        lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.9, diverges=luck.random() < 0.2),
+        trials=5,
+        budget__epochs=4,
+    )
+    return (folder / EVENTS_FILE).read_bytes()
+
+
+def flip(content: bytes, luck: random.Random) -> bytes:
+    at = luck.randrange(len(content))
+    return content[:at] + bytes([content[at] ^ luck.randrange(1, 256)]) + content[at + 1 :]
+
+
+def on_lines(change: Callable[[list[bytes], random.Random], None]) -> Damage:
+    def damage(content: bytes, luck: random.Random) -> bytes:
+        lines = content.splitlines(keepends=True)
+        change(lines, luck)
+        return b"".join(lines)
+
+    return damage
+
+
+def remove(lines: list[bytes], luck: random.Random) -> None:
+    del lines[luck.randrange(len(lines))]
+
+
+def double(lines: list[bytes], luck: random.Random) -> None:
+    at = luck.randrange(len(lines))
+    lines.insert(luck.randrange(len(lines) + 1), lines[at])
+
+
+def swap(lines: list[bytes], luck: random.Random) -> None:
+    one, other = luck.sample(range(len(lines)), 2)
+    lines[one], lines[other] = lines[other], lines[one]
+
+
+def cut(content: bytes, luck: random.Random) -> bytes:
+    return content[: luck.randrange(len(content))]
+
+
+DAMAGES: dict[str, Damage] = {
+    "flip": flip,
+    "remove": on_lines(remove),
+    "double": on_lines(double),
+    "swap": on_lines(swap),
+    "cut": cut,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_journal_gives_an_earlier_state_or_an_error_and_never_another_search(
+    journal: bytes, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = read_from_bytes(tmp_path, journal)
+    refused = 0
+    for number in range(MUTATIONS // len(DAMAGES)):
+        caplog.clear()
+        content = DAMAGES[damage](journal, random.Random(f"{damage} {number}"))
+        (tmp_path / EVENTS_FILE).write_bytes(content)
+        found, error = attempted(tmp_path)
+        if found is None:
+            refused += 1
+            assert f"{EVENTS_FILE}: line " in error
+            assert "\n" not in error
+            continue
+        assert found == whole[: len(found)]
+        torn = not content.endswith(b"\n") and bool(content)
+        assert torn == ("the last line was torn" in caplog.text)
+        assert torn or content == b"".join(journal.splitlines(keepends=True)[: len(found)])
+    assert (refused == 0) == (damage == "cut")
+
+
+def test_random_bytes_are_an_error(tmp_path: Path) -> None:
+    for number in range(200):
+        luck = random.Random(number)
+        (tmp_path / EVENTS_FILE).write_bytes(luck.randbytes(luck.randrange(2, 2000)))
+        with pytest.raises(JournalError, match="line 1: expected"):
+            read_record(tmp_path)
+
+
+def attempted(folder: Path) -> tuple[list[Event] | None, str]:
+    """What a reader gets of a journal: its events, or an error's message."""
+    try:
+        found = read(folder / EVENTS_FILE)
+        Record(found)
+    except JournalError as error:
+        return None, str(error)
+    return found, ""
+
+
+def read_from_bytes(folder: Path, content: bytes) -> list[Event]:
+    (folder / EVENTS_FILE).write_bytes(content)
+    return read(folder / EVENTS_FILE)

@@ -1,0 +1,81 @@
+"""The fold of events into trials: what it makes of them, and what it refuses to be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.record.chain import JournalError
+from search.record.journal import EndEvent, Event, RetryEvent, StartEvent, TrialEvent
+from search.record.trials import Record, digest_of
+from tests.search.small_events import begun, epoch, session, settled
+from trainable.recipe import Recipe
+
+RECIPE = Recipe().with_values({"optimizer.lr": 1e-5})
+FIRST = TrialEvent(trial=0, values={"optimizer.lr": 1e-5}, digest=RECIPE.digest(), recipe=RECIPE.tree())
+BEGUN = begun(epochs=3, rungs=(1,))
+QUEUED = (*BEGUN, FIRST)
+STARTED = (*QUEUED, StartEvent(trial=0, attempt=1, epoch=0))
+TRAINED = (*STARTED, epoch(0, 1, 0.25, rung=1), epoch(0, 2, 0.5))
+ENDED: tuple[Event, ...] = (*TRAINED, EndEvent(trial=0, state="stopped"))
+
+
+def test_a_trial_is_what_its_events_say() -> None:
+    events: list[Event] = []
+    for number, event in enumerate(ENDED):
+        events.append(event.model_copy(update={"time": 10.0 + number}))
+    (trial,) = Record(events).trials
+    assert (trial.queued, trial.started, trial.attempts) == (12.0, 13.0, 1)
+    assert [result.val_accuracy for result in trial.results] == [0.25, 0.5]
+    assert trial.scores("val_accuracy") == {1: 0.25, 2: 0.5}
+    assert (trial.state, trial.ended, trial.epochs) == ("stopped", True, 2)
+    assert trial.whole_recipe == RECIPE
+    assert (trial.digest, digest_of(trial.recipe or {})) == (RECIPE.digest(), RECIPE.digest())
+
+
+def test_an_epoch_that_diverged_has_no_score_and_one_not_measured_neither() -> None:
+    (trial,) = Record([*STARTED, epoch(0, 1, 0.25, rung=1), epoch(0, 2, 0.0, diverged=True)]).trials
+    assert trial.scores("val_accuracy") == {1: 0.25}
+    assert trial.scores("val_top5_accuracy") == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "message"),
+    [
+        ((), session("resumed"), "expected the start of a search, got search"),
+        ((), FIRST, "expected the start of a search, got trial"),
+        (BEGUN, session("started"), "expected one start of a search, got another"),
+        (BEGUN, settled(), "expected one settled space, got another"),
+        (BEGUN, session("finished", name="other"), r"expected search digits \(0a1b\), got other"),
+        (BEGUN[:1], FIRST, "expected the settled space, got trial 0"),
+        (BEGUN, FIRST.model_copy(update={"trial": 1}), "expected trial 0, got trial 1"),
+        (QUEUED, FIRST, "expected trial 1, got trial 0"),
+        (
+            BEGUN,
+            FIRST.model_copy(update={"digest": "0a"}),
+            "expected a recipe of digest 0a, got one of",
+        ),
+        (QUEUED, StartEvent(trial=1, attempt=1, epoch=0), "expected a trial below 1, got 1"),
+        (QUEUED, StartEvent(trial=0, attempt=2, epoch=0), "trial 0: expected attempt 1, got 2"),
+        (STARTED, StartEvent(trial=0, attempt=1, epoch=0), "trial 0: expected attempt 2, got 1"),
+        (STARTED, epoch(0, 2), "trial 0, epoch 2: expected epoch 1"),
+        (TRAINED, epoch(0, 2), "trial 0, epoch 2: expected epoch 3"),
+        (STARTED, epoch(0, 1), "trial 0, epoch 1: expected rung 1, got None"),
+        (TRAINED, epoch(0, 3, rung=3), "trial 0, epoch 3: expected rung None, got 3"),
+        ((*TRAINED, epoch(0, 3)), epoch(0, 4), "trial 0, epoch 4: expected 3 epochs at most"),
+        (
+            (*STARTED, epoch(0, 1, rung=1, diverged=True)),
+            epoch(0, 2),
+            "expected none after the epoch that diverged",
+        ),
+        (STARTED, EndEvent(trial=0, state="finished"), "trial 0: finished, and has no score"),
+        (ENDED, RetryEvent(trial=0, reason=""), "trial 0: expected nothing after its end, got retry"),
+        (ENDED, epoch(0, 3), "trial 0: expected nothing after its end, got epoch"),
+        (ENDED, EndEvent(trial=0, state="failed"), "trial 0: expected nothing after its end, got end"),
+    ],
+)
+def test_an_event_that_no_search_writes_next_is_refused_with_its_line(
+    before: tuple[Event, ...], event: Event, message: str
+) -> None:
+    record = Record(before, "a/events.jsonl")
+    with pytest.raises(JournalError, match=f"^a/events.jsonl: line 8: .*{message}"):
+        record.apply(event.model_copy(update={"sequence": 7}))

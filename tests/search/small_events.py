@@ -1,0 +1,55 @@
+"""The events of small searches: how they begin, and their epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
+from spaces.settled import tree_of
+from spaces.space import Space, Values
+from tests.epoch_results import epoch_result
+
+OBJECTIVE = "val_accuracy"
+
+
+def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:
+    """The search begins, goes on or ends."""
+    return SearchEvent(state=state, search_id="0a1b", name=name, reason=reason)
+
+
+def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJECTIVE) -> SettledEvent:
+    """What a search settled, but for its space."""
+    return SettledEvent(
+        space={}, rungs=rungs, factor=3, why="", objective=objective, epochs=epochs, version="0"
+    )
+
+
+def begun(
+    epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
+) -> tuple[SearchEvent, SettledEvent]:
+    """How every journal begins."""
+    return session("started", name=name), settled(epochs, rungs)
+
+
+def begun_in(
+    space: Space, epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
+) -> tuple[SearchEvent, SettledEvent]:
+    """How the journal of a search of a space begins."""
+    first, second = begun(epochs, rungs, name)
+    return first, second.model_copy(update={"space": tree_of(space)})
+
+
+def drawn(space: Space, number: int, values: Values) -> TrialEvent:
+    """A trial of a space as a ledger journals it."""
+    recipe = space.recipe(values)
+    return TrialEvent(
+        trial=number, values=dict(values), own=number == 0, recipe=recipe.tree(), digest=recipe.digest()
+    )
+
+
+def epoch(
+    trial: int, number: int, accuracy: float = 0.5, rung: int | None = None, **changes: Any
+) -> EpochEvent:
+    """An epoch of a trial with its validation accuracy."""
+    result = epoch_result(number, val_accuracy=accuracy, **changes)
+    return EpochEvent(trial=trial, result=result, rung=rung)
