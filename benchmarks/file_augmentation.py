@@ -3,9 +3,10 @@
     python benchmarks/file_augmentation.py --data FOLDER [--rounds 9] [--count 128]
 
 One process, one thread, as a worker is: images of a folder are decoded and augmented, in batches of 64.
-`tunebook` is trainable.data.loading.FileImages, `one at a time` the same in batches of one. `torchvision` is
-the chain of its own transforms: a crop and flips of the PIL image, then the policy on its tensor, drawn from torch's global generator, which is seeded for
-each image. FOLDER holds Fashion-MNIST and the Sign Language Digits, as the tests' TUNEBOOK_DATA.
+`tunebook` is trainable.data.loading.FileImages, and `one at a time` the same in batches of one.
+`torchvision` is what stood there before: a crop and flips of the PIL image, then the policy on its tensor,
+drawn from torch's global generator, which is seeded for each image. FOLDER holds Fashion-MNIST and the Sign
+Language Digits, as the tests' TUNEBOOK_DATA.
 
 All arms read the same images in a slice, and take turns within a round; a ratio is the median over rounds of
 the ratio within a round, by processor time, with least and most.
@@ -124,7 +125,7 @@ def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[di
         cells = [name, *map(middle, slices.values()), *map(shown, ratios.values())]
         rows.append("| " + " | ".join(cells) + " |")
     head = (
-        "| augmentation | torchvision | tunebook | one at a time | tunebook / torchvision | one at a time |"
+        "| augmentation | torchvision | tunebook | one at a time | tunebook, ratio | one at a time, ratio |"
     )
     page = (
         f"## {title}\n\nImages a second of processor time, and ratios; {count} images a slice, "
