@@ -28,8 +28,8 @@ from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
 from search.deciding.sampler import Kind, RandomSampler
 from search.record.summary import EpochSummary, Summary, TrialSummary
+from search.record.verdicts import Verdict, Word
 from search.verdicts.judging import judge
-from search.verdicts.records import Verdict, Word
 
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)

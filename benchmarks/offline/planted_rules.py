@@ -16,7 +16,7 @@ from search.deciding.sampler import Kind, Sampler, make_sampler
 from search.deciding.scheduler import Asha, rungs
 from search.record.journal import Outcome
 from search.record.summary import EpochSummary, Summary, TrialSummary
-from search.verdicts.records import Word
+from search.record.verdicts import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Dimension, Space, Values, When

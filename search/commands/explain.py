@@ -15,10 +15,10 @@ from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, given, looked_up
 from search.record.folder import read_facts, read_search, read_summary
 from search.results.report import console, rows_table, say
-from search.running.prepare import build_space, check_trials, far_rates
+from search.results.verdict_tables import full_table
 from search.study import Resources, Study
+from search.study.space import build_space, check_trials, far_rates
 from search.verdicts.conclusions import with_conclusions
-from search.verdicts.words import full_table
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space

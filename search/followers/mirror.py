@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from search.deciding.sampler import distribution
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
+from search.record.home import MIRROR_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from spaces.domains import Choice, Domain, Float, Integer, Value
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     import optuna
     from optuna.trial import FrozenTrial, TrialState
 
-MIRROR_FILE = "optuna.db"
 TRIAL = "tunebook.trial"
 """The user attribute that tells the search's number of a trial; Optuna numbers them as they end."""
 

@@ -20,7 +20,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from search.verdicts.records import Verdicts
+from search.record.verdicts import Verdicts
 from spaces.domains import Value
 from trainable.curves.diagnosis import Diagnosis
 from trainable.training.metrics import OBJECTIVES
@@ -110,7 +110,7 @@ class Summary:
     diagnosis: Diagnosis | None = None
     """What the best trial's curves say of it, where `search.verdicts.diagnosis` has looked."""
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.verdicts.records` has judged."""
+    """What the trials say of the space's rules, where `search.record.verdicts` has judged."""
 
     @property
     def best(self) -> TrialSummary | None:

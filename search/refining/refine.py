@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from search.record.folder import read_facts, read_search, read_summary
-from search.record.storage import names_in
+from search.record.home import names_below
 from search.record.summary import Summary
 from search.refining.audit import audit
 from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from search.verdicts.conclusions import verdicts_of
 from search.verdicts.words import effect
 from spaces.catalog.overrides import PLACE
@@ -188,7 +188,7 @@ def _joined(before: Edit | None, edit: Edit) -> Edit:
 
 def _next(evidence: Evidence, study: Study) -> Study:
     """Under a name that is free, drawn anew: with the old seed it would begin with the old search's draws."""
-    name = next_name(study.name or evidence.summary.search or "search", names_in(study.storage))
+    name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from search.record.folder import read_facts, read_search, read_summary
 from search.record.summary import Summary, TrialSummary
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from spaces.catalog.explain import reasons
 from trainable.errors import UserError
 from trainable.recipe import Recipe

@@ -19,14 +19,15 @@ from rich.live import Live
 from rich.text import Text
 
 from search.deciding.pruning import Pruning
-from search.record.journal import EVENTS_FILE, read_from
-from search.record.storage import place_of
+from search.record.home import EVENTS_FILE, Home
+from search.record.journal import read_from
 from search.record.summary import Summariser, Summary, TrialSummary
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
+from search.results.verdict_tables import brief_table
 from search.study import Study
 from search.verdicts.conclusions import with_conclusions
-from search.verdicts.words import brief_table, counts, promise
+from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 
 REFRESH_SECONDS = 0.5
@@ -187,7 +188,7 @@ class LiveView:
         return f"about {_duration(seconds)} left"
 
 
-def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
+def closing(home: Home, study: Study, summary: Summary, best_file: Path | None, *, tests: bool) -> None:
     """The end of a search: its trials, what they say of the best and the rules, and how to go on.
 
     `tests` says whether the data have a test part for the recipe to be scored on.
@@ -195,25 +196,25 @@ def closing(folder: Path, study: Study, summary: Summary, best_file: Path | None
     out = console()
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
-    found = with_conclusions(summary, study, folder)
+    found = with_conclusions(summary, study, home.folder)
     _tell_diagnosis(found)
-    place = quote(place_of(study, folder))
-    _tell_verdicts(found, place)
+    address = quote(home.address)
+    _tell_verdicts(found, address)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
-            say(f"  {command()} ui {place}")
+            say(f"  {command()} ui {address}")
             say(f"  {command()} train {best_file} --out {summary.search}-model{' --test' if tests else ''}")
         case "interrupted":
-            say(f"\ninterrupted; go on with:\n  {command()} resume {place}")
+            say(f"\ninterrupted; go on with:\n  {command()} resume {address}")
         case _:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None = None) -> None:
-    """The table of a search's trials, or the whole summary as JSON; with its folder, its conclusions too."""
-    if folder is not None:
-        summary = with_conclusions(summary, study, folder)
+def show(summary: Summary, study: Study, *, as_json: bool, home: Home | None = None) -> None:
+    """The table of a search's trials, or the whole summary as JSON; with its home, its conclusions too."""
+    if home is not None:
+        summary = with_conclusions(summary, study, home.folder)
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
@@ -222,8 +223,8 @@ def show(summary: Summary, study: Study, *, as_json: bool, folder: Path | None =
     out.print(trials_table(summary, study.objective.metric, _for_show(summary, study), out.width))
     out.print(headline(summary, study.objective.metric), soft_wrap=True)
     _tell_diagnosis(summary)
-    if folder is not None:
-        _tell_verdicts(summary, quote(place_of(study, folder)))
+    if home is not None:
+        _tell_verdicts(summary, quote(home.address))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
@@ -241,12 +242,12 @@ def _tell_diagnosis(summary: Summary) -> None:
         say(line)
 
 
-def _tell_verdicts(summary: Summary, place: str) -> None:
+def _tell_verdicts(summary: Summary, address: str) -> None:
     """The rules that the trials spoke on, and where to read of the others."""
     verdicts = summary.verdicts
     if verdicts is None or not verdicts.beliefs:
         return
-    say(f"\nrules: {counts(verdicts)}; `{command()} explain {place}` lists them all")
+    say(f"\nrules: {counts(verdicts)}; `{command()} explain {address}` lists them all")
     if verdicts.clear:
         console().print(brief_table(verdicts))
         say(promise(verdicts))

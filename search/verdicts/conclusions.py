@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
-from search.followers.changes import Conclusion
 from search.record.folder import read_facts, read_search, read_summary
 from search.record.summary import Summary
-from search.running.prepare import build_space
+from search.record.verdicts import Verdicts
 from search.study import Study
+from search.study.space import build_space
 from search.verdicts.diagnosis import with_diagnosis
 from search.verdicts.judging import judge
-from search.verdicts.records import Verdicts
 from search.verdicts.words import markdown, mlflow_table
 from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
 from spaces.rules.heuristics import rulings
 from spaces.space import Space
+
+
+class Conclusion(NamedTuple):
+    """What the search's own run is told when the search is over."""
+
+    note: str
+    """Markdown."""
+    table: str
+    """JSON as MLflow's `log_table` writes it, of one row a rule."""
 
 
 def with_conclusions(summary: Summary, study: Study, folder: Path) -> Summary:

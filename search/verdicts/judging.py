@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, assert_never
 
 from search.record.summary import Summary
-from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
+from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places, positions
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told

@@ -9,8 +9,8 @@ import pytest
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.sampler import Kind, make_sampler
 from search.deciding.scheduler import Asha
+from search.record.home import EVENTS_FILE
 from search.record.journal import (
-    EVENTS_FILE,
     EndEvent,
     EpochEvent,
     Event,

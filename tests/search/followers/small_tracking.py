@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from search.followers.consumer import Backlog
 from search.followers.tracker import Tracker
+from search.record.home import Home
 from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from spaces.domains import Value
@@ -51,7 +53,14 @@ def recipe_text(values: Mapping[str, Value]) -> str:
 
 
 def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
-    return Tracker(folder, study or study_in(folder.parent), recipe_text, {"torch": "2.15"})
+    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text, {"torch": "2.15"})
+
+
+def delivered(folder: Path) -> Backlog:
+    """What a live driver's tracker has left undelivered, once it has sent what the journal holds."""
+    tracker = tracker_of(folder)
+    tracker.start()
+    return tracker.close(60)
 
 
 def search_event(folder: Path, state: str, reason: str | None = None) -> SearchEvent:

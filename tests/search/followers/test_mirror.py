@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from search.followers.mirror import MIRROR_FILE, Mirror, widened
+from search.followers.mirror import Mirror, widened
+from search.record.home import MIRROR_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from spaces.domains import Choice, Float, Integer, Value

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import FACTS_FILE, read_search, read_summary
+from search.record.folder import home_in, read_search, read_summary
+from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, SearchEvent, StartEvent, TrialEvent
 from search.record.summary import Summary
 from search.results import report
@@ -86,7 +87,7 @@ def values(**changes: Any) -> dict[str, Any]:
 
 
 def shown(folder: Path, *, as_json: bool = False) -> None:
-    report.show(read_summary(folder), read_search(folder), as_json=as_json, folder=folder)
+    report.show(read_summary(folder), read_search(folder), as_json=as_json, home=home_in(folder))
 
 
 def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path: Path) -> None:
@@ -125,7 +126,9 @@ def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
 
 def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = search_folder(tmp_path, {0: (0.9, values())})
-    report.closing(folder, read_search(folder), read_summary(folder), folder / "best.yaml", tests=True)
+    report.closing(
+        home_in(folder), read_search(folder), read_summary(folder), folder / "best.yaml", tests=True
+    )
     printed = capsys.readouterr().out
     assert printed.index("trial 0 is overfit") < printed.index("best recipe:")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from offline.planted_rules import EPOCHS, search
-from search.record.folder import FACTS_FILE, read_search, read_summary
+from search.record.folder import read_search, read_summary
+from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, Outcome, SearchEvent, StartEvent, TrialEvent
 from search.record.summary import Summary
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from search.verdicts.conclusions import conclusion, with_conclusions
 from spaces.space import Values
 from tests.search.results.test_report import INFO
