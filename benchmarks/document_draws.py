@@ -17,6 +17,7 @@ import torch
 
 from report import refuse_busy_machine
 from search.facts.hardware import local_hardware
+from search.record.home import Home
 from search.running.prepare import Prepared, prepare
 from search.study import Study
 from spaces.space import Space, Values
@@ -30,7 +31,7 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(1)
     refuse_busy_machine(2)
-    prepared = prepare(_study(options.data), Path(), local_hardware())
+    prepared = prepare(_study(options.data), Home(Path()), local_hardware())
     done = len(TABLE.read_text().splitlines()) if TABLE.exists() else 0
     with TABLE.open("a") as table:
         for number in range(done, options.draws):

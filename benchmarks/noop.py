@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from search.facts.hardware import Hardware, Node
-from search.record.folder import trial_folder
+from search.record.home import TRIALS_FOLDER, Home
 from search.running.driver import settled
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
@@ -61,11 +61,11 @@ def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, H
             }
         )
     )
-    prepared = prepare(study, Path(study.storage) / "noop", hardware)
-    prepared.folder.mkdir(parents=True)
-    study.write(prepared.folder)
+    prepared = prepare(study, Home.of(study), hardware)
+    prepared.home.folder.mkdir(parents=True)
+    study.write(prepared.home.folder)
     write_facts(prepared)
-    trial_folder(prepared.folder, 0).parent.mkdir()
+    (prepared.home.folder / TRIALS_FOLDER).mkdir()
     return prepared, hardware
 
 

@@ -94,10 +94,10 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
     from search.running.raytune import StopSwitch, run_trials
 
     prepared, hardware = prepared_search(folder, trials, case.reports)
-    with Journal(prepared.folder) as journal, local_ray(hardware):
+    with Journal(prepared.home.folder) as journal, local_ray(hardware):
         ledger = make_ledger(prepared, journal)
         ledger.begin("noop")
-        tracker = tracker_of(prepared.folder)
+        tracker = tracker_of(prepared.home)
         began = time.perf_counter()
         tracker.start()
         trial = NoopTrial.with_checkpoints(CHECKPOINT_BYTES if case.checkpoint else 0)

@@ -57,6 +57,7 @@ def ray_train(trials: int, folder: Path) -> float:
 def tunebook(trials: int, folder: Path) -> float:
     """Seconds of a search's trials of two ranks, journal and sampler included, MLflow not."""
     from search.facts.hardware import Hardware, Node
+    from search.record.home import Home
     from search.record.journal import Journal
     from search.running.cluster import local_ray
     from search.running.driver import make_ledger, settled
@@ -73,11 +74,11 @@ def tunebook(trials: int, folder: Path) -> float:
         "resources": {"workers": WORKERS},
         "storage": str(folder),
     }
-    prepared = prepare(settled(Study.from_tree(written)), folder / "ranks", hardware)
-    prepared.folder.mkdir(parents=True)
-    prepared.study.write(prepared.folder)
+    prepared = prepare(settled(Study.from_tree(written)), Home(folder / "ranks"), hardware)
+    prepared.home.folder.mkdir(parents=True)
+    prepared.study.write(prepared.home.folder)
     write_facts(prepared)
-    with Journal(prepared.folder) as journal, local_ray(hardware):
+    with Journal(prepared.home.folder) as journal, local_ray(hardware):
         ledger = make_ledger(prepared, journal)
         ledger.begin("ranks")
         began = time.perf_counter()

@@ -30,8 +30,8 @@ from search.deciding.make import Kind
 from search.deciding.points import RandomSampler
 from search.record.summary import Summary
 from search.record.trials import Trial
+from search.record.verdicts import Verdict, Word
 from search.verdicts.judging import judge
-from search.verdicts.records import Verdict, Word
 
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)

@@ -24,13 +24,13 @@ app = typer.Typer(
 )
 
 
-def _folder(place: str) -> Path:
-    """A folder, or one in an object store, brought here."""
-    if not is_uri(place):
-        return Path(place)
-    from search.record.storage import brought
+def _folder(address: str) -> Path:
+    """A search's folder on this machine; of a search in an object store, a copy."""
+    if not is_uri(address):
+        return Path(address)
+    from search.record.storage import local_folder
 
-    return brought(place)
+    return local_folder(address)
 
 
 Folder = Annotated[

@@ -18,7 +18,7 @@ from search.deciding.scheduler import Asha, rungs
 from search.record.journal import EpochEvent, Outcome
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.verdicts.records import Word
+from search.record.verdicts import Word
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Believed, Dimension, Space, Values, When

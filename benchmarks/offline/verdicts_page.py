@@ -9,7 +9,7 @@ from typing import Any
 from offline.planted_rules import DIVERGING, EPOCHS, FACTOR, GRACE
 from report import described
 from search.deciding.scheduler import rungs
-from search.verdicts.records import FALSE_SHARE
+from search.record.verdicts import FALSE_SHARE
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, given, looked_up
 from search.results.report import console, rows_table, say
 from search.results.search import Search
-from search.running.prepare import build_space, check_trials, far_rates
+from search.results.verdict_tables import full_table
 from search.study import Resources, Study
-from search.verdicts.words import full_table
+from search.study.space import build_space, check_trials, far_rates
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space

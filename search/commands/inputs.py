@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from search.record.folder import STUDY_FILE
-from search.record.storage import brought
-from search.study import RECIPE_SECTIONS, Study, settings_of, study_from
+from search.record.storage import local_folder
+from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
@@ -40,7 +39,7 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
         file, data = None, str(file)
     if file is None and data is None:
         raise UserError("give a recipe, a study or --data PATH")
-    path = brought(str(file)) if file is not None else None
+    path = local_folder(str(file)) if file is not None else None
     if path is not None and path.is_dir():
         return _search(path, data, settings)
     if path is not None and _is_recipe(path):

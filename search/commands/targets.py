@@ -13,8 +13,8 @@ from search.commands.inputs import is_written, pointed_at
 from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import given, load_data, measure_facts
 from search.results.search import Search
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from trainable.data import DataSet, load_for, resolve
 from trainable.recipe import Recipe
 from trainable.training.devices import default_device

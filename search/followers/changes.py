@@ -61,7 +61,7 @@ class Change:
 
 
 class Conclusion(NamedTuple):
-    """What the search's own run is told when the search is over."""
+    """What the search's own run gets when the search is over."""
 
     note: str
     """Markdown."""

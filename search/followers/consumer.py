@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.record.chain import START
-from search.record.journal import EVENTS_FILE, Event, read_from
+from search.record.home import EVENTS_FILE
+from search.record.journal import Event, read_from
 from trainable.errors import UserError
 
 POLL_SECONDS = 1.0

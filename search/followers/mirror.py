@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
+from search.record.home import MIRROR_FILE
 from search.record.journal import EndEvent, Event
 from search.record.trials import Record, Trial
 from search.study import Study
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     import optuna
     from optuna.trial import FrozenTrial
 
-MIRROR_FILE = "optuna.db"
 TRIAL = "tunebook.trial"
 """The user attribute that tells the search's number of a trial; Optuna numbers them as they end."""
 

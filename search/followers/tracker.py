@@ -34,17 +34,17 @@ from search.followers.changes import (
     clip,
 )
 from search.followers.consumer import Backlog, Consumer, one_line
-from search.followers.cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
 from search.followers.uri import (
     artifact_location,
     database_file,
     resolve_tracking_uri,
     without_password,
 )
-from search.record.journal import Event, is_locked
-from search.record.storage import place_of
+from search.record.cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
+from search.record.home import IN_MLFLOW, Home
+from search.record.journal import Event
 from search.record.trials import Trial
-from search.study import Study
+from search.study import STUDY_FILE, Study
 from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import
@@ -52,9 +52,6 @@ if TYPE_CHECKING:  # MLflow takes 2 s to import
 
 __all__ = ["Tracker", "resolve_tracking_uri", "run_ids", "serve"]
 
-STUDY_FILE = "study.yaml"
-PARENT_FILES = (STUDY_FILE, "best.yaml", "trials.png")
-"""Files of the search folder that are kept with the search's run, whenever they appear or change."""
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
 UI_LOG_FILE = "mlflow-ui.log"
@@ -84,16 +81,16 @@ class Tracker(Consumer):
 
     def __init__(
         self,
-        folder: Path,
+        home: Home,
         study: Study,
         recipe_text: Callable[[Trial], str],
         versions: Mapping[str, str] | None = None,
         conclude: Callable[[], Conclusion] | None = None,
     ) -> None:
-        super().__init__(folder)
+        super().__init__(home.folder)
         if study.tracking.uri is None:
             raise ValueError("the study's tracking.uri must be resolved")
-        self._folder = folder
+        self._home, self._folder = home, home.folder
         self._study = study
         self._recipe_text = recipe_text
         self._versions = dict(versions or {})
@@ -107,7 +104,10 @@ class Tracker(Consumer):
         self._closes_orphans = False
 
     def sync(self) -> Backlog:
-        """Send everything there is, now; runs that a killed driver left open are closed as interrupted."""
+        """Send everything there is, now; runs that a killed driver left open are closed as interrupted.
+
+        Only who has the folder's lock may call this: no driver is at work then.
+        """
         self._closes_orphans = True
         return super().sync()
 
@@ -164,7 +164,7 @@ class Tracker(Consumer):
 
         Files may go elsewhere than numbers; where that place cannot be reached, the numbers have arrived.
         """
-        if self._closes_orphans and not is_locked(self._folder):
+        if self._closes_orphans:
             self._outbox.interrupt()
         changes, recipes = self._outbox.changes, self._outbox.recipes
         for run in [None, *sorted(run for run in changes if run is not None)]:
@@ -195,7 +195,7 @@ class Tracker(Consumer):
         store.store_text(trial.id, text, RECIPE_FILE)
 
     def _send_files(self, store: RunStore) -> None:
-        for name in PARENT_FILES:
+        for name in IN_MLFLOW:
             digest = _digest(self._folder / name)
             if digest is not None and digest != self._cursor.files.get(name):
                 if name == STUDY_FILE:
@@ -228,10 +228,9 @@ class Tracker(Consumer):
 
     def _plan(self) -> str:
         study, objective = self._study, self._study.objective
-        place = place_of(study, self._folder)
         return (
             f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
-            f"for {objective.metric} ({objective.direction}). `tunebook show {quote(place)}`"
+            f"for {objective.metric} ({objective.direction}). `tunebook show {quote(self._home.address)}`"
         )
 
     def _parent_tags(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
 from trainable.recipe.models import OWN_WEIGHTS
 
-STUDY, SCRIPT = "study.yaml", "job.sh"
+SCRIPT = "job.sh"
 PACKAGES = ("search", "spaces", "trainable")
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,24 +13,14 @@ import tarfile
 import time
 from pathlib import Path
 
-from search.followers.cursor import CURSOR_FILE
-from search.followers.mirror import MIRROR_FILE
 from search.followers.uri import without_password
-from search.record.folder import (
-    BEST_FILE,
-    FACTS_FILE,
-    LOG_FILE,
-    PICTURE_FILE,
-    STUDY_FILE,
-    read_search,
-)
-from search.record.journal import EVENTS_FILE
-from search.record.storage import brought
+from search.record.folder import read_search
+from search.record.home import IN_PARCEL
+from search.record.storage import local_folder
+from search.study import STUDY_FILE
 from trainable.errors import UserError
 
 REPORT_FILE = "report.txt"
-FILES = (FACTS_FILE, EVENTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, CURSOR_FILE, MIRROR_FILE)
-"""As they are, where they are there; the study goes without a password that its tracking URI may hold."""
 BEGIN, END = "-----BEGIN TUNEBOOK SEARCH-----", "-----END TUNEBOOK SEARCH-----"
 
 
@@ -46,7 +36,7 @@ def packed(folder: Path) -> str:
     }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as parcel:
-        for name in FILES:
+        for name in IN_PARCEL:
             if (folder / name).exists():
                 parcel.add(folder / name, arcname=name)
         for name, text in written.items():
@@ -83,7 +73,7 @@ def report_of(folder: Path) -> str:
 
 def main() -> None:
     try:
-        print(packed(brought(sys.argv[1])))
+        print(packed(local_folder(sys.argv[1])))
     except UserError as error:
         sys.exit(f"tunebook: {error}")
 

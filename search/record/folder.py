@@ -6,11 +6,13 @@ import json
 import time
 from pathlib import Path
 
-from search.followers.cursor import run_ids
-from search.record.journal import EVENTS_FILE, is_locked, read
+from search.record.cursor import run_ids
+from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
+from search.record.journal import read
+from search.record.lock import is_locked
 from search.record.summary import Summary, summarise
 from search.record.trials import Record
-from search.study import Study, read_study
+from search.study import STUDY_FILE, Study, read_study
 from spaces.catalog.explain import reasons
 from spaces.facts import Facts
 from spaces.space import Space
@@ -19,17 +21,11 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import to_yaml
 
-STUDY_FILE = "study.yaml"
-FACTS_FILE = "facts.json"
-BEST_FILE = "best.yaml"
-LOG_FILE = "search.log"
-PICTURE_FILE = "trials.png"
-ELSEWHERE_FILE = ".elsewhere"
 
-
-def trial_folder(folder: Path, trial: int) -> Path:
-    """Where a trial keeps its checkpoints."""
-    return folder / "trials" / f"{trial:04d}"
+def home_in(folder: Path) -> Home:
+    """The home of the search in a folder; of one that was copied or moved there, that folder alone."""
+    home = Home.of(read_search(folder))
+    return home if home.folder == folder else Home(folder)
 
 
 def read_search(folder: Path) -> Study:
@@ -67,22 +63,17 @@ def facts_text(facts: Facts, info: DataInfo) -> bytes:
 def read_record(folder: Path) -> Record:
     """What the journal says of a search; nothing where a driver was killed before it began.
 
-    Raises JournalError where it is damaged, UserError where it is gone and the trials are not: they must not
-    be mixed with new ones.
+    Raises JournalError where it is damaged, UserError where it cannot be read, and where it is gone and the
+    trials are not: they must not be mixed with new ones.
     """
     path = folder / EVENTS_FILE
-    events = read(path) if path.exists() else []
-    if not events and any((folder / "trials").glob("*")):
+    try:
+        events = read(path) if path.exists() else []
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if not events and any((folder / TRIALS_FOLDER).glob("*")):
         raise UserError(f"{path}: missing or empty, but trials/ is not; put it back or start a new search")
     return Record(events, str(path))
-
-
-def note_elsewhere(folder: Path, running: bool) -> None:
-    """Remember of a search that was brought here whether another machine's driver is at work on it."""
-    if running:
-        (folder / ELSEWHERE_FILE).touch()
-    else:
-        (folder / ELSEWHERE_FILE).unlink(missing_ok=True)
 
 
 def is_driven(folder: Path) -> bool:
@@ -90,12 +81,14 @@ def is_driven(folder: Path) -> bool:
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
 
 
-def read_summary(folder: Path) -> Summary:
-    """What the search has come to, from its journal. Raises UserError where there is none."""
+def read_summary(folder: Path, *, driven: bool | None = None) -> Summary:
+    """What the search has come to, from its journal. Raises UserError where there is none.
+
+    `driven` says whether a driver is at work, for a process that has the folder's lock itself; others look.
+    """
     study = read_search(folder)
-    driven = is_driven(
-        folder
-    )  # before the journal is read: a search that ends in between has not been killed
+    if driven is None:  # looked at before the journal is read: a search that ends in between was not killed
+        driven = is_driven(folder)
     return summary_of(folder, study, read_record(folder), time.time(), driven=driven)
 
 

@@ -7,14 +7,11 @@ is read (`search.record.chain`); what the events say is checked by the fold (`se
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -22,20 +19,17 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
+from search.record.home import EVENTS_FILE
+from search.record.lock import is_locked
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
 from trainable.training.metrics import EpochResult
 
-EVENTS_FILE = "events.jsonl"
 FORMAT = 2
 """Of the journal. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
 FIRST = b'{"event":"search","sequence":0,'
 """How every journal begins."""
-LOCK_FILE = ".lock"
-LOCK_ATTEMPTS = 50
-LOCK_PAUSE_SECONDS = 0.02
-"""`is_locked` and `undriven` hold the lock for an instant; a driver that starts just then tries again."""
 
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
 Outcome = Literal["finished", "stopped", "diverged", "failed"]
@@ -151,16 +145,15 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 class Journal:
-    """The writing side: opens or creates `folder/events.jsonl` and holds the search's lock until closed.
+    """The writing side: opens or creates `folder/events.jsonl`; only who has the folder's lock may do so.
 
     `events` holds what was there on opening. A last line that a kill left torn is cut off, with a warning.
-    Raises UserError where another process writes here, JournalError where the file is damaged.
+    Raises JournalError where the file is damaged.
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(folder) / EVENTS_FILE
         self._clock = clock
-        self._lock = _lock(Path(folder))
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             events, self._end, torn = _parse(self.path, self.path.read_bytes(), START)
@@ -198,11 +191,10 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Release the lock; closing twice is allowed."""
-        if self._lock >= 0:
+        """Close the file; closing twice is allowed."""
+        if self._file >= 0:
             os.close(self._file)
-            os.close(self._lock)
-            self._lock = -1
+            self._file = -1
 
     def __enter__(self) -> Self:
         return self
@@ -230,55 +222,6 @@ def read_from(path: str | Path, position: Position) -> tuple[list[Event], Positi
     """The events behind a position, and the position to go on from; half-written last lines wait."""
     events, end, _ = _read(Path(path), position)
     return events, end
-
-
-def is_locked(folder: str | Path) -> bool:
-    """Whether a driver is alive: the kernel drops its lock with the process, however that ends."""
-    try:
-        lock = os.open(Path(folder) / LOCK_FILE, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
-
-
-@contextmanager
-def undriven(folder: Path) -> Iterator[bool]:
-    """Whether no driver is at work in a folder; then none can begin within the block, which must be short."""
-    try:
-        lock = _lock(folder)
-    except UserError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        os.close(lock)
-
-
-def _lock(folder: Path) -> int:
-    """The file descriptor that holds the folder's lock, with this process's name written into it."""
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if attempt + 1 < LOCK_ATTEMPTS:
-                time.sleep(LOCK_PAUSE_SECONDS)
-        else:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            return lock
-    holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another process"
-    os.close(lock)
-    raise UserError(
-        f"{folder}: this search is running already, in {holder}; stop that first, or wait for its end"
-    )
 
 
 def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
+from search.record.home import DRIVER_FILE
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 
-DRIVER_FILE = ".driver"
 BEAT_SECONDS = 2.0
 SILENCE_SECONDS = 20.0
 """Of a driver that is taken for dead. A beat that hangs takes 9 s: three requests, given up after 3 s."""

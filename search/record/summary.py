@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from search.record.journal import EpochEvent
 from search.record.trials import Record, Trial
-from search.verdicts.records import Verdicts
+from search.record.verdicts import Verdicts
 from trainable.curves.diagnosis import Diagnosis
 from trainable.training.metrics import OBJECTIVES
 
@@ -36,7 +36,7 @@ class Summary:
     diagnosis: Diagnosis | None = None
     """What the best trial's curves say of it, where `search.verdicts.diagnosis` has looked."""
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.verdicts.records` has judged."""
+    """What the trials say of the space's rules, where `search.record.verdicts` has judged."""
 
     @property
     def best(self) -> Trial | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
 
 from search.record.chain import JournalError
+from search.record.home import EVENTS_FILE
 from search.record.journal import (
-    EVENTS_FILE,
     EndEvent,
     EpochEvent,
     Event,

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from search.deciding.pruning import choose_pruning
-from search.running.prepare import build_space, check_trials
 from search.study import Study
+from search.study.space import build_space, check_trials
 from spaces.catalog.overrides import PLACE, Belief, Varying, parse, path_of
 from spaces.conditions import has
 from spaces.domains import shown

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from search.record.storage import names_in
+from search.record.home import names_below
 from search.record.summary import Summary
+from search.record.verdicts import Verdicts
 from search.refining.audit import audit
 from search.refining.draft import Draft
 from search.refining.evidence import Evidence, Finding, Kept, Proposal
 from search.results.search import Search
 from search.study import Study
-from search.verdicts.records import Verdicts
 from search.verdicts.words import effect
 from spaces.catalog.overrides import PLACE
 from trainable.errors import FaultyInput, UserError
@@ -179,7 +179,7 @@ def _joined(before: Edit | None, edit: Edit) -> Edit:
 
 def _next(evidence: Evidence, study: Study) -> Study:
     """Under a name that is free, drawn anew: with the old seed it would begin with the old search's draws."""
-    name = next_name(study.name or evidence.summary.search or "search", names_in(study.storage))
+    name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from search.followers.changes import Conclusion
 from search.record.summary import Summary
+from search.record.verdicts import Verdicts
 from search.results.search import Search
-from search.verdicts.records import Verdicts
 from search.verdicts.words import markdown, mlflow_table
 from spaces.domains import shown
 

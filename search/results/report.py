@@ -20,14 +20,16 @@ from rich.text import Text
 
 from search.deciding.pruning import Pruning
 from search.record.chain import START
-from search.record.journal import EVENTS_FILE, read_from
+from search.record.home import EVENTS_FILE
+from search.record.journal import read_from
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.results.search import Search
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
+from search.results.verdict_tables import brief_table
 from search.study import Study
-from search.verdicts.words import brief_table, counts, promise
+from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from trainable.training.metrics import OBJECTIVES
 
@@ -241,12 +243,12 @@ def _tell_diagnosis(summary: Summary) -> None:
         say(line)
 
 
-def _tell_verdicts(summary: Summary, place: str) -> None:
+def _tell_verdicts(summary: Summary, address: str) -> None:
     """The rules that the trials spoke on, and where to read of the others."""
     verdicts = summary.verdicts
     if verdicts is None or not verdicts.beliefs:
         return
-    say(f"\nrules: {counts(verdicts)}; `{command()} explain {place}` lists them all")
+    say(f"\nrules: {counts(verdicts)}; `{command()} explain {address}` lists them all")
     if verdicts.clear:
         console().print(brief_table(verdicts))
         say(promise(verdicts))

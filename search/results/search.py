@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
-from search.record.folder import is_driven, read_facts, read_record, read_search, summary_of
-from search.record.storage import brought, place_of
+from search.record.folder import home_in, is_driven, read_facts, read_record, read_search, summary_of
+from search.record.storage import local_folder
 from search.record.summary import Summary
 from search.record.trials import Record, Trial
-from search.running.prepare import build_space
+from search.record.verdicts import Verdicts
 from search.study import Study
+from search.study.space import build_space
 from search.verdicts.diagnosis import diagnosis_of
 from search.verdicts.judging import verdicts_of
-from search.verdicts.records import Verdicts
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.curves.diagnosis import Diagnosis
@@ -41,7 +41,7 @@ class Search:
     """
 
     def __init__(self, place: str | Path) -> None:
-        self.folder = brought(str(place))
+        self.folder = local_folder(str(place))
 
     @cached_property
     def study(self) -> Study:
@@ -109,7 +109,7 @@ class Search:
     @property
     def address(self) -> str:
         """What a person names the search by: its folder, or its URI."""
-        return place_of(self.study, self.folder)
+        return home_in(self.folder).address
 
     def trials_frame(self) -> pandas.DataFrame:
         """One row a trial: how it went, its last epoch's numbers by name, and its values by dotted path."""

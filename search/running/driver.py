@@ -15,22 +15,14 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
 from search.facts.hardware import Hardware, local_hardware
 from search.followers.consumer import Backlog, Consumer
+from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker, resolve_tracking_uri
-from search.record.folder import (
-    BEST_FILE,
-    FACTS_FILE,
-    LOG_FILE,
-    PICTURE_FILE,
-    STUDY_FILE,
-    read_record,
-    read_search,
-    read_summary,
-    recipe_text,
-)
-from search.record.journal import Journal, is_locked
+from search.record.folder import read_record, read_search, read_summary, recipe_text
+from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
+from search.record.journal import Journal
 from search.record.lease import Lease
-from search.record.storage import InStore, address_of, folder_of, leased, store_of
+from search.record.storage import driving
 from search.record.summary import Summary
 from search.results import report
 from search.results.conclusion import conclusion
@@ -40,10 +32,10 @@ from search.results.search import Search
 from search.running.cluster import joined, local_ray
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
-from search.study import Study, read_study
+from search.study import STUDY_FILE, Study, read_study
 from search.study.names import default_name
 from trainable.errors import UserError
-from trainable.files.store import ATTEMPTS, is_uri
+from trainable.files.store import ATTEMPTS
 
 Closing = Literal["finished", "interrupted", "failed"]
 
@@ -59,47 +51,47 @@ def search(
 ) -> Closing:
     """Run a new search and return how it ended: finished, interrupted or failed.
 
-    With `again` a search of the same name and study goes on instead, for what starts it to be able to call it
-    again without knowing how far it came. Raises UserError before anything is written when the study, the
-    data or the resources are wrong.
+    With `again` a search of the same name and study goes on instead, so that whatever starts it may start it
+    again without knowing how far it came. Raises UserError when the study, the data or the resources are
+    wrong, and while another driver is at work on a search of this name; nothing is left behind then.
     """
     if again and study.name is None:
         raise UserError("--resume: goes on with a search by its name; give --name NAME")
     study = settled(study)
-    folder = folder_of(study.storage, str(study.name))
-    with leased(study, folder, report.say) as lease:
-        if again and is_the_same(folder, study):
-            return _go_on(folder, lease, address=address, download=download)
-        refuse_existing(folder, study)
+    home = Home.of(study)
+    with driving(home, report.say) as lease:
+        if again and is_the_same(home, study):
+            return _go_on(home, lease, address=address, download=download)
+        refuse_existing(home, study)
         with _machines(address) as hardware:
-            prepared = prepare(study, folder, hardware, download=download, say=report.say)
-            folder.mkdir(parents=True, exist_ok=True)
+            prepared = prepare(study, home, hardware, download=download, say=report.say)
             write_facts(prepared)
-            study.write(folder)  # last: a folder with a study in it can be resumed
+            study.write(home.folder)  # last: a folder with a study in it can be resumed
             return _drive(prepared, hardware, lease)
 
 
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
     """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
-    folder = folder.absolute()
-    with leased(_kept_here(folder), folder, report.say) as lease:
-        return _go_on(folder, lease, address=address, download=download)
+    home = _home_to_write(folder.absolute())
+    with driving(home, report.say) as lease:
+        return _go_on(home, lease, address=address, download=download)
 
 
 def sync(folder: Path) -> bool:
     """Send MLflow, and the store that the search is kept in, what they lack; whether nothing is left."""
-    folder = folder.absolute()
-    with leased(_kept_here(folder), folder, report.say) as lease:
-        return _sync(folder, lease)
+    home = _home_to_write(folder.absolute())
+    with driving(home, report.say) as lease:
+        return _sync(home, lease)
 
 
-def _kept_here(folder: Path) -> Study:
-    """The study of a search's folder. Raises UserError for a copy of what is kept in another store."""
-    study = read_search(folder)
-    if is_uri(study.storage) and folder_of(study.storage, str(study.name)) != folder:
-        place = address_of(study.storage, str(study.name))
-        raise UserError(f"{folder}: its study.yaml says that this search is kept in {place}: name that")
-    return study
+def _home_to_write(folder: Path) -> Home:
+    """The home of the search in a folder. Raises UserError for a copy of what is kept in a store."""
+    home = Home.of(read_search(folder))
+    if home.store is not None and home.folder != folder:
+        raise UserError(
+            f"{folder}: its study.yaml says that this search is kept in {home.address}: name that"
+        )
+    return Home(folder, home.store)
 
 
 def settled(study: Study) -> Study:
@@ -109,44 +101,37 @@ def settled(study: Study) -> Study:
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
-def refuse_existing(folder: Path, study: Study) -> None:
-    """A name is used once: the same study is resumed, another one needs another name. Raises UserError."""
-    place = address_of(study.storage, str(study.name))
-    _check_writable(folder)
-    if not folder.exists() or {path.name for path in folder.iterdir()} <= {FACTS_FILE}:
+def refuse_existing(home: Home, study: Study) -> None:
+    """A name is used once: the same study is resumed, another one needs another name. Raises UserError.
+
+    Only who has the folder's lock may ask: else a search of this name could begin in between.
+    """
+    names = {path.name for path in home.folder.iterdir()}
+    if names <= {LOCK_FILE, FACTS_FILE}:
         return
-    if not (folder / STUDY_FILE).exists() or not (folder / FACTS_FILE).exists():
-        raise UserError(f"{place}: exists and is not a search; choose another --name")
-    if is_locked(folder):
-        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
-    if is_the_same(folder, study):
-        raise UserError(f"{place}: this search exists; go on with `tunebook resume {quote(place)}`")
-    raise UserError(f"{place}: another study has this name; choose another --name")
+    if not {STUDY_FILE, FACTS_FILE} <= names:
+        raise UserError(f"{home.address}: exists and is not a search; choose another --name")
+    if is_the_same(home, study):
+        again = f"`tunebook resume {quote(home.address)}`"
+        raise UserError(f"{home.address}: this search exists; go on with {again}")
+    raise UserError(f"{home.address}: another study has this name; choose another --name")
 
 
-def is_the_same(folder: Path, study: Study) -> bool:
-    """Whether a search's folder has this very study. Raises StudyError where its file cannot be read."""
-    return (folder / STUDY_FILE).exists() and read_study(folder / STUDY_FILE) == study
+def is_the_same(home: Home, study: Study) -> bool:
+    """Whether this very study is there already. Raises StudyError where its file cannot be read."""
+    file = home.folder / STUDY_FILE
+    return file.exists() and read_study(file) == study
 
 
-def _check_writable(folder: Path) -> None:
-    """Raises UserError where the folder cannot be made, before minutes are spent on the data."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir():
-        raise UserError(f"{folder}: cannot be made: {there} is a file")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{folder}: cannot be made: {there} is not writable")
-
-
-def tracker_of(folder: Path) -> Tracker:
-    """What sends a search folder's journal to MLflow."""
-    search = Search(folder)  # its space is read once a trial is in the journal
+def tracker_of(home: Home) -> Tracker:
+    """What sends a search's journal to MLflow."""
+    search = Search(home.folder)  # its space is read once a trial is in the journal
     return Tracker(
-        folder,
+        home,
         search.study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
-        lambda: conclusion(Search(folder)),
+        lambda: conclusion(Search(home.folder)),
     )
 
 
@@ -175,25 +160,23 @@ def _machines(address: str | None) -> Iterator[Hardware]:
         yield hardware
 
 
-def _go_on(folder: Path, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
-    """`resume`, with the lease of a search that is kept in a store."""
-    study = read_search(folder)
-    summary, place = read_summary(folder), address_of(study.storage, str(study.name))
-    if summary.state == "running":
-        raise UserError(f"{place}: this search is running; `tunebook show {quote(place)}` shows it")
-    if summary.state == "finished":
-        report.say(f"{place}: this search is finished; `tunebook show {quote(place)}` shows it")
-        _sync(folder, lease)
+def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
+    """`resume`, once this process is the only driver."""
+    if read_summary(home.folder, driven=False).state == "finished":
+        shows = f"`tunebook show {quote(home.address)}` shows it"
+        report.say(f"{home.address}: this search is finished; {shows}")
+        _sync(home, lease)
         return "finished"
+    study = read_search(home.folder)
     with _machines(address) as hardware:
-        return _drive(prepare_again(study, folder, hardware, download=download), hardware, lease)
+        return _drive(prepare_again(study, home, hardware, download=download), hardware, lease)
 
 
-def _sync(folder: Path, lease: Lease | None) -> bool:
-    read_record(folder)  # a damaged journal is refused before anything of it is sent
-    backlogs = [tracker_of(folder).sync()]
-    if (kept := _in_store(read_search(folder), folder, lease)) is not None:
-        backlogs.append(kept.sync())
+def _sync(home: Home, lease: Lease | None) -> bool:
+    read_record(home.folder)  # a damaged journal is refused before anything of it is sent
+    backlogs = [tracker_of(home).sync()]
+    if (in_store := _in_store(home, lease)) is not None:
+        backlogs.append(in_store.sync())
     for backlog in backlogs:
         report.say(str(backlog))
     return all(backlog.complete for backlog in backlogs)
@@ -204,13 +187,14 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
 
     A private Ray is started only here, when every check has passed, so that a mistake is told at once.
     """
-    study, folder, name = prepared.study, prepared.folder, str(prepared.study.name)
-    tracker, kept = tracker_of(folder), _in_store(study, folder, lease)
-    switch = StopSwitch(_deadline(study, read_summary(folder)), lease)
+    study, home, folder = prepared.study, prepared.home, prepared.home.folder
+    name = str(study.name)
+    tracker, in_store = tracker_of(home), _in_store(home, lease)
+    switch = StopSwitch(_deadline(study, read_summary(folder, driven=False)), lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has begun with this search meanwhile")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
-    followers += [kept] if kept is not None else []  # last: with what the others have written
+    followers += [in_store] if in_store is not None else []  # last: with what the others have written
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         ledger.begin(name)
@@ -218,7 +202,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
             with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
-                is_kept = kept.knows if kept is not None else None
+                is_kept = in_store.knows if in_store is not None else None
                 run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
             if switch.lost:  # nothing of the search is this driver's to write any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
@@ -231,14 +215,13 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
             ledger.close(state, reason)  # last: what is finished has its results
         backlogs = [follower.backlog() for follower in followers]
     report.closing(Search(folder), best)
-    _tell(backlogs, quote(address_of(study.storage, name)))
+    _tell(backlogs, quote(home.address))
     return state
 
 
-def _in_store(study: Study, folder: Path, lease: Lease | None) -> InStore | None:
+def _in_store(home: Home, lease: Lease | None) -> InStore | None:
     """What keeps the search in its store, where it has one."""
-    store = store_of(study)
-    return InStore(folder, store, lease) if store is not None and lease is not None else None
+    return InStore(home.folder, home.store, lease) if home.store is not None and lease is not None else None
 
 
 @contextlib.contextmanager
@@ -264,7 +247,10 @@ def _deadline(study: Study, summary: Summary) -> float | None:
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
     """What this package logs goes to a file for the block, and nowhere else."""
-    handler = logging.FileHandler(file, encoding="utf-8")
+    try:
+        handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written to: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     package = logging.getLogger("search")
     level, package.propagate = package.level, False
@@ -303,8 +289,8 @@ def _leave_results(folder: Path) -> Path | None:
     return folder / BEST_FILE if summary.best is not None else None
 
 
-def _tell(backlogs: list[Backlog], place: str) -> None:
+def _tell(backlogs: list[Backlog], address: str) -> None:
     """What did not arrive, and the command that sends it."""
     for backlog in backlogs:
         if not backlog.complete:
-            report.say(f"{backlog}; send it with `tunebook sync {place}`")
+            report.say(f"{backlog}; send it with `tunebook sync {address}`")

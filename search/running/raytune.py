@@ -29,6 +29,7 @@ from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
 from search.record.lease import Lease
 from search.running.prepare import Prepared
+from trainable.checkpoints.checkpoint_store import Kept
 from trainable.errors import StateError
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
@@ -119,7 +120,7 @@ def run_trials(
         ),
         run_config=tune.RunConfig(
             name=f"{int(time.time())}",
-            storage_path=str(prepared.folder / SCRATCH),
+            storage_path=str(prepared.home.folder / SCRATCH),
             failure_config=tune.FailureConfig(max_failures=prepared.study.limits.retries),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             callbacks=[LedgerCallback(ledger, prepared, switch, on_progress)],
@@ -131,7 +132,7 @@ def run_trials(
     try:
         tuner.fit()
     finally:
-        shutil.rmtree(prepared.folder / SCRATCH, ignore_errors=True)
+        shutil.rmtree(prepared.home.folder / SCRATCH, ignore_errors=True)
 
 
 def seat_of(prepared: Prepared) -> Seat:
@@ -183,9 +184,8 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         if self._is_kept is not None and not self._is_kept(proposal.trial):
             return None
         self._next = None
-        assignment = TrialAssignment(
-            proposal.recipe, self._prepared.place(proposal.trial), str(self._ledger.search_id)
-        )
+        address = self._prepared.home.checkpoints(proposal.trial)
+        assignment = TrialAssignment(proposal.recipe, address, str(self._ledger.search_id))
         return {"trial": proposal.trial, **assignment.config()}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -232,7 +232,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         number = trial.config["trial"]
         try:
-            done = self._prepared.kept(number).epochs()
+            done = checkpoints_of(self._prepared, number).epochs()
         except StoreError as error:
             logger.warning("trial %d: %s", number, error)
             done = self._ledger.epochs_done(number)
@@ -274,10 +274,15 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         return self._switch.interrupted or self._switch.out_of_time or self._switch.lost
 
 
+def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
+    """The checkpoints of a trial, for the driver: Ray's loop does not wait for a store that is down."""
+    return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)
+
+
 def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
     """The results that a trial's newest checkpoint covers; None where that cannot be told."""
     try:
-        return prepared.kept(trial, attempts).history()
+        return checkpoints_of(prepared, trial, attempts).history()
     except (StoreError, StateError, ValueError) as error:  # of JSON, after a disk's fault
         logger.warning("trial %d: %s", trial, error)
         return None
@@ -290,7 +295,7 @@ def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
     """
     if ledger.ended(trial) in ("stopped", "diverged"):
         try:
-            prepared.kept(trial).remove()
+            checkpoints_of(prepared, trial).remove()
         except StoreError as error:
             logger.warning("trial %d: %s", trial, error)
             return False
@@ -300,7 +305,7 @@ def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
 def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch) -> None:
     """`drop_checkpoints`, of all trials that have some: also of those that an earlier driver left."""
     try:
-        trials = prepared.with_checkpoints()
+        trials = prepared.home.trials_with_checkpoints()
     except StoreError as error:
         logger.warning("%s", error)
         return

@@ -3,6 +3,7 @@
 from search.study.study import (
     PROBED,
     RECIPE_SECTIONS,
+    STUDY_FILE,
     WEIGHTS,
     Probe,
     Resources,
@@ -18,6 +19,7 @@ from search.study.study import (
 __all__ = [
     "PROBED",
     "RECIPE_SECTIONS",
+    "STUDY_FILE",
     "WEIGHTS",
     "Probe",
     "Resources",

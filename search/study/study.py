@@ -22,6 +22,8 @@ from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_w
 from trainable.training.metrics import OBJECTIVES, Mode
 
 DEFAULT_STORAGE = "searches"
+STUDY_FILE = "study.yaml"
+"""In a search's folder."""
 FIXED_BY_THE_STUDY = {
     "data": "write it in the study's own section `data`",
     "loop.epochs": "write budget.epochs, the length of the longest trial",
@@ -239,7 +241,7 @@ class Study(Spec):
 
     def write(self, folder: Path) -> None:
         """Write `study.yaml`, readable by its owner alone: a tracking URI may hold a password."""
-        write_whole(folder / "study.yaml", self.yaml().encode(), mode=0o600)
+        write_whole(folder / STUDY_FILE, self.yaml().encode(), mode=0o600)
 
 
 def _written_and_probed(study: Study) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, assert_never
 
 from search.record.summary import Summary
-from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts, Word
+from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import marks, places, positions
 from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown

@@ -1,17 +1,11 @@
-"""Verdicts as a person reads them: tables for the screen, a page of Markdown and a table for MLflow."""
+"""Verdicts as a person reads them: sentences, a page of Markdown and a table for MLflow."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-from rich.text import Text
-
-from search.results.tables import Row, Rows
-from search.verdicts.records import FALSE_SHARE, WORDS, Verdict, Verdicts
-
-COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
+from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts
 
 
 def counts(verdicts: Verdicts) -> str:
@@ -37,21 +31,6 @@ def fixed(verdicts: Verdicts) -> str:
     return f"{len(rules)} {told}, which no trial varied: {values}"
 
 
-def brief_table(verdicts: Verdicts) -> Rows:
-    """One row a rule that the trials spoke on: the verdict, its size, and what the rule says."""
-    rows = tuple((*_cells(each), each.says) for each in verdicts.clear)
-    return _rows("", ("rule", "verdict", "places of 100", "follow, depart", "the rule says"), rows)
-
-
-def full_table(verdicts: Verdicts) -> Rows:
-    """One row a belief, with why it is untested where it is; the values that rules fixed in a line below."""
-    title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
-    columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
-    rows = tuple((*_cells(each), each.why or "", each.says) for each in verdicts.beliefs)
-    caption = "\n".join(filter(None, (promise(verdicts), fixed(verdicts))))
-    return replace(_rows(title, columns, rows), caption=caption)
-
-
 def markdown(verdicts: Verdicts) -> str:
     """The rules that the trials spoke on as a table, the others counted."""
     lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
@@ -70,16 +49,6 @@ def mlflow_table(verdicts: Verdicts) -> str:
     rows: list[dict[str, Any]] = [each.json() for each in verdicts.rules]
     columns = list(Verdict("", "untested", "", "").json())
     return json.dumps({"columns": columns, "data": [[row[name] for name in columns] for row in rows]})
-
-
-def _rows(title: str, columns: tuple[str, ...], rows: tuple[Row, ...]) -> Rows:
-    return Rows(title, columns, rows, head=3, whole=frozenset({"rule", "verdict", "places of 100"}))
-
-
-def _cells(verdict: Verdict) -> tuple[str, Text, str, str]:
-    sides = f"{verdict.follow}, {verdict.depart}" if verdict.follow or verdict.depart else ""
-    word = Text(verdict.word, style=COLOURS[verdict.word])
-    return verdict.rule, word, effect(verdict), sides
 
 
 def effect(verdict: Verdict) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from search.record.journal import EVENTS_FILE, EpochEvent, Event, read
+from search.record.home import EVENTS_FILE
+from search.record.journal import EpochEvent, Event, read
 from search.study import Study
 
 PATIENCE_SECONDS = 240.0

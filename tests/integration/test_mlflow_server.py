@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from search.followers.tracker import Tracker, run_ids
+from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from tests.integration.mlflow_server import Server, wait_until
@@ -30,7 +31,7 @@ def tracker_of(folder: Path, uri: str, experiment: str = "tunebook") -> Tracker:
     (folder / "study.yaml").write_text("seed: 0\n")
     tracking = {"uri": uri, "experiment": experiment}
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(folder.parent), "tracking": tracking})
-    return Tracker(folder, study, lambda trial: f"lr: {trial.values['optimizer.lr']}\n")
+    return Tracker(Home(folder), study, lambda trial: f"lr: {trial.values['optimizer.lr']}\n")
 
 
 def begin(folder: Path, state: str = "started") -> SearchEvent:

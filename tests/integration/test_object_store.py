@@ -13,7 +13,7 @@ import pytest
 
 from search.record.folder import read_summary
 from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
-from search.record.storage import brought
+from search.record.storage import local_folder
 from tests.integration.clusters import tunebook
 from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
 from tests.s3_server import S3Server, s3_server
@@ -89,7 +89,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     assert max(event.epoch for event in again) >= 1, "from the checkpoints in the store"
     for name, value in machine(machines[2]).items():
         monkeypatch.setenv(name, value)
-    summary = read_summary(brought(mine.uri))
+    summary = read_summary(local_folder(mine.uri))
     assert (summary.state, summary.best) == ("finished", read_summary(folder).best)
     kept = {Path(name).parts[1] for name in mine.files() if name.startswith("trials/") and "epoch-" in name}
     assert kept == {f"{trial.id:04d}" for trial in summary.trials if trial.state == "finished"}

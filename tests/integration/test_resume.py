@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary, trial_folder
-from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent, is_locked
+from search.record.folder import read_summary
+from search.record.home import Home
+from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
+from search.record.lock import is_locked
 from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in
 from trainable.checkpoints import checkpoint
 
@@ -52,7 +54,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
     begun = {event.trial for event in before if isinstance(event, StartEvent)}
     covered = {}
     for trial in begun - ended:
-        latest = checkpoint.latest(trial_folder(folder, trial))
+        latest = checkpoint.latest(Path(Home(folder).checkpoints(trial)))
         covered[trial] = latest.epoch if latest is not None else 0
 
     assert Driver("resume", folder, log=log).wait() == 0, log.read_text()

@@ -14,10 +14,10 @@ from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
 from search.deciding.scheduler import Asha
-from search.record.folder import FACTS_FILE
+from search.record.home import FACTS_FILE
 from search.record.journal import Journal
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space, Values

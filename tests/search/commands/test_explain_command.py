@@ -13,6 +13,7 @@ from PIL import Image
 from search.facts.facts_table import IN_WORDS, FactRow, fact_rows
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
+from search.record.home import Home
 from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
@@ -191,7 +192,9 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tuneboo
     ).resolved("mine")
     folder = tmp_path / "mine"
     prepared = prepare(
-        study.model_copy(update={"space": study.space.model_copy(update={"probes": ()})}), folder, MACHINE
+        study.model_copy(update={"space": study.space.model_copy(update={"probes": ()})}),
+        Home(folder),
+        MACHINE,
     )
     folder.mkdir()
     write_facts(prepared)

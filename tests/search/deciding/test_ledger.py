@@ -10,8 +10,8 @@ from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import Kind, make_sampler
 from search.deciding.scheduler import Asha
 from search.record.chain import JournalError
+from search.record.home import EVENTS_FILE
 from search.record.journal import (
-    EVENTS_FILE,
     EndEvent,
     EpochEvent,
     Event,

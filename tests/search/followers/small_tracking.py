@@ -7,7 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.followers.consumer import Backlog
 from search.followers.tracker import Tracker
+from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.record.trials import Trial
 from search.study import Study
@@ -50,7 +52,14 @@ def recipe_text(trial: Trial) -> str:
 
 
 def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
-    return Tracker(folder, study or study_in(folder.parent), recipe_text, {"torch": "2.15"})
+    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text, {"torch": "2.15"})
+
+
+def delivered(folder: Path) -> Backlog:
+    """What a live driver's tracker has left undelivered, once it has sent what the journal holds."""
+    tracker = tracker_of(folder)
+    tracker.start()
+    return tracker.close(60)
 
 
 def search_event(folder: Path, state: str, reason: str | None = None) -> SearchEvent:

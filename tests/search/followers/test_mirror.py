@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from search.followers.mirror import MIRROR_FILE, Mirror
+from search.followers.mirror import Mirror
+from search.record.home import MIRROR_FILE
 from search.record.journal import EndEvent, Event, Journal, StartEvent, TrialEvent
 from search.study import Study
 from spaces.domains import Choice, Float, Value

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.cursor import CURSOR_FILE, read_cursor
 from search.followers.tracker import run_ids, serve
-from search.record.journal import EVENTS_FILE, EndEvent, EpochEvent, Journal, StartEvent
+from search.record.cursor import read_cursor
+from search.record.home import CURSOR_FILE, EVENTS_FILE
+from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.record.trials import Trial
 from spaces.domains import Value
 from tests.search.followers.small_tracking import (
     a_search,
     begun,
     contents,
+    delivered,
     epochs,
     recipe_text,
     runs_of,
@@ -132,7 +134,7 @@ def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, 
     with Journal(folder) as journal:
         journal.append(search_event(folder, "resumed"))
         journal.append(StartEvent(trial=0, attempt=2, epoch=1))
-        assert tracker_of(folder).sync().complete
+        assert delivered(folder).complete
         (parent,), children = runs_of(client, folder)
         assert (parent.info.status, parent.data.tags["tunebook.state"]) == ("RUNNING", "running")
         assert (children[0].info.status, children[0].data.tags["tunebook.state"]) == ("RUNNING", "running")
@@ -142,7 +144,7 @@ def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, 
         journal.append(scored(0, 2))
         journal.append(EndEvent(trial=0, state="finished"))
         journal.append(search_event(folder, "finished"))
-        assert tracker_of(folder).sync().complete
+        assert delivered(folder).complete
     (last,), ended = runs_of(client, folder)
     assert (last.info.run_id, last.info.status) == (parent.info.run_id, "FINISHED")
     assert (ended[0].info.run_id, ended[0].info.status) == (children[0].info.run_id, "FINISHED")
@@ -155,7 +157,7 @@ def test_sync_closes_what_a_killed_driver_left_open_and_leaves_a_live_one_alone(
     with Journal(folder) as journal:
         for event in [*begun(folder), *trial(0), *epochs(0, 1)]:
             journal.append(event)
-        assert tracker_of(folder).sync().complete
+        assert delivered(folder).complete
         (parent,), children = runs_of(client, folder)
         assert (parent.info.status, children[0].info.status) == ("RUNNING", "RUNNING")
     assert tracker_of(folder).sync().complete

@@ -12,10 +12,10 @@ import pytest
 
 from search.followers.changes import LONGEST_TAG, Conclusion
 from search.followers.consumer import Backlog
-from search.followers.cursor import CURSOR_FILE
 from search.followers.tracker import Tracker
+from search.record.home import CURSOR_FILE, Home
 from search.record.journal import EndEvent, Event, Journal, StartEvent
-from search.verdicts.records import Verdict, Verdicts
+from search.record.verdicts import Verdict, Verdicts
 from search.verdicts.words import mlflow_table
 from tests.search.followers.small_tracking import (
     a_search,
@@ -41,7 +41,11 @@ CONCLUSION = Conclusion("**Best**: trial 0", mlflow_table(VERDICTS))
 
 
 def sync(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Backlog:
-    return Tracker(folder, study_in(folder.parent), recipe_text, {}, conclude).sync()
+    return concluding(folder, conclude).sync()
+
+
+def concluding(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Tracker:
+    return Tracker(Home(folder), study_in(folder.parent), recipe_text, {}, conclude)
 
 
 def note_of(client: MlflowClient, folder: Path) -> str:
@@ -85,7 +89,9 @@ def test_while_a_search_goes_on_nothing_is_concluded(client: MlflowClient, folde
     with Journal(folder) as journal:
         for event in a_search(folder)[:-1]:
             journal.append(event)
-        sync(folder)
+        tracker = concluding(folder)
+        tracker.start()
+        assert tracker.close(60).complete
     assert files_of(client, folder) == []
     assert "Best" not in note_of(client, folder)
 
@@ -110,7 +116,7 @@ def test_a_search_that_was_sent_before_it_could_be_concluded_is_concluded_by_a_s
     client: MlflowClient, folder: Path
 ) -> None:
     write(folder, a_search(folder))
-    Tracker(folder, study_in(folder.parent), recipe_text).sync()
+    Tracker(Home(folder), study_in(folder.parent), recipe_text).sync()
     assert files_of(client, folder) == []
     sync(folder)
     assert files_of(client, folder) == ["verdicts.json"]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.cursor import CURSOR_FILE, read_cursor
 from search.followers.tracker import run_ids
+from search.record.cursor import read_cursor
+from search.record.home import CURSOR_FILE
 from search.record.journal import EndEvent, Journal
 from tests.search.followers.small_tracking import (
     a_search,
@@ -49,9 +50,11 @@ def test_a_kill_between_making_a_run_and_noting_it_makes_no_second_one(
         from pathlib import Path
         from search.study import Study
         from search.followers.tracker import Tracker
+        from search.record.home import Home
 
+        home = Home(Path({str(folder)!r}))
         study = Study.from_tree({study_in(storage).model_dump(mode="json")!r})
-        Tracker(Path({str(folder)!r}), study, lambda values: os.kill(os.getpid(), signal.SIGKILL)).sync()
+        Tracker(home, study, lambda values: os.kill(os.getpid(), signal.SIGKILL)).sync()
     """)
     killed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -134,7 +137,7 @@ def test_a_search_of_which_the_database_knows_nothing_is_sent_again(
 def test_two_processes_do_not_send_one_search_at_once(client: MlflowClient, folder: Path) -> None:
     write(folder, a_search(folder))
     code = (
-        "import sys; from pathlib import Path; from search.followers.cursor import hold_lock; "
+        "import sys; from pathlib import Path; from search.record.cursor import hold_lock; "
         f"hold_lock(Path({str(folder)!r})); print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

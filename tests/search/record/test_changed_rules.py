@@ -15,14 +15,16 @@ from rich.console import Console
 from search.deciding.ledger import Decision, Ledger
 from search.record.chain import JournalError
 from search.record.folder import read_search
-from search.record.journal import EVENTS_FILE, Event, Journal, TrialEvent, read
+from search.record.home import EVENTS_FILE, Home
+from search.record.journal import Event, Journal, TrialEvent, read
 from search.results import report
 from search.results.conclusion import conclusion
 from search.results.export import export_recipe
 from search.results.search import Search
 from search.running.driver import make_ledger, settled
-from search.running.prepare import Prepared, build_space, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study
+from search.study.space import build_space
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
 from tests.epoch_results import epoch_result
@@ -40,7 +42,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "digits-1"})
     study = settled(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
     folder = storage / "digits-1"
-    prepared = prepare(study, folder, MACHINE)
+    prepared = prepare(study, Home(folder), MACHINE)
     folder.mkdir()
     write_facts(prepared)
     study.write(folder)
@@ -134,7 +136,7 @@ def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
 
 def resumed(folder: Path, trials: int) -> list[Event]:
     """Go on with the search, without Ray: what the next trials are, and what the journal then holds."""
-    prepared: Prepared = prepare_again(read_search(folder), folder, MACHINE)
+    prepared: Prepared = prepare_again(read_search(folder), Home(folder), MACHINE)
     known = len(read(folder / EVENTS_FILE))
     with Journal(folder) as journal:
         ledger = make_ledger(prepared, journal)

@@ -10,7 +10,8 @@ import pytest
 
 from search.record.chain import JournalError
 from search.record.folder import read_record
-from search.record.journal import EVENTS_FILE, Event, read
+from search.record.home import EVENTS_FILE
+from search.record.journal import Event, read
 from search.record.trials import Record
 from tests.search.planted_searches import Run, planted
 

@@ -1,9 +1,5 @@
-"""The journal: what was written is read back, torn lines are survived, two writers are refused."""
+"""The journal: what was written is read back, torn lines are survived."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.record.chain import START, JournalError, checksum_of, seal
+from search.record.home import EVENTS_FILE
 from search.record.journal import (
-    EVENTS_FILE,
     EndEvent,
     EpochEvent,
     Event,
@@ -21,7 +17,6 @@ from search.record.journal import (
     SearchEvent,
     StartEvent,
     TrialEvent,
-    is_locked,
     read,
     read_from,
 )
@@ -138,7 +133,6 @@ def test_a_broken_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, 
             read(path)
         with pytest.raises(JournalError, match=message):
             Journal(tmp_path)
-        assert not is_locked(tmp_path), "a journal that cannot be opened keeps no lock"
         assert path.read_bytes() == content
 
 
@@ -208,38 +202,3 @@ def test_a_follower_names_the_line_in_the_whole_file(tmp_path: Path) -> None:
 def test_a_folder_without_a_journal_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{EVENTS_FILE}: no such file"):
         read(tmp_path / EVENTS_FILE)
-
-
-def test_a_second_writer_is_refused_and_told_who_holds_the_journal(tmp_path: Path) -> None:
-    with Journal(tmp_path):
-        with pytest.raises(UserError, match=f"is running already, in process {os.getpid()} on "):
-            Journal(tmp_path)
-        assert is_locked(tmp_path)
-    assert not is_locked(tmp_path)
-    Journal(tmp_path).close()
-
-
-def test_looking_whether_a_driver_is_alive_makes_no_file(tmp_path: Path) -> None:
-    assert not is_locked(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_killed_driver_loses_its_lock_and_no_event(tmp_path: Path) -> None:
-    code = f"""
-import sys
-from search.record.journal import Journal, StartEvent
-journal = Journal({str(tmp_path)!r})
-for attempt in range(1, 6):
-    journal.append(StartEvent(trial=0, attempt=attempt, epoch=0))
-print("ready", flush=True)
-sys.stdin.read()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as driver:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == b"ready\n"
-        assert is_locked(tmp_path)
-        driver.send_signal(signal.SIGKILL)
-    assert not is_locked(tmp_path)
-    assert len(read(tmp_path / EVENTS_FILE)) == 5

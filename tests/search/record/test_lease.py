@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from search.record import lease
-from search.record.lease import DRIVER_FILE, Beat, Lease, is_driven, read
+from search.record.home import DRIVER_FILE
+from search.record.lease import Beat, Lease, is_driven, read
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from search.record.folder import read_facts
-from search.record.journal import EVENTS_FILE, Journal, TrialEvent, read
+from search.record.home import EVENTS_FILE
+from search.record.journal import Journal, TrialEvent, read
+from search.record.lock import locked
 from search.refining.draft import Draft
 from search.refining.ranges import below, wider, written
 from search.refining.refine import Refined, next_name, refined
-from search.running.prepare import build_space
 from search.study import Study, read_study
+from search.study.space import build_space
 from spaces.domains import Choice, Float, Integer
 from tests.search.planted_searches import Images, Landscape, Run, planted
 from trainable.errors import UserError
@@ -198,7 +200,7 @@ def test_a_running_search_is_refused(tmp_path: Path) -> None:
     folder = planted(tmp_path, towards(1.3), trials=9, last=8, **SMALL)
     lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
     (folder / "events.jsonl").write_text("".join(lines[:-1]))
-    with Journal(folder), pytest.raises(UserError, match="is running"):
+    with locked(folder), pytest.raises(UserError, match="is running"):
         refined(folder)
 
 

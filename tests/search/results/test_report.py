@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import FACTS_FILE, facts_text, read_summary
+from search.record.folder import facts_text, read_summary
+from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.results import report
 from search.results.search import Search
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from tests.epoch_results import epoch_result
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts

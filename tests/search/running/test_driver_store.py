@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from search.deciding.ledger import Ledger
 from search.facts.hardware import Hardware, Node
+from search.record.home import Home
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare
-from search.running.raytune import StopSwitch, drop_all_checkpoints, drop_checkpoints, kept_history
+from search.running.raytune import (
+    StopSwitch,
+    checkpoints_of,
+    drop_all_checkpoints,
+    drop_checkpoints,
+    kept_history,
+)
 from search.study import Study
 from tests.s3_server import KEYS
 from trainable.files.store import Store
@@ -27,7 +35,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     study = Study.from_tree({"name": "mine", "data": {"path": "digits"}, "storage": NOBODY})
-    return prepare(study, tmp_path, Hardware((Node(cpus=2, gpus=0),)))
+    return prepare(study, Home(tmp_path, Store(NOBODY).at("mine")), Hardware((Node(cpus=2, gpus=0),)))
 
 
 @pytest.fixture
@@ -49,15 +57,14 @@ def test_how_far_a_trial_is_is_not_known_then(prepared: Prepared, caplog: pytest
 def test_a_history_that_a_disk_has_broken_does_not_end_the_search(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    here = prepared.study.model_copy(update={"storage": str(tmp_path)})
-    local = Prepared(**{**vars(prepared), "study": here, "folder": tmp_path / "mine"})
+    local = replace(prepared, home=Home(tmp_path / "mine"))
     broken = tmp_path / "mine" / "trials" / "0000" / "epoch-0003"
     broken.mkdir(parents=True)
     for name in ("state.pt", "history.json"):
         (broken / name).touch()
     assert kept_history(local, 0) is None
-    assert local.kept(0).epochs() == 3
-    assert local.with_checkpoints() == {0}
+    assert checkpoints_of(local, 0).epochs() == 3
+    assert local.home.trials_with_checkpoints() == {0}
 
 
 def test_checkpoints_that_cannot_be_removed_are_told_of(
@@ -73,8 +80,7 @@ def test_a_lease_that_is_not_sure_deletes_nothing_and_a_lost_one_ends_the_search
     prepared: Prepared, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store((tmp_path / "store").as_uri())
-    study = prepared.study.model_copy(update={"storage": store.uri})
-    local = Prepared(**{**vars(prepared), "study": study})
+    local = replace(prepared, home=Home(tmp_path, store.at("mine")))
     store.write("mine/trials/0000/epoch-0001/state.pt", b"")
     store.write("mine/trials/0000/epoch-0001/history.json", b"")
     with Lease(store, print) as lease:
@@ -83,9 +89,9 @@ def test_a_lease_that_is_not_sure_deletes_nothing_and_a_lost_one_ends_the_search
         with monkeypatch.context() as hung:
             hung.setattr("search.record.lease.SILENCE_SECONDS", 0.0)
             drop_all_checkpoints(ledger, local, switch)
-        assert local.kept(0).epochs() == 1
+        assert checkpoints_of(local, 0).epochs() == 1
         drop_all_checkpoints(ledger, local, switch)
-        assert local.kept(0).epochs() == 0
+        assert checkpoints_of(local, 0).epochs() == 0
         lease.give_up()
         assert (switch.sure, switch.lost, switch.interrupted) == (False, True, False)
     assert (StopSwitch().sure, StopSwitch().lost) == (True, False)

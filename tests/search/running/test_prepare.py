@@ -11,8 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from search.facts.hardware import Hardware, Node
-from search.running.prepare import check_trials, far_rates, prepare, prepare_again, write_facts
+from search.record.home import Home
+from search.running.prepare import prepare, prepare_again, write_facts
 from search.study import Study, StudyError
+from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
 from spaces.facts import Facts
 from spaces.space import Space
@@ -69,24 +71,24 @@ def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_p
     save_file(model.state_dict(), fitting)
     save_file({"other.weight": torch.zeros(3)}, strange)
     study = study_of(**{"base__model.weights": str(fitting)})
-    prepared = prepare(study, tmp_path, MACHINE)
+    prepared = prepare(study, Home(tmp_path), MACHINE)
     assert prepared.facts.pretrained
     write_facts(prepared)
     for path in (tmp_path / "gone.safetensors", strange):
         other = study_of(**{"base__model.weights": str(path)})
         with pytest.raises(ModelError, match=path.name):
-            prepare(other, tmp_path, MACHINE)
+            prepare(other, Home(tmp_path), MACHINE)
         with pytest.raises(ModelError, match=path.name):
-            prepare_again(other, tmp_path, MACHINE)
-    assert prepare_again(study, tmp_path, MACHINE).space == prepared.space
+            prepare_again(other, Home(tmp_path), MACHINE)
+    assert prepare_again(study, Home(tmp_path), MACHINE).space == prepared.space
 
 
 def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path) -> None:
     written = {"facts__parameters": 25_000_000, "facts__lr_band": [0.1, 0.4]}
-    prepared = prepare(study_of(**written), tmp_path, MACHINE)
+    prepared = prepare(study_of(**written), Home(tmp_path), MACHINE)
     assert (prepared.facts.parameters, prepared.facts.lr_band) == (25_000_000, (0.1, 0.4))
     write_facts(prepared)
-    assert prepare_again(study_of(**written), tmp_path, MACHINE).facts == prepared.facts
+    assert prepare_again(study_of(**written), Home(tmp_path), MACHINE).facts == prepared.facts
 
 
 def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
         data__train_limit=200, space__probes=["lr-find", "batch-find"], **{"base__model.width": 4}
     )
     said: list[str] = []
-    prepared = prepare(study, tmp_path, MACHINE, say=said.append)
+    prepared = prepare(study, Home(tmp_path), MACHINE, say=said.append)
     band = prepared.facts.lr_band
     assert band is not None
     assert 1e-4 < band[0] < band[1] < 100
@@ -104,7 +106,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in said] == ["lr-find", "batch-find"]
     other = prepared.facts.model_copy(update={"lr_band": (0.123, 0.456)})
     write_facts(replace(prepared, facts=other))
-    assert prepare_again(study, tmp_path, MACHINE).facts == other
+    assert prepare_again(study, Home(tmp_path), MACHINE).facts == other
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
 def test_a_search_tells_of_such_a_range_before_it_begins(tmp_path: Path) -> None:
     written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
     said: list[str] = []
-    prepare(study_of(**written), tmp_path, MACHINE, say=said.append)
+    prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append)
     (line,) = said
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
 
@@ -147,8 +149,8 @@ def test_processors_of_a_trial_decode_its_images_but_for_one_that_trains(
     study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
         {"resources.cpus": cpus, "base.loop.batch_size": 4}
     )
-    prepared = prepare(study, tmp_path, MACHINE8)
+    prepared = prepare(study, Home(tmp_path), MACHINE8)
     assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, loaders)
     assert prepared.concurrent == 8 // cpus
     pinned = study.with_values({"base.loop.workers": 3})
-    assert prepare(pinned, tmp_path, MACHINE8).space.base.loop.workers == 3
+    assert prepare(pinned, Home(tmp_path), MACHINE8).space.base.loop.workers == 3

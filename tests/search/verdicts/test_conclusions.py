@@ -14,13 +14,14 @@ import pytest
 
 from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
 from search.deciding.scheduler import rungs
-from search.record.folder import FACTS_FILE, facts_text, read_summary
+from search.record.folder import facts_text, read_summary
+from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.record.summary import Summary
 from search.results.conclusion import conclusion
 from search.results.search import Search
-from search.running.prepare import build_space
 from search.study import Study
+from search.study.space import build_space
 from spaces.space import Values
 from tests.search.results.test_report import INFO
 from tests.search.small_events import begun_in, drawn, session

@@ -11,6 +11,7 @@ import pytest
 from offline.planted_rules import PLANTED, nothing, planted, search, space_of_rules
 from search.record.summary import Summary
 from search.record.trials import Trial
+from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts
 from search.verdicts.judging import (
     BORDER,
     CLEARLY_LESS,
@@ -20,7 +21,6 @@ from search.verdicts.judging import (
     departs,
     judge,
 )
-from search.verdicts.records import FALSE_SHARE, Verdict, Verdicts
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, RuleValue, Space

@@ -11,12 +11,10 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from search.record.home import CURSOR_FILE, CURSOR_LOCK_FILE
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
 from trainable.recipe.yamlfile import write_whole
-
-CURSOR_FILE = "mlflow.json"
-LOCK_FILE = ".mlflow.lock"
 
 
 class Cursor(Spec):
@@ -37,11 +35,17 @@ class Cursor(Spec):
 
 
 def read_cursor(folder: Path) -> Cursor | None:
-    """A search folder's cursor; None where there is none. An unreadable one counts as none."""
+    """A search folder's cursor; None where there is none. One that is no cursor counts as none.
+
+    Raises UserError where the file cannot be read.
+    """
+    file = folder / CURSOR_FILE
     try:
-        return Cursor.model_validate_json((folder / CURSOR_FILE).read_bytes())
+        return Cursor.model_validate_json(file.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def run_ids(folder: Path) -> dict[int, str]:
@@ -60,7 +64,7 @@ def hold_lock(folder: Path) -> int:
 
     Raises UserError where another one has it.
     """
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(folder / CURSOR_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,90 @@
+"""A search's folder in its object store: what changes is put there, the journal before a trial starts that it
+tells of, all else within a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from search.followers.consumer import Consumer
+from search.record.home import CURSOR_FILE, EVENTS_FILE, IN_STORE
+from search.record.journal import Event, TrialEvent
+from search.record.lease import Lease
+from trainable.errors import UserError
+from trainable.files.store import Store
+
+logger = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 1.0
+"""How long Ray's loop is kept waiting for the store before it is asked again."""
+
+
+class InStore(Consumer):
+    """Keeps a search's folder in its store, for as long as this driver has the lease."""
+
+    def __init__(self, folder: Path, store: Store, lease: Lease) -> None:
+        super().__init__(folder)
+        self.receiver = str(store)
+        self._folder, self._store, self._lease = folder, store, lease
+        self._there: dict[str, bytes] = {}
+        """The digests of the files as they were put."""
+        self._journal_there = self._taken_trials = self._known_trials = 0
+        self._is_compared = False
+
+    def knows(self, trial: int) -> bool:
+        """Whether a trial may start: the store answers, and tells of it. Waits, but not for long."""
+        self.catch_up(SETTLE_SECONDS, lambda: trial < self._known_trials)
+        return trial < self._known_trials and self.problem is None
+
+    def _open(self) -> None:
+        if self._lease.lost:
+            raise UserError("another driver has taken this search over")
+        if not self._lease.sure:
+            self._is_compared = False
+            raise UserError("no sign of life could be written for a while")
+
+    def _take(self, events: Sequence[Event]) -> int:
+        self._taken_trials += sum(isinstance(event, TrialEvent) for event in events)
+        return len(events)
+
+    def _deliver(self) -> None:
+        """Put what has changed: first what the journal tells of, and last the cursor that points into it."""
+        cursor = self._content(CURSOR_FILE)
+        journal = self._content(EVENTS_FILE) or b""
+        whole = journal[: journal.rfind(b"\n") + 1]
+        if len(whole) < self._journal_there:
+            raise UserError(f"{self._journal}: is cut or gone; the store keeps what it has")
+        self._compare(whole)
+        for name in IN_STORE:
+            self._put(name, self._content(name))
+        self._put(EVENTS_FILE, whole or None)
+        self._put(CURSOR_FILE, cursor)
+        self._journal_there, self._known_trials = len(whole), self._taken_trials
+
+    def _compare(self, journal: bytes) -> None:
+        """See to it that the store's journal is an earlier state of this one: at first, and after each spell
+        in which another driver may have been at work."""
+        if not self._is_compared:
+            if not journal.startswith(self._store.read(EVENTS_FILE) or b""):
+                self._lease.give_up()
+                raise UserError("another driver has gone on with this search")
+            self._is_compared = True
+
+    def _content(self, name: str) -> bytes | None:
+        file = self._folder / name
+        return file.read_bytes() if file.exists() else None
+
+    def _put(self, name: str, content: bytes | None) -> None:
+        if content is not None and self._there.get(name) != (digest := hashlib.sha256(content).digest()):
+            self._open()
+            self._store.write(name, content)
+            self._there[name] = digest
+
+    def _release(self) -> None:
+        """The lease is the driver's."""
+
+    def _tell(self, error: str) -> None:
+        logger.warning("%s: %s", self.receiver, error)

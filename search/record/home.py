@@ -1,0 +1,89 @@
+"""Where a search lives: its folder on this machine, its object store if it has one, its files."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.study import STUDY_FILE, Study
+from trainable.files.cache import state_root
+from trainable.files.store import Store, is_uri
+
+FACTS_FILE = "facts.json"
+EVENTS_FILE = "events.jsonl"
+LOG_FILE = "search.log"
+BEST_FILE = "best.yaml"
+PICTURE_FILE = "trials.png"
+CURSOR_FILE = "mlflow.json"
+"""How far the journal has been sent to MLflow."""
+MIRROR_FILE = "optuna.db"
+TRIALS_FOLDER = "trials"
+
+LOCK_FILE = ".lock"
+CURSOR_LOCK_FILE = ".mlflow.lock"
+DRIVER_FILE = ".driver"
+"""In a store alone: the sign of life of the driver at work."""
+ELSEWHERE_FILE = ".elsewhere"
+"""In a folder before a store: a driver of another machine is at work."""
+
+IN_STORE = (FACTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, STUDY_FILE)
+"""What a store keeps beside the journal, MLflow's cursor into it and the trials. The study is put last: where
+it is there, a search can be gone on with. Optuna's mirror is not kept: the journal makes it again."""
+IN_PARCEL = (FACTS_FILE, EVENTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, CURSOR_FILE, MIRROR_FILE)
+"""What `tunebook fetch` brings as it is; the study comes without the password that it may hold."""
+IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE)
+"""What is kept with the search's run in MLflow, whenever it appears or changes."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
+
+    folder: Path
+    store: Store | None = None
+    """The search's own folder in an object store; None where `folder` is all there is."""
+
+    @classmethod
+    def of(cls, study: Study) -> Home:
+        """The home of a study's search, which needs a name: STORAGE/NAME."""
+        if is_uri(study.storage):
+            return cls.at(Store(study.storage).at(str(study.name)).uri)
+        return cls(Path(study.storage) / str(study.name))
+
+    @classmethod
+    def at(cls, address: str | Path) -> Home:
+        """The home that a person names by its folder or its URI.
+
+        Raises StoreError for a URI that names no folder in a store.
+        """
+        if not is_uri(str(address)):
+            return cls(Path(address))
+        store = Store(str(address))
+        storage = hashlib.sha256(store.parent.at().uri.encode()).hexdigest()[:12]
+        return cls(state_root() / "searches" / storage / store.name, store)
+
+    @property
+    def address(self) -> str:
+        """What a person names the search by: its folder, or its URI."""
+        return self._address()
+
+    def checkpoints(self, trial: int) -> str:
+        """The folder or the URI that holds a trial's checkpoints."""
+        return self._address(TRIALS_FOLDER, f"{trial:04d}")
+
+    def trials_with_checkpoints(self) -> set[int]:
+        """The trials that may have some. Raises StoreError where a store does not answer."""
+        return {int(name) for name in names_below(self._address(TRIALS_FOLDER)) if name.isdecimal()}
+
+    def _address(self, *names: str) -> str:
+        if self.store is not None:
+            return self.store.at(*names).uri
+        return str(self.folder.joinpath(*names))
+
+
+def names_below(address: str) -> list[str]:
+    """The names directly below a folder or a URI, in order; none where it does not exist."""
+    if is_uri(address):
+        return Store(address).names()
+    return sorted(each.name for each in Path(address).iterdir()) if Path(address).is_dir() else []

@@ -1,0 +1,146 @@
+"""The lock on a search's folder: one driver at a time. The kernel drops it with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from search.record.home import LOCK_FILE
+from search.study import STUDY_FILE
+from trainable.errors import UserError
+
+ATTEMPTS = 50
+PAUSE_SECONDS = 0.02
+"""`is_locked` and readers of a store hold the lock for an instant; a driver that starts then tries again."""
+
+
+class LockedError(UserError):
+    """Another process drives the search."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """This process alone writes to a search's folder for the block; the folder is made where there is none.
+
+    A folder that is no search at the end of the block is left as it was found. Raises LockedError while
+    another process has the lock, and UserError where the folder cannot be written to.
+    """
+    made: list[Path] = []
+    try:
+        lock = _wait(folder, made)
+    except OSError as error:
+        _remove(made)
+        raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        if not (folder / STUDY_FILE).exists():
+            _leave_as_found(folder, made)
+        os.close(lock)
+
+
+def is_locked(folder: str | Path) -> bool:
+    """Whether a driver is alive."""
+    try:
+        lock = os.open(Path(folder) / LOCK_FILE, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def empty(folder: Path) -> None:
+    """Delete everything in a folder but its lock."""
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        elif each.name != LOCK_FILE:
+            each.unlink()
+
+
+def _wait(folder: Path, made: list[Path]) -> int:
+    """The file descriptor that holds the lock; `made` gets the folders that had to be made for it."""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(PAUSE_SECONDS)
+        with suppress(FileNotFoundError):  # another process has just removed what it had made
+            made += _make(folder)
+            if (lock := _taken(folder)) is not None:
+                return lock
+    holder = _holder(folder)
+    raise LockedError(
+        f"{folder}: this search is running already, in {holder}; stop that first, or wait for its end"
+    )
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder where there is none, with those above it; the ones that were made, from below."""
+    above = [path for path in folder.parents if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return []
+    return [folder, *above]
+
+
+def _taken(folder: Path) -> int | None:
+    """The descriptor of the lock, with this process's name in it; None while another process has it."""
+    file = folder / LOCK_FILE
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(lock), file.stat()):
+            raise FileNotFoundError("the lock was removed by the process that had it")
+        _check_writable(folder)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except OSError:
+        os.close(lock)
+        raise
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return lock
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises OSError where no file can be made, though the lock of an earlier driver is there."""
+    probe = folder / f"{LOCK_FILE}-{os.getpid()}"
+    probe.touch()
+    probe.unlink()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        return (folder / LOCK_FILE).read_text(errors="replace")[:200].strip() or "another process"
+    except OSError:
+        return "another process"
+
+
+def _leave_as_found(folder: Path, made: list[Path]) -> None:
+    """Remove what this process made: the folder at one stroke, since others may be waiting for its lock."""
+    with suppress(OSError):
+        if folder in made:
+            gone = folder.rename(folder.with_name(f".{folder.name}-{secrets.token_hex(4)}"))
+            shutil.rmtree(gone)
+            _remove(made)
+        else:
+            (folder / LOCK_FILE).unlink()
+
+
+def _remove(made: list[Path]) -> None:
+    for path in made:
+        with suppress(OSError):
+            path.rmdir()

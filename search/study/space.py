@@ -1,0 +1,89 @@
+"""The space that a study's trials are drawn from, and what in it would fail in a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search.study.study import Study, StudyError
+from spaces.catalog.catalog import make_space
+from spaces.domains import is_number
+from spaces.facts import Facts
+from spaces.rules.heuristics import fixed_by_rule
+from spaces.rules.optimizers import optimizer
+from spaces.space import Space
+from trainable.data import DataInfo, resolve
+from trainable.errors import Fault
+
+
+def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
+    """The space around the study's base recipe: what is pinned, then what the heuristics fix, then ranges."""
+    pinned = study.pinned
+    base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
+    ruled = fixed_by_rule(facts, base, frozenset(pinned))
+    if not info.in_memory:
+        # one process decodes at least, and the training thread keeps a processor where there are several
+        ruled = {**ruled, "loop.workers": max(1, facts.cpus - 1)}
+    base = base.with_values({path: value for path, value in ruled.items() if path not in pinned})
+    if base.loop.batch_size > facts.train_images:
+        message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"
+        raise StudyError([Fault("base.loop.batch_size", message)])
+    return make_space(study.space.name, base, frozenset(pinned), facts, study.space.overrides)
+
+
+def check_trials(study: Study, space: Space, facts: Facts) -> None:
+    """Refuse what would fail in a trial, before any starts. Raises StudyError, UserError."""
+    faults = list(_flip_faults(space, facts))
+    if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
+        message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
+        faults.append(Fault("objective.metric", message))
+    batches = [
+        end
+        for each in space.dimensions
+        if each.path == "loop.batch_size"
+        for end in each.domain.extremes()
+        if isinstance(end, int)
+    ]
+    if (largest := max(batches, default=0)) > facts.train_images:
+        message = f"{largest} is more than the {facts.train_images} training images"
+        faults.append(Fault("space.overrides.loop.batch_size", message))
+    smallest = min(batches, default=space.base.loop.batch_size)
+    if smallest < study.resources.workers:
+        message = f"a batch of {smallest} images has none for some of {study.resources.workers} workers"
+        faults.append(Fault("resources.workers", message))
+    if faults:
+        raise StudyError(faults)
+    from trainable.training.precision import check as check_precision
+
+    check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
+
+
+def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
+    """A warning where a written range of rates lies wholly outside of what a sweep recommends, or None."""
+    if facts.lr_band is None:
+        return None
+    low, high = facts.lr_band
+    swept = facts.lr_band_kind or optimizer(facts).what
+    for each in space.dimensions:
+        written = {each.name, each.path} & study.space.overrides.keys()
+        if each.path == "optimizer.lr" and written and (each.variant or space.base.optimizer.kind) == swept:
+            rates = [end for end in each.domain.extremes() if is_number(end)]
+            if rates and (max(rates) < low or min(rates) > high):
+                found = f"warning: space.overrides.{written.pop()}: {each.domain}"
+                wanted = f"{low:.3g} to {high:.3g} that a sweep recommends for {swept}"
+                return f"{found} lies outside of the {wanted}"
+    return None
+
+
+def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
+    """Averaging over mirror images needs labels that survive the mirror."""
+    if "horizontal" in facts.flips:
+        return
+    allowed = ", ".join(facts.flips) or "none"
+    told = (
+        f"needs data.flips to hold horizontal, which says that a label survives it; these data have {allowed}"
+    )
+    if space.base.evaluation.flip:
+        yield Fault("base.evaluation.flip", told)
+    for dimension in space.dimensions:
+        if dimension.path == "evaluation.flip" and True in dimension.domain:
+            yield Fault("space.overrides.evaluation.flip", told)

@@ -1,0 +1,48 @@
+"""Two processes that start together on one name: one searches, the other leaves no trace."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from search.record.folder import read_search, read_summary
+from search.record.home import EVENTS_FILE, LOCK_FILE
+from tests.integration.small_searches import Driver, digits_study
+
+pytestmark = pytest.mark.integration
+
+
+def driver_with_seed(storage: Path, seed: int) -> Driver:
+    """A driver of a search that takes some seconds to prepare, since it first looks for a learning rate."""
+    folder = storage.parent / f"seed-{seed}"
+    folder.mkdir()
+    study = digits_study(storage, name="mine", seed=seed, space__probes=["lr-find"], budget__trials=2)
+    study.write(folder)
+    return Driver("search", folder / "study.yaml", log=folder / "log")
+
+
+def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "storage" / "mine"
+    drivers = {seed: driver_with_seed(folder.parent, seed) for seed in (1, 2)}
+    until = time.monotonic() + 120.0
+    while all(driver.process.poll() is None for driver in drivers.values()):
+        assert time.monotonic() < until, "neither was refused"
+        time.sleep(0.05)
+    refused, winner = sorted(drivers, key=lambda seed: drivers[seed].process.poll() is None)
+    assert drivers[refused].wait() == 2
+    (line,) = drivers[refused].log.read_text().splitlines()
+    holder = f"in process {drivers[winner].process.pid} on "
+    assert line.startswith(f"tunebook: {folder}: this search is running already, {holder}")
+    assert (folder / LOCK_FILE).exists()
+    assert not (folder / EVENTS_FILE).exists(), "refused while the other one prepared"
+
+    drivers[winner].wait_for(folder, lambda events: len(events) >= 3)
+    drivers[winner].send(signal.SIGTERM)
+    assert drivers[winner].wait() == 130, drivers[winner].log.read_text()
+    assert read_search(folder).seed == winner
+    again = Driver("resume", folder, log=tmp_path / "again")
+    assert again.wait() == 0, again.log.read_text()
+    assert read_summary(folder).state == "finished"

@@ -1,0 +1,154 @@
+"""Nothing is written to a search's folder without its lock, nor left of what never became a search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search.facts.hardware import Hardware, Node
+from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
+from search.record.journal import Journal, SearchEvent, read
+from search.record.lock import LockedError, is_locked, locked
+from search.running import driver
+from search.running.prepare import prepare, write_facts
+from search.study import STUDY_FILE, Study
+from tests.search.planted_searches import Images
+from tests.spaces.small_facts import digits_facts
+from trainable.errors import UserError
+
+Tunebook = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study.from_tree(
+        {"name": "mine", "data": {"path": "digits"}, "storage": str(tmp_path / "searches")}
+    )
+
+
+@pytest.fixture
+def folder(study: Study) -> Path:
+    """A search whose driver was killed before its first trial."""
+    folder = Home.of(study).folder
+    folder.mkdir(parents=True)
+    driver.settled(study).write(folder)
+    facts = digits_facts(epochs=study.budget.epochs)
+    (folder / FACTS_FILE).write_text(json.dumps({"facts": facts.tree(), "data": Images().info.tree()}))
+    with Journal(folder) as journal:
+        journal.append(SearchEvent(state="started", search_id="a", name="mine"))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+def test_a_new_search_is_refused_while_another_one_of_its_name_prepares(study: Study) -> None:
+    home = Home.of(study)
+    with locked(home.folder):
+        with pytest.raises(LockedError, match="this search is running already, in process"):
+            driver.search(study)
+        assert [each.name for each in home.folder.iterdir()] == [LOCK_FILE]
+
+
+def test_a_running_search_keeps_its_files_when_another_one_of_its_name_is_refused(
+    study: Study, folder: Path
+) -> None:
+    with locked(folder):
+        before = contents(folder)
+        for again in (False, True):
+            with pytest.raises(LockedError):
+                driver.search(study.model_copy(update={"seed": 7}), again=again)
+        assert contents(folder) == before
+
+
+@pytest.mark.parametrize("go_on", [driver.resume, driver.sync])
+def test_nobody_resumes_or_syncs_a_search_that_another_process_drives(
+    folder: Path, go_on: Callable[[Path], object]
+) -> None:
+    with locked(folder):
+        before = contents(folder)
+        with pytest.raises(LockedError, match="stop that first, or wait for its end"):
+            go_on(folder)
+        assert contents(folder) == before
+
+
+def test_the_lock_is_held_while_a_search_is_prepared(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, seen = Home.of(study).folder, []
+
+    def look(*arguments: object, **more: object) -> None:
+        seen.append((is_locked(folder), [each.name for each in folder.iterdir()]))
+        raise UserError("enough")
+
+    monkeypatch.setattr(driver, "prepare", look)
+    with pytest.raises(UserError, match="enough"):
+        driver.search(study)
+    assert seen == [(True, [LOCK_FILE])]
+
+
+def test_a_failed_preparation_leaves_nothing_behind(study: Study, tmp_path: Path) -> None:
+    missing = study.with_values({"data.path": str(tmp_path / "nonsuch")})
+    with pytest.raises(UserError, match="nonsuch"):
+        driver.search(missing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_search_is_left_as_it_was(study: Study) -> None:
+    folder = Home.of(study).folder
+    folder.mkdir(parents=True)
+    (folder / "letters").touch()
+    with pytest.raises(UserError, match="exists and is not a search; choose another --name"):
+        driver.search(study)
+    assert [each.name for each in folder.iterdir()] == ["letters"]
+
+
+def test_a_search_that_exists_is_to_be_resumed_and_another_study_needs_another_name(
+    study: Study, folder: Path
+) -> None:
+    with pytest.raises(UserError, match=f"this search exists; go on with `tunebook resume {folder}`"):
+        driver.search(study)
+    with pytest.raises(UserError, match="another study has this name; choose another --name"):
+        driver.search(study.model_copy(update={"seed": 7}))
+
+
+def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(study: Study) -> None:
+    home = Home.of(study)
+    home.folder.mkdir(parents=True)
+    for name in (LOCK_FILE, FACTS_FILE):
+        (home.folder / name).touch()
+    driver.refuse_existing(home, study)
+
+
+@pytest.mark.parametrize("command", ["resume", "show", "sync"])
+@pytest.mark.parametrize("name", [EVENTS_FILE, CURSOR_FILE])
+def test_a_folder_in_the_place_of_a_file_is_one_line_and_exit_code_2(
+    tunebook: Tunebook, folder: Path, name: str, command: str
+) -> None:
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    code, out, err = tunebook(command, folder)
+    told = out + err
+    assert (code, told.count("\n")) == (1 if command == "sync" else 2, 1)
+    assert str(folder / name) in told
+    assert "Is a directory" in told or "is a directory" in told
+
+
+def test_a_folder_in_the_place_of_the_log_ends_a_resume_before_anything_is_written(
+    study: Study, folder: Path
+) -> None:
+    write_facts(prepare(study, Home(folder), Hardware((Node(cpus=2, gpus=0),))))
+    (folder / LOG_FILE).mkdir()
+    with pytest.raises(UserError, match=r"search.log: cannot be written to: Is a directory"):
+        driver.resume(folder)
+    assert len(read(folder / EVENTS_FILE)) == 1
+
+
+def test_a_copy_of_what_a_store_holds_is_not_resumed(folder: Path, study: Study) -> None:
+    elsewhere = study.model_copy(update={"storage": "s3://b/searches"})
+    elsewhere.write(folder)
+    with pytest.raises(UserError, match="this search is kept in s3://b/searches/mine: name that"):
+        driver.resume(folder)
+    assert (folder / STUDY_FILE).exists()
