@@ -60,15 +60,6 @@ class Change:
     """And since when, in milliseconds."""
 
 
-class Conclusion(NamedTuple):
-    """What the search's own run gets when the search is over."""
-
-    note: str
-    """Markdown."""
-    table: str
-    """JSON as MLflow's `log_table` writes it, of one row a rule."""
-
-
 class Outbox:
     """Takes in events one by one and holds what they change, by run, until it is sent.
 

@@ -28,7 +28,6 @@ from search.followers.changes import (
     NOTE,
     TABLES,
     Change,
-    Conclusion,
     Outbox,
     Run,
     clip,
@@ -45,6 +44,7 @@ from search.record.home import IN_MLFLOW, Home
 from search.record.journal import Event
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
+from search.verdicts.conclusions import Conclusion
 from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import

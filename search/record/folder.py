@@ -76,20 +76,20 @@ def read_record(folder: Path) -> Record:
     return Record(events, str(path))
 
 
-def is_driven(folder: Path) -> bool:
-    """Whether a driver is at work on a search, on this machine or on another one."""
-    return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
-
-
 def read_summary(folder: Path, *, driven: bool | None = None) -> Summary:
     """What the search has come to, from its journal. Raises UserError where there is none.
 
     `driven` says whether a driver is at work, for a process that has the folder's lock itself; others look.
     """
     study = read_search(folder)
-    if driven is None:  # looked at before the journal is read: a search that ends in between was not killed
-        driven = is_driven(folder)
+    if driven is None:
+        driven = is_driven(folder)  # before the journal is read: a search that ends then was not killed
     return summary_of(folder, study, read_record(folder), time.time(), driven=driven)
+
+
+def is_driven(folder: Path) -> bool:
+    """Whether a driver is at work on a search, on this machine or on another one."""
+    return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
 
 
 def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven: bool) -> Summary:

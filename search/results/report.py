@@ -194,16 +194,16 @@ class LiveView:
 
 def closing(search: Search, best_file: Path | None) -> None:
     """The end of a search: its trials, what they say of the best and the rules, and how to go on."""
-    summary, place = search.summary, quote(search.address)
+    summary, address = search.summary, quote(search.home.address)
     _tell(search)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
-            say(f"  {command()} ui {place}")
+            say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
             say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
         case "interrupted":
-            say(f"\ninterrupted; go on with:\n  {command()} resume {place}")
+            say(f"\ninterrupted; go on with:\n  {command()} resume {address}")
         case _:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
@@ -225,7 +225,7 @@ def _tell(search: Search) -> None:
     out.print(trials_table(summary, metric, ranked(summary, metric, mode), out.width))
     out.print(headline(summary, metric), soft_wrap=True)
     _tell_diagnosis(summary)
-    _tell_verdicts(summary, quote(search.address))
+    _tell_verdicts(summary, quote(search.home.address))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.record.folder import home_in, is_driven, read_facts, read_record, read_search, summary_of
+from search.record.home import Home
 from search.record.storage import local_folder
 from search.record.summary import Summary
 from search.record.trials import Record, Trial
@@ -40,8 +41,8 @@ class Search:
     JournalError where its journal is damaged.
     """
 
-    def __init__(self, place: str | Path) -> None:
-        self.folder = local_folder(str(place))
+    def __init__(self, address: str | Path) -> None:
+        self.folder = local_folder(str(address))
 
     @cached_property
     def study(self) -> Study:
@@ -106,10 +107,10 @@ class Search:
             return None
         return verdicts_of(self._summary, self.space)
 
-    @property
-    def address(self) -> str:
-        """What a person names the search by: its folder, or its URI."""
-        return home_in(self.folder).address
+    @cached_property
+    def home(self) -> Home:
+        """Where it lives."""
+        return home_in(self.folder)
 
     def trials_frame(self) -> pandas.DataFrame:
         """One row a trial: how it went, its last epoch's numbers by name, and its values by dotted path."""

@@ -25,7 +25,6 @@ from search.record.lease import Lease
 from search.record.storage import driving
 from search.record.summary import Summary
 from search.results import report
-from search.results.conclusion import conclusion
 from search.results.export import export_recipe, versions
 from search.results.picture import draw
 from search.results.search import Search
@@ -34,6 +33,7 @@ from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
 from search.study import STUDY_FILE, Study, read_study
 from search.study.names import default_name
+from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
 
@@ -131,7 +131,7 @@ def tracker_of(home: Home) -> Tracker:
         search.study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
-        lambda: conclusion(Search(home.folder)),
+        lambda: conclusion(Search(home.folder).summary),
     )
 
 

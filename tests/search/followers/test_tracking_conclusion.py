@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.changes import LONGEST_TAG, Conclusion
+from search.followers.changes import LONGEST_TAG
 from search.followers.consumer import Backlog
 from search.followers.tracker import Tracker
 from search.record.home import CURSOR_FILE, Home
 from search.record.journal import EndEvent, Event, Journal, StartEvent
 from search.record.verdicts import Verdict, Verdicts
+from search.verdicts.conclusions import Conclusion
 from search.verdicts.words import mlflow_table
 from tests.search.followers.small_tracking import (
     a_search,

@@ -15,16 +15,16 @@ from rich.console import Console
 from search.deciding.ledger import Decision, Ledger
 from search.record.chain import JournalError
 from search.record.folder import read_search
-from search.record.home import EVENTS_FILE, Home
+from search.record.home import EVENTS_FILE, LOCK_FILE, Home
 from search.record.journal import Event, Journal, TrialEvent, read
 from search.results import report
-from search.results.conclusion import conclusion
 from search.results.export import export_recipe
 from search.results.search import Search
 from search.running.driver import make_ledger, settled
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study
 from search.study.space import build_space
+from search.verdicts.conclusions import conclusion
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
 from tests.epoch_results import epoch_result
@@ -112,7 +112,7 @@ def test_show_and_explain_and_the_conclusion_say_what_they_said(
         shown = json.loads(printed(lambda: report.show(Search(folder), as_json=True)))
         code, explained, _ = tunebook("explain", folder, "--all")
         assert code == 0
-        return shown, explained, conclusion(Search(folder)), Search(folder).pruning
+        return shown, explained, conclusion(Search(folder).summary), Search(folder).pruning
 
     before = said()
     changed_rule()
@@ -231,7 +231,9 @@ def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    return {
+        file.name: file.read_bytes() for file in folder.iterdir() if file.is_file() and file.name != LOCK_FILE
+    }
 
 
 # --- a search that exists -------------------------------------------------------------------------------

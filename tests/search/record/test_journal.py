@@ -20,6 +20,7 @@ from search.record.journal import (
     read,
     read_from,
 )
+from search.record.lock import locked
 from tests.epoch_results import epoch_result
 from trainable.errors import UserError
 
@@ -101,7 +102,7 @@ def test_a_torn_last_line_is_left_out_with_a_warning_and_cut_off_by_the_next_wri
 def test_half_a_line_of_a_driver_that_writes_is_no_reason_to_warn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Journal(tmp_path) as journal:
+    with locked(tmp_path), Journal(tmp_path) as journal:
         journal.append(EVENTS[0])
         with (tmp_path / EVENTS_FILE).open("ab") as file:
             file.write(b'{"event":')

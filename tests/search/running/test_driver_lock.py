@@ -131,7 +131,8 @@ def test_a_folder_in_the_place_of_a_file_is_one_line_and_exit_code_2(
     (folder / name).mkdir()
     code, out, err = tunebook(command, folder)
     told = out + err
-    assert (code, told.count("\n")) == (1 if command == "sync" else 2, 1)
+    # what MLflow's cursor stands in the way of is a delivery that failed, and not a wrong call
+    assert (code, told.count("\n")) == (1 if (command, name) == ("sync", CURSOR_FILE) else 2, 1)
     assert str(folder / name) in told
     assert "Is a directory" in told or "is a directory" in told
 

@@ -18,10 +18,10 @@ from search.record.folder import facts_text, read_summary
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.record.summary import Summary
-from search.results.conclusion import conclusion
 from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space
+from search.verdicts.conclusions import conclusion
 from spaces.space import Values
 from tests.search.results.test_report import INFO
 from tests.search.small_events import begun_in, drawn, session
@@ -139,10 +139,10 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
     best = read_summary(folder).best
     assert best is not None
-    note = conclusion(Search(folder)).note
+    note = conclusion(Search(folder).summary).note
     assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")
     assert "| augmentation.mixing.kind | supported | +" in note
-    assert len(json.loads(conclusion(Search(folder)).table)["data"]) > 15
+    assert len(json.loads(conclusion(Search(folder).summary).table)["data"]) > 15
 
 
 def test_to_show_a_search_takes_no_torch(folder: Path) -> None:

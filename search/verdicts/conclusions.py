@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from search.followers.changes import Conclusion
+from typing import NamedTuple
+
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
-from search.results.search import Search
 from search.verdicts.words import markdown, mlflow_table
 from spaces.domains import shown
 
 
-def conclusion(search: Search) -> Conclusion:
+class Conclusion(NamedTuple):
+    """What the search's own run is told when the search is over."""
+
+    note: str
+    """Markdown."""
+    table: str
+    """JSON as MLflow's `log_table` writes it, of one row a rule."""
+
+
+def conclusion(summary: Summary) -> Conclusion:
     """The best trial and the verdicts as a note, and the verdicts as a table."""
-    verdicts = search.verdicts or Verdicts()
-    parts = [_best(search.summary), markdown(verdicts) if verdicts.rules else ""]
+    verdicts = summary.verdicts or Verdicts()
+    parts = [_best(summary), markdown(verdicts) if verdicts.rules else ""]
     return Conclusion("\n\n".join(filter(None, parts)), mlflow_table(verdicts))
 
 
