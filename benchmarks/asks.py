@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     where = environment(1)
-    searches = [list(ask_seconds(seed, max(SIZES) + AROUND)) for seed in range(arguments.seeds)]
+    searches = [list(ask_seconds(seed, max(SIZES) + AROUND + 1)) for seed in range(arguments.seeds)]
     near = {
         size: [each for asks in searches for each in asks[size - AROUND : size + AROUND]] for size in SIZES
     }
@@ -72,7 +72,7 @@ def main() -> None:
     wholes = ", ".join(f"{sum(asks):.1f}" for asks in searches)
     page = (
         f"# What a draw of prior-tpe costs\n\n{head}\n{rows}\n\n"
-        f"All draws of a search of {max(SIZES) + AROUND} trials: {wholes} s of processor time.\n\n"
+        f"All draws of a search of {max(SIZES) + AROUND + 1} trials: {wholes} s of processor time.\n\n"
         f"{described(where)}"
     )
     write(
