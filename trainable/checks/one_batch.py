@@ -108,7 +108,7 @@ def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
     accuracy, constant, began = 0.0, False, time.perf_counter()
     with run.probing():
         window = _distinct(next(run.windows()))
-        while len(losses) < STEPS and time.perf_counter() - began < seconds:
+        while not losses or (len(losses) < STEPS and time.perf_counter() - began < seconds):
             losses.append(float(run.train_on([window], lr)))
             if len(losses) % LOOK_EVERY == 0 or len(losses) == STEPS:
                 accuracy, constant = _known(run, window)

@@ -203,9 +203,10 @@ def test_one_that_was_replaced_while_it_hung_puts_nothing_over_the_others_journa
     assert (store.read(EVENTS_FILE) or b"").startswith(before + (theirs or b""))
 
 
-def test_what_is_no_search_is_not_taken_for_one(study: Study, store: Store) -> None:
+def test_what_is_no_search_is_not_taken_for_one(study: Study, store: Store, tmp_path: Path) -> None:
     store.write("trials/0000/epoch-0001/state.pt", b"of a search whose study was deleted")
-    with pytest.raises(UserError, match="exists and is not a search"), leased(study, Path(), print):
+    refused = pytest.raises(UserError, match="exists and is not a search")
+    with refused, leased(study, tmp_path / "mine", print):
         pass
 
 
