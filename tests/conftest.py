@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # its fonts stay
 
 # Read when torch, Ray, MLflow and matplotlib are first imported, here and in every process the tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the last digits depend on it; another number may be tried
+os.environ.setdefault("MKL_NUM_THREADS", os.environ["OMP_NUM_THREADS"])
 os.environ.update(
-    OMP_NUM_THREADS="1",  # results in the last digit depend on the number of threads
-    MKL_NUM_THREADS="1",
     MPLBACKEND="Agg",
     MLFLOW_DISABLE_TELEMETRY="true",
     RAY_USAGE_STATS_ENABLED="0",
@@ -33,6 +34,12 @@ os.environ["XDG_CACHE_HOME"] = CACHE.name
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tunebook")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays, so the garbage collector need not look at it: a second a round."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

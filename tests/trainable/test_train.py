@@ -21,8 +21,6 @@ from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.training.devices import device_name
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
-
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32"})
 
 

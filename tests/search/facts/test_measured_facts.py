@@ -90,7 +90,8 @@ def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
     """Ten images are learnt by heart before any rate is too high, or the loss explodes at once."""
-    study = study_of(space__probes=["lr-find"], base__loop={"batch_size": 4}, data__train_limit=10)
+    written = {"loop.batch_size": 4, "precision.kind": "fp32"}
+    study = study_of(space__probes=["lr-find"], base=written, data__train_limit=10)
     base, said = study.base_recipe(), list[str]()
     facts = probed(study, digits_facts(), base, load_data(base, CPU), say=said.append)
     assert facts == digits_facts()

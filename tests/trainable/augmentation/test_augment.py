@@ -20,8 +20,6 @@ from trainable.recipe.augmentations import (
     TrivialAugment,
 )
 
-torch.set_num_threads(1)
-
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 PLAIN = Augmentation(crop=NoCrop(), flip_probability=0.0)
 EACH = {

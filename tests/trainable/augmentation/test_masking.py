@@ -23,8 +23,6 @@ from trainable.augmentation.grids import (
 from trainable.augmentation.masking import cutout_boxes, erase, make_masking, ramped
 from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Masking, NoMasking, RandomErasing
 
-torch.set_num_threads(1)
-
 CPU = torch.device("cpu")
 EPOCHS = 10
 EACH: dict[str, Masking] = {

@@ -9,8 +9,6 @@ from torchvision.transforms import v2
 from trainable.augmentation.mixing import Draw, cut_box, cutmix, make_mixing, mixup
 from trainable.recipe.augmentations import CutMix, Mixup, NoMixing
 
-torch.set_num_threads(1)
-
 CLASSES = 5
 IMAGES = torch.rand(8, 3, 12, 10, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 4, 0, 1, 2])

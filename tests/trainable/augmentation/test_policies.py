@@ -16,8 +16,6 @@ from trainable.augmentation.randaugment import rand_augment
 from trainable.augmentation.strengths import narrow_strengths, wide_strengths
 from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
 
-torch.set_num_threads(1)
-
 RAND, TRIVIAL, AUTO = v2.RandAugment(), v2.TrivialAugmentWide(), v2.AutoAugment()
 POLICIES: tuple[PolicyName, ...] = ("imagenet", "cifar10", "svhn")
 SIDE = 24

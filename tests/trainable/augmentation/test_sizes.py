@@ -11,8 +11,6 @@ from torchvision.transforms.v2 import functional
 from trainable.augmentation.sizes import extreme_sizes, on_grid, resized, size_at
 from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
 
-torch.set_num_threads(1)
-
 
 def curve(spec: Size, side: int, epochs: int = 8, steps: int = 50, seed: int = 0) -> list[int]:
     """The size of every step of a run."""

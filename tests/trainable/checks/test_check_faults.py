@@ -23,6 +23,9 @@ from trainable.training.run import Run
 
 Array = NDArray[Any]
 
+PATIENCE_SECONDS = 3600.0
+"""So that steps are counted, and a busy machine cuts none short."""
+
 
 def sound_data() -> DataSet:
     return data_set(240, 120, 120)
@@ -32,14 +35,20 @@ def alarms(findings: list[Finding]) -> dict[CheckName, Finding]:
     return {finding.check: finding for finding in findings if finding.level in ("error", "warning")}
 
 
+def checked(recipe: Recipe, model: nn.Module | None = None, data: DataSet | None = None) -> list[Finding]:
+    return check(recipe, data=data or sound_data(), model=model, seconds=PATIENCE_SECONDS)
+
+
 def in_part(
     found_by: CheckName, recipe: Recipe, data: DataSet, model: nn.Module | None = None
 ) -> list[Finding]:
     """What the part of the gate finds that a check belongs to: the whole would take seconds a fault."""
     subject = make_subject(recipe, data, model, torch.device("cpu"), download=False)
     if found_by in ("learning", "horizontal flip"):
-        return list(check_lessons(subject))
-    return list(check_network(subject) if found_by in OF_THE_NETWORK else check_data(subject))
+        return list(check_lessons(subject, PATIENCE_SECONDS))
+    if found_by in OF_THE_NETWORK:
+        return list(check_network(subject, PATIENCE_SECONDS))
+    return list(check_data(subject))
 
 
 OF_THE_NETWORK: tuple[CheckName, ...] = (
@@ -341,7 +350,7 @@ def test_true_labels_that_reach_training_past_the_shuffled_ones_are_found(
 
 @pytest.mark.parametrize("net", [None, plain_net], ids=["resnet_small", "a net of one's own in fp64"])
 def test_sound_data_with_a_sound_net_raise_no_alarm(net: Callable[[], nn.Module] | None) -> None:
-    findings = check(small_recipe({"optimizer.lr": 0.02}), data=sound_data(), model=net() if net else None)
+    findings = checked(small_recipe({"optimizer.lr": 0.02}), net() if net else None)
     assert alarms(findings) == {}
     assert {finding.check for finding in findings} >= {"one batch", "learning", "shuffled labels", "loader"}
 
@@ -350,7 +359,7 @@ def test_what_is_checked_stays_as_it_was_and_twice_gives_the_same() -> None:
     data, net = sound_data(), plain_net()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     state = torch.get_rng_state()
-    findings = [check(small_recipe(), data=data, model=net) for _ in range(2)]
+    findings = [checked(small_recipe(), net, data) for _ in range(2)]
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     first, second = ([each for each in run if each.check != "loader"] for run in findings)
@@ -359,6 +368,6 @@ def test_what_is_checked_stays_as_it_was_and_twice_gives_the_same() -> None:
 
 def test_the_recipe_of_the_gate_is_not_what_is_returned() -> None:
     recipe = small_recipe()
-    check(recipe, data=sound_data())
+    checked(recipe)
     assert recipe == small_recipe()
     assert isinstance(recipe, Recipe)

@@ -10,7 +10,6 @@ from tests.trainable.small_runs import CLASSES, data_set, small_recipe
 from trainable.models.norm_statistics import measure_norm
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
 OFF = torch.autocast("cpu", enabled=False)
 
 

@@ -14,8 +14,6 @@ from torch.optim import optimizer as torch_optimizer
 from trainable.errors import UserError
 from trainable.training.debug import ACTIVE, PROFILE_FILE, WAIT, WARMUP, debugging, tools_named
 
-torch.set_num_threads(1)
-
 CPU = torch.device("cpu")
 
 

@@ -18,9 +18,6 @@ from trainable.ranks import Ranks
 from trainable.train import train
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
-
-
 VALUES: dict[str, Any] = {
     "loop.batch_size": 16,
     "loop.epochs": 4,

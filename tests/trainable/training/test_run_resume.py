@@ -18,8 +18,6 @@ from trainable.errors import StateError
 from trainable.recipe import Recipe
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
-
 CPU = torch.device("cpu")
 AUGMENTED = {
     "augmentation.crop.kind": "pad",

@@ -16,8 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
-
 WAITING = {
     "aten._local_scalar_dense.default",  # item(), float(), bool(), tolist() of one
     "aten.nonzero.default",

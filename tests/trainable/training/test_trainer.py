@@ -21,8 +21,6 @@ from trainable.training import schedule, seeds
 from trainable.training.run import Run
 from trainable.training.seeds import Use
 
-torch.set_num_threads(1)
-
 TRAIN = 48
 
 
