@@ -31,6 +31,7 @@ from search.results.verdict_tables import brief_table
 from search.study import Study
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
+from spaces.catalog.sources import with_guide_names
 from trainable.training.metrics import OBJECTIVES
 
 REFRESH_SECONDS = 0.5
@@ -230,7 +231,8 @@ def _tell(search: Search) -> None:
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
     """An explanation: one row a field, with what it is, why, and who says so."""
-    cells = tuple((row.path, row.what, row.reason, row.source) for row in rows)
+    sources = with_guide_names(row.source for row in rows)
+    cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
 
 

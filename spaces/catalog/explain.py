@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
+from spaces.catalog.sources import with_guide_names
 from spaces.conditions import holds, options_of, settled_values
 from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
@@ -60,7 +61,9 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
 
 def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, str]:
     """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
-    return {row.path: f"{row.reason} ({row.source})" for row in recipe_rows(recipe, space, facts)}
+    rows = recipe_rows(recipe, space, facts)
+    sources = with_guide_names(row.source for row in rows)
+    return {row.path: f"{row.reason} ({source})" for row, source in zip(rows, sources, strict=True)}
 
 
 def _spoken_of(
