@@ -2,7 +2,7 @@
 
 In a notebook:
 
-    from search.results.search import Search
+    from search.results import Search
 
     Search("searches/digits-1").trials_frame()
 """
