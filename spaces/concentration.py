@@ -1,4 +1,4 @@
-"""How much a space expects: how far its priors draw trials together, against even draws."""
+"""Measures how strongly a space's priors concentrate its trials, compared with even draws."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ DRAWS, POINTS = 64, 64
 
 
 def concentration(space: Space) -> float:
-    """Bits by which the priors narrow the space down; 0 where nothing is believed of any dimension.
+    """Returns the number of bits by which the priors narrow the space; 0 if every prior is even.
 
-    The relative entropy of draws from the priors against even draws: 3 bits say that trials fall together as
-    if the space were an eighth of its size. What is believed may depend on values drawn before, so the mean
-    over a few draws is taken, the same ones every time.
+    This is the relative entropy of draws from the priors to even draws: 3 bits mean that trials lie as close
+    together as if the space were an eighth of its size. A prior may depend on values drawn before it, so this
+    is the mean over a few draws, which are the same ones every time.
     """
     return sum(_bits(space, random.Random(draw)) for draw in range(DRAWS)) / DRAWS
 
 
 @lru_cache(maxsize=1024)
 def narrowing(domain: Domain, prior: Prior) -> float:
-    """Bits by which a prior narrows its domain: a range about 1 with high confidence, 0.2 with medium."""
+    """Returns the bits by which a prior narrows its domain: about 1 for a range with high confidence, 0.2
+    with medium."""
     match prior:
         case Uniform():
             return 0.0
@@ -40,7 +41,7 @@ def narrowing(domain: Domain, prior: Prior) -> float:
 
 
 def _bits(space: Space, chance: random.Random) -> float:
-    """The bits of the dimensions that one trial has."""
+    """Returns the sum of the bits of the dimensions that one trial has."""
     bits = 0.0
 
     def draw(dimension: Dimension, prior: Prior) -> Value:

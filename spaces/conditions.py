@@ -1,4 +1,4 @@
-"""Which fields a recipe has, and of which kinds they are."""
+"""Answers which fields a recipe has, and which kind of section each field belongs to."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainable.recipe import Recipe
 
 
 def settled_values(recipe: Recipe) -> dict[str, Value]:
-    """Every scalar of a recipe, by dotted path."""
+    """Returns every scalar of a recipe, by dotted path."""
     return {path: value for path, value in leaves(recipe) if isinstance(value, Value)}
 
 
 def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) -> bool:
-    """Whether a recipe with the values set has a field."""
+    """Returns whether the recipe, with `values` set in it, has a field at `path`."""
     try:
         (recipe.with_values(values) if values else recipe).get(path)
     except RecipeError:
@@ -28,22 +28,23 @@ def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) ->
 
 
 def holds(when: When | None, recipe: Recipe) -> bool:
-    """Whether a recipe meets a condition; none at all is met."""
+    """Returns whether a recipe meets a condition; None is always met."""
     return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
 
 
 def value_of(recipe: Recipe, path: str) -> Any:
-    """A recipe's value, or None where its kind has no such field."""
+    """Returns the recipe's value at `path`, or None if the kind of its section has no such field."""
     return recipe.get(path) if has(recipe, path) else None
 
 
 def options_of(dimensions: Iterable[Dimension]) -> dict[str, tuple[Value, ...]]:
-    """The options of all dimensions that are choices, by path."""
+    """Returns the options of all dimensions that are choices, by path."""
     return {each.path: each.domain.options for each in dimensions if isinstance(each.domain, Choice)}
 
 
 def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
-    """The domains of all dimensions, by path; those of variants one after the other."""
+    """Returns the domains of all dimensions, by path. A path with several variants has one domain for
+    each."""
     found: dict[str, list[Domain]] = {}
     for each in dimensions:
         found.setdefault(each.path, []).append(each.domain)
@@ -51,14 +52,14 @@ def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
 
 
 def kind_of(path: str) -> str:
-    """The path of the kind that a field's section is of."""
+    """Returns the path of the `kind` field in the section of the field at `path`."""
     return f"{path.rpartition('.')[0]}.kind"
 
 
 def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) -> None:
-    """Raises SpaceError where no trial has a field, naming the kinds that have it.
+    """Raises SpaceError if no trial has the field at `path`; the message names the kinds that have it.
 
-    `options` are the kinds that vary, by path; else the own recipe's is the only one.
+    `options` holds the kinds that vary, by path. A kind that does not vary is the own recipe's.
     """
     kind, having = kind_of(path), kinds_having(path)
     if having and not set(having) & set(options.get(kind, (value_of(own, kind),))):
@@ -67,7 +68,7 @@ def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) ->
 
 
 def check_fixed(base: Recipe, fixed: Values) -> None:
-    """Raises SpaceError for every fixed field that the base has none of, its kinds fixed too."""
+    """Raises SpaceError with every fixed field that the base does not have, after its fixed kinds are set."""
     faults = []
     for path, value in fixed.items():
         kind, having = kind_of(path), kinds_having(path)

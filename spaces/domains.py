@@ -1,4 +1,4 @@
-"""What one value may be: a range of numbers or a closed list, checked when built."""
+"""Defines what one value may be: a range of numbers or a closed list, checked when built."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import TypeGuard, assert_never
 from trainable.errors import Fault, FaultyInput
 
 Value = float | int | str | bool | None
-"""One scalar of a Recipe."""
+"""A value is one scalar of a Recipe."""
 Values = Mapping[str, Value]
-"""Values by dotted path."""
+"""Values are held by their dotted path."""
 
 
 class SpaceError(FaultyInput):
-    """A space that cannot be searched."""
+    """Says that a space cannot be searched, with the faults."""
 
     subject = "space"
 
 
 @dataclass(frozen=True)
 class Float:
-    """Real numbers from `low` to `high`, both included; `log` spreads draws evenly over the logarithm.
+    """Holds the real numbers from `low` to `high`, both included. `log` draws them evenly on a logarithmic
+    scale.
 
     Raises SpaceError unless both are finite numbers, low < high, and low > 0 where `log`.
     """
@@ -39,7 +40,7 @@ class Float:
         return is_number(value) and self.low <= value <= self.high
 
     def extremes(self) -> tuple[Value, ...]:
-        """The values to try on a Recipe when the space is built."""
+        """Returns the values that are tried on a Recipe when the space is built."""
         return (self.low, self.high)
 
     def __str__(self) -> str:
@@ -48,7 +49,8 @@ class Float:
 
 @dataclass(frozen=True)
 class Integer:
-    """Whole numbers from `low` to `high`, both included; `log` spreads draws evenly over the logarithm.
+    """Holds the whole numbers from `low` to `high`, both included. `log` draws them evenly on a logarithmic
+    scale.
 
     Raises SpaceError unless both are whole numbers, low < high, and low >= 1 where `log`.
     """
@@ -75,7 +77,8 @@ class Integer:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of `options`, which are scalars. Raises SpaceError when there is none, or one stands twice."""
+    """Holds a closed list of `options`, which are scalars. Raises SpaceError for an empty or a repeating
+    list."""
 
     options: tuple[Value, ...]
 
@@ -109,7 +112,8 @@ Domain = Float | Integer | Choice
 
 
 def value_at(domain: Domain, fraction: float) -> Value:
-    """The value at a fraction in [0, 1) of a domain's (log-)length, of which options get equal shares."""
+    """Returns the value at a fraction in [0, 1) of a domain's (log-)length; each option has an equal share of
+    it."""
     match domain:
         case Float(low=low, high=high, log=log):
             return min(max(_between(low, high, fraction, log), low), high)
@@ -122,9 +126,9 @@ def value_at(domain: Domain, fraction: float) -> Value:
 
 
 def fraction_of(domain: Domain, value: Value) -> float:
-    """Where in [0, 1] of a domain's (log-)length a value of it lies; an option in the middle of its share.
+    """Returns the position of a value in its domain, as a share in [0, 1] of the domain's (log-)length.
 
-    Raises SpaceError for a value that is not in the domain.
+    An option lies in the middle of its share. Raises SpaceError for a value that is not in the domain.
     """
     match domain:
         case Float(low=low, high=high) if is_number(value) and low <= value <= high:
@@ -138,19 +142,20 @@ def fraction_of(domain: Domain, value: Value) -> float:
 
 
 def cell_of(domain: Integer, value: int) -> tuple[float, float]:
-    """The part of [0, 1] that `value_at` takes to a whole number of the domain."""
+    """Returns the part of [0, 1] that `value_at` rounds to this whole number of the domain."""
     low, high = domain.low - 0.5, domain.high + 0.5
     return _share(low, high, value - 0.5, domain.log), _share(low, high, value + 0.5, domain.log)
 
 
 def place_of(choice: Choice, value: Value) -> int:
-    """The index of an option, where `true` is not 1. Raises ValueError for a value that is none."""
+    """Returns the index of an option; `true` does not equal 1. Raises ValueError for a value that is no
+    option."""
     same = [each == value and isinstance(each, bool) == isinstance(value, bool) for each in choice.options]
     return same.index(True)
 
 
 def shown(value: object) -> str:
-    """A scalar as it would stand in YAML."""
+    """Returns a scalar as YAML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -160,13 +165,13 @@ def shown(value: object) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Words in a row: a, b and c."""
+    """Joins words into a list such as `a, b and c`."""
     *head, last = words
     return f"{', '.join(head)} and {last}" if head else last
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is an int or a float; `true` is neither."""
+    """Returns whether a value is an int or a float; `true` is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -183,7 +188,7 @@ def _share(low: float, high: float, value: float, log: bool) -> float:
 
 
 def _among(value: object, options: tuple[Value, ...]) -> bool:
-    """Whether a value stands in options, where `true` is not 1 as it is in Python."""
+    """Returns whether a value is one of the options; `true` does not equal 1, as it does in Python."""
     return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in options)
 
 

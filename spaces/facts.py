@@ -1,4 +1,4 @@
-"""What the heuristics need to know about the data, the model and the machine."""
+"""Defines what the heuristics need to know about the data, the model and the machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OPTIMIZERS: tuple[str, ...] = tuple(
 
 
 def rising(band: tuple[float, float]) -> tuple[float, float]:
-    """The band itself. Raises ValueError where its ends do not rise."""
+    """Returns the band unchanged. Raises ValueError unless its first end is below its second."""
     if band[0] >= band[1]:
         raise ValueError(f"expected a band that rises, got {list(band)}")
     return band
 
 
 def known_optimizer(kind: str) -> str:
-    """The kind itself. Raises ValueError for one that no recipe can have."""
+    """Returns the kind unchanged. Raises ValueError for a kind that no recipe can have."""
     if kind not in OPTIMIZERS:
         raise ValueError(f"expected one of {', '.join(OPTIMIZERS)}, got {kind!r}")
     return kind
@@ -49,17 +49,19 @@ SETTLED_ELSEWHERE = {
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
 }
-"""Facts that a person cannot write over, since a search would contradict them, and where they belong."""
+"""These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
+which field to write instead."""
 
 
 class FactsError(FaultyInput):
-    """Facts that cannot be."""
+    """Says that facts are impossible, with the faults."""
 
     subject = "facts"
 
 
 class Facts(Spec):
-    """Measured once before a search and kept beside it; the ranges of a Space are functions of them alone."""
+    """Holds the facts, measured once before a search and stored with it; the ranges of a Space depend on them
+    alone."""
 
     train_images: Count
     classes: Count
@@ -87,7 +89,7 @@ class Facts(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Facts:
-        """The facts in plain data, as `tree` gives them. Raises FactsError with every fault."""
+        """Returns the facts from plain data, as `tree` writes them. Raises FactsError with every fault."""
         try:
             return cls.model_validate_json(json.dumps(tree))
         except (TypeError, ValueError) as error:
@@ -99,12 +101,12 @@ class Facts(Spec):
             raise FactsError(faults, where) from None
 
     def tree(self) -> dict[str, Any]:
-        """The facts as plain data, ready for JSON."""
+        """Returns the facts as plain data, ready for JSON."""
         return self.model_dump(mode="json")
 
 
 class GivenFacts(Spec):
-    """Facts that a person writes over what would be measured; None: as measured."""
+    """Holds the facts that a person writes to replace measured ones; None leaves a fact as measured."""
 
     parameters: Count | None = None
     gpu_memory_bytes: Bytes | None = None
@@ -115,5 +117,5 @@ class GivenFacts(Spec):
     lr_band_kind: OptimizerName | None = None
 
     def values(self) -> dict[str, Any]:
-        """What is written, by name."""
+        """Returns the facts that are written, by name."""
         return {name: value for name, value in self if value is not None}

@@ -1,6 +1,6 @@
-"""What each field of a Recipe is for and who says so: for values that no heuristic has set.
+"""States what each field of a Recipe is for, and the source, for values that no heuristic has set.
 
-Sources are cited as in `spaces.rules.heuristics`; `ours` marks what neither documents nor papers ask for.
+Sources are cited as in `spaces.rules.heuristics`. `ours` marks what neither the documents nor papers ask for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trainable.recipe import Recipe, trees
 
 
 class Purpose(NamedTuple):
-    """What a field is for, whatever its value, and the source."""
+    """Says what a field is for, whatever its value, and names the source."""
 
     reason: str
     source: str
@@ -195,7 +195,7 @@ PURPOSES: dict[str, Purpose] = {
 
 
 def leaves(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Every dotted path with its value, provenance left out; lists are one value."""
+    """Yields every dotted path with its value, without provenance; a list is one value."""
     tree = recipe.tree()
     tree.pop("provenance", None)
     yield from trees.leaves(tree)

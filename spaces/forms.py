@@ -1,4 +1,4 @@
-"""What a Recipe's fields may hold, by their types: which kinds have a field, and how it is made to vary."""
+"""Derives from the types of a Recipe's fields which kinds have a field, and which ranges it can have."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from trainable.recipe import Recipe
 
 
 def types_of(path: str) -> tuple[Any, ...]:
-    """The types, and the words and numbers, that some kind allows in a field; empty for what is no field."""
+    """Returns the types, words and numbers that any kind allows in a field; empty if there is no such
+    field."""
     section, _, name = path.rpartition(".")
     fields = [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
     return tuple(dict.fromkeys(part for field in fields for part in _parts(field.annotation)))
 
 
 def fields_of(path: str) -> tuple[str, ...]:
-    """The paths of a section's fields, over every kind of it; empty for what is no section."""
+    """Returns the paths of a section's fields, over all its kinds; empty if there is no such section."""
     names = [name for spec in _specs_at(path) for name in spec.model_fields]
     return tuple(f"{path}.{name}" for name in dict.fromkeys(names))
 
 
 def kinds_having(path: str) -> tuple[str, ...]:
-    """The kinds of a section that have a field which others lack; empty where none lacks it."""
+    """Returns the kinds of a section that have a field which other kinds lack; empty if all have it."""
     section, _, name = path.rpartition(".")
     specs = _specs_at(section)
     having = [spec for spec in specs if name in spec.model_fields]
@@ -33,13 +34,13 @@ def kinds_having(path: str) -> tuple[str, ...]:
 
 
 def allowed(path: str, value: Value) -> bool:
-    """Whether a value is among the words or numbers of a field that has such a list."""
+    """Returns whether a value is allowed by the field's list of words or numbers, if it has such a list."""
     words = [each for each in types_of(path) if isinstance(each, Value)]
     return not words or value in words
 
 
 def forms(path: str) -> tuple[str, ...]:
-    """What an override of a field may say of its range, the usual one first; empty for a list."""
+    """Returns the ranges that an override of a field may write, the usual one first; empty for a list."""
     types = types_of(path)
     if words := [each for each in types if isinstance(each, Value)]:
         return (f"choice: [{', '.join(map(shown, words))}]",)
@@ -55,7 +56,7 @@ def forms(path: str) -> tuple[str, ...]:
 
 
 def form_like(domain: Domain) -> str:
-    """How a domain of the same sort is written."""
+    """Returns how a domain of the same form is written in an override."""
     match domain:
         case Float(log=log):
             return f"{'log' if log else 'uniform'}: [low, high]"
@@ -66,7 +67,8 @@ def form_like(domain: Domain) -> str:
 
 
 def _specs_at(section: str) -> list[type[BaseModel]]:
-    """What a section may be: one spec, or one for each kind; empty for what is no section."""
+    """Returns the specs that a section may be, one for each of its kinds; empty if there is no such
+    section."""
     found: list[type[BaseModel]] = [Recipe]
     for name in section.split(".") if section else []:
         fields = [spec.model_fields[name] for spec in found if name in spec.model_fields]
@@ -76,7 +78,7 @@ def _specs_at(section: str) -> list[type[BaseModel]]:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The types and literal values of an annotation, however deep in unions and Annotated they stand."""
+    """Yields the types and literal values of an annotation, at any depth of unions and Annotated."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         yield from arguments

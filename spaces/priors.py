@@ -1,8 +1,8 @@
-"""What is believed of a value before any trial: a shape over its domain, with a confidence.
+"""Defines what is believed of a value before any trial: a shape over its domain, with a confidence.
 
-Numbers are believed to lie around a centre, on the domain's own scale: a truncated normal, which over a
-logarithmic domain is a truncated log-normal. Options have weights. A prior never leaves its domain and never
-rules anything in it out.
+Numbers are believed to lie around a centre, on the domain's own scale. The shape is a truncated normal, which
+on a logarithmic domain is a truncated log-normal. Options have weights. A prior never leaves its domain, and
+gives everything in it a probability above 0.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ from trainable.errors import Fault
 Confidence = Literal["low", "medium", "high"]
 
 SPREADS: dict[Confidence, float] = {"low": 0.5, "medium": 0.25, "high": 0.125}
-"""Standard deviation as a share of the domain's length; a quarter is that of PriorBand (arXiv 2306.12370)."""
+"""The standard deviation is a share of the domain's length; a quarter is PriorBand's (arXiv 2306.12370)."""
 ODDS: dict[Confidence, float] = {"low": 2.0, "medium": 4.0, "high": 8.0}
-"""Weight of the believed option over that of each other."""
+"""The odds are the weight of the believed option divided by that of each other option."""
 _STANDARD = NormalDist()
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Nothing is believed: even draws over the (log-)range or the options."""
+    """Believes nothing: draws are even over the (log-)range or the options."""
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Numbers around `centre`, which lies in the domain."""
+    """Believes that numbers lie around `centre`, which is in the domain."""
 
     centre: float
     confidence: Confidence = "medium"
 
     @property
     def spread(self) -> float:
-        """Standard deviation, as a share of the domain's length."""
+        """Returns the standard deviation, as a share of the domain's length."""
         return SPREADS[self.confidence]
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How likely each option is, in the options' order; any positive scale. Raises SpaceError otherwise."""
+    """Holds the weight of each option, in the options' order, on any scale. Raises SpaceError unless all are
+    above 0."""
 
     weights: tuple[float, ...]
 
@@ -69,7 +70,7 @@ class Weights:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The weights, adding up to 1."""
+        """Returns the weights, scaled to a sum of 1."""
         total = sum(self.weights)
         return tuple(weight / total for weight in self.weights)
 
@@ -78,7 +79,8 @@ Prior = Uniform | Normal | Weights
 
 
 def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
-    """The prior that a value with a confidence stands for. Raises SpaceError for one outside the domain."""
+    """Returns the prior for an expected value and a confidence. Raises SpaceError for a value outside the
+    domain."""
     if value not in domain:
         raise SpaceError([Fault("", f"expected a prior within {domain}, got {shown(value)}")])
     match domain:
@@ -93,7 +95,7 @@ def believed(domain: Domain, value: Value, confidence: Confidence = "medium") ->
 
 
 def check_prior(domain: Domain, prior: Prior) -> None:
-    """Raises SpaceError where a prior is none of this domain's."""
+    """Raises SpaceError if a prior does not fit the domain."""
     match domain, prior:
         case _, Uniform():
             return
@@ -111,7 +113,7 @@ def check_prior(domain: Domain, prior: Prior) -> None:
 
 
 def within(domain: Domain, prior: Prior) -> Prior:
-    """The prior with its centre moved to the nearer end of the domain where it lies outside."""
+    """Returns the prior; a centre outside the domain is moved to the nearer end."""
     match domain, prior:
         case Float() | Integer(), Normal(centre=centre, confidence=confidence):
             return Normal(min(max(centre, domain.low), domain.high), confidence)
@@ -120,7 +122,7 @@ def within(domain: Domain, prior: Prior) -> Prior:
 
 
 def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
-    """The value below which a share `fraction` in [0, 1) of the prior lies: even fractions draw from it."""
+    """Returns the prior's quantile at `fraction` in [0, 1); even fractions draw values from the prior."""
     match prior:
         case Uniform():
             return value_at(domain, fraction)
@@ -137,7 +139,7 @@ def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
 
 
 def density(domain: Domain, prior: Prior, value: Value) -> float:
-    """How much likelier than under even draws; 1 on average over the domain, 0 outside of it."""
+    """Returns how much likelier a value is than in even draws: 1 on average over the domain, 0 outside it."""
     if value not in domain:
         return 0.0
     match prior:
@@ -153,7 +155,7 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
 
 
 def mode(domain: Domain, prior: Prior) -> Value:
-    """The likeliest value; the middle of a range of which nothing is believed, and its first option."""
+    """Returns the likeliest value. With an even prior this is the middle of a range, or the first option."""
     match prior:
         case Uniform():
             return value_at(domain, 0.0 if isinstance(domain, Choice) else 0.5)
@@ -167,7 +169,7 @@ def mode(domain: Domain, prior: Prior) -> Value:
 
 
 def told(domain: Domain, prior: Prior) -> str:
-    """The domain with what is believed in it, in words."""
+    """Describes the domain and the prior in words."""
     match prior:
         case Uniform():
             return str(domain)
@@ -186,13 +188,14 @@ def _centre(domain: Domain, prior: Normal) -> float:
 
 
 def _reach(domain: Domain, prior: Normal) -> tuple[float, float]:
-    """The share of the untruncated normal that lies below the domain's two ends."""
+    """Returns the shares of the untruncated normal below the domain's two ends."""
     centre = _centre(domain, prior)
     return _STANDARD.cdf(-centre / prior.spread), _STANDARD.cdf((1.0 - centre) / prior.spread)
 
 
 def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
-    """Of a whole number: the mean over the cell that is rounded to it, which a narrow prior lies within."""
+    """Returns the density of a number. For a whole number it is the mean over the interval that is rounded to
+    it, since a narrow prior may lie inside one such interval."""
     centre, (low, high) = _centre(domain, prior), _reach(domain, prior)
     if isinstance(domain, Integer):
         assert isinstance(value, int)

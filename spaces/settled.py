@@ -1,6 +1,7 @@
-"""A space as whole data: a search writes it once, and reads it ever after, whatever later rules say.
+"""Writes a space as plain data. A search writes it once and reads it afterwards, so later rules cannot change
+it.
 
-Domains are written in the words of a study's overrides, such as `{"log": [0.01, 1.0]}`.
+Domains are written as in a study's overrides, such as `{"log": [0.01, 1.0]}`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 def tree_of(space: Space) -> dict[str, Any]:
-    """The space as plain data, ready for JSON; `space_from` gives an equal one back."""
+    """Returns the space as plain data, ready for JSON; `space_from` reads an equal space from it."""
     return {
         "base": space.base.tree(),
         "pins": sorted(space.pins),
@@ -31,9 +32,9 @@ def tree_of(space: Space) -> dict[str, Any]:
 
 
 def space_from(tree: Any, where: str = "") -> Space:
-    """The space in plain data, as `tree_of` gives it; no rule is asked.
+    """Reads a space from plain data that `tree_of` wrote, and asks no rule.
 
-    Raises SpaceError for anything else, with the place of the first fault; `where` names the source.
+    Raises SpaceError for anything else, with the path of the first fault; `where` names the source.
     """
     try:
         return _space(_Node(tree))
@@ -107,13 +108,14 @@ def _prior_tree(prior: Prior) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Node:
-    """A part of a tree, and its dotted path in it."""
+    """Holds a part of a tree and its dotted path in it."""
 
     content: Any
     path: str = ""
 
     def fields(self, *names: str) -> list[_Node]:
-        """The parts of these names; there may be no other."""
+        """Returns the parts with these names. Raises SpaceError if the names of all parts are not exactly
+        these."""
         found = self.entries()
         if found.keys() != set(names):
             raise self.expected(f"the fields {', '.join(names)}", f"{', '.join(found) or 'none'}")
@@ -147,7 +149,8 @@ class _Node:
         return tuple(each.value() for each in self.items())
 
     def made(self, make: Callable[[], T]) -> T:
-        """What is made of the part. Raises SpaceError with its faults at their places in the tree."""
+        """Returns what `make` makes. Raises SpaceError with its faults, their paths extended by this part's
+        path."""
         try:
             return make()
         except (SpaceError, RecipeError) as error:
@@ -220,7 +223,7 @@ def _domain(node: _Node) -> Domain:
 
 
 def _ends(node: _Node) -> tuple[Any, Any]:
-    """Two numbers, which the domain itself checks."""
+    """Returns two numbers, which the domain itself checks."""
     match node.items():
         case (low, high):
             return low.content, high.content

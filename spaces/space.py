@@ -1,4 +1,4 @@
-"""A Space: a base Recipe and what may vary, define by run, checked when built."""
+"""Defines a Space: a base Recipe and what may vary, drawn value by value, and checked when built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from trainable.recipe import Recipe
 
 @dataclass(frozen=True)
 class When:
-    """A dimension exists only if the value drawn at `path`, or else the base recipe's, is one of `values`."""
+    """Lets a dimension exist only if the value at `path`, drawn or else the base recipe's, is one of
+    `values`."""
 
     path: str
     values: tuple[Value, ...]
@@ -29,7 +30,8 @@ class When:
 
 @dataclass(frozen=True)
 class Believed:
-    """What is believed of a field, and why; without a reason, the dimension's own is why."""
+    """Holds what is believed of a field, and why; None as the reason stands for the dimension's own
+    reason."""
 
     prior: Prior
     reason: str | None = None
@@ -40,10 +42,11 @@ NOTHING_BELIEVED = Believed(Uniform())
 
 @dataclass(frozen=True)
 class Dimension:
-    """One field that varies, in which domain, why, and who says so.
+    """Holds one field that varies: its domain, the reason and the source.
 
-    `variant` tells apart the dimensions of one path that exist under different conditions, such as the rate
-    of each optimizer. `beliefs` holds what is believed of the field for all values that may be drawn before.
+    `variant` distinguishes the dimensions of one path that exist under different conditions, such as the rate
+    of each optimizer. `beliefs` holds what is believed of the field for all values that may be drawn before
+    it.
     """
 
     path: str
@@ -56,24 +59,26 @@ class Dimension:
 
     @property
     def name(self) -> str:
-        """Unique in a space: the path, or `optimizer.lr[sgd]` where a path has several dimensions."""
+        """Returns a name that is unique in a space: the path, or `optimizer.lr[sgd]` if the path has several
+        dimensions."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
     def prior(self, values: Values) -> Prior:
-        """What is believed of the field, once `values` are drawn."""
+        """Returns what is believed of the field after `values` are drawn."""
         return answer(self.beliefs, values).prior
 
     def reason_for(self, values: Values) -> str:
-        """Why it is believed what is believed, once `values` are drawn."""
+        """Returns the reason for that belief after `values` are drawn."""
         reason = answer(self.beliefs, values).reason
         return self.reason if reason is None else reason
 
 
 @dataclass(frozen=True)
 class RuleValue:
-    """The value that a rule gives a field in trials that meet every condition, why, and who says so.
+    """Holds the value that a rule gives a field in trials that meet every condition, the reason and the
+    source.
 
-    `unswept` is what the documents name where a sweep over rates moved the value away from that.
+    If a sweep over rates moved the value, `unswept` is the value that the documents name.
     """
 
     path: str
@@ -84,21 +89,22 @@ class RuleValue:
     unswept: Value = None
 
     def holds(self, values: Values) -> bool:
-        """Whether a recipe of these values meets every condition."""
+        """Returns whether a recipe with these values meets every condition."""
         return all(each.path in values and values[each.path] in each.values for each in self.when)
 
 
 @dataclass(frozen=True)
 class Space:
-    """What a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
+    """Holds what a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
 
-    `own` holds the documents' own recipe as values: the first trial, which may lie outside a domain that a
-    person narrowed. `pins` are the paths that a person fixed in the base: a trial that switches a section's
-    kind keeps them. `rule_values` are what rules give to fields of any of its trials, those that vary too.
+    `own` holds the values of the documents' own recipe. That is the first trial, which may lie outside a
+    domain that a person narrowed. `pins` are the paths that a person fixed in the base; a trial that switches
+    a section's kind still has them. `rule_values` are the values that rules give to fields of its trials,
+    also to fields that vary.
 
-    Raises SpaceError with every fault: a name that stands twice, a condition on what is drawn later, a belief
-    that is none of its domain's, own values of other dimensions. Whether what may be drawn are recipes is
-    asked by `spaces.validity`, when the space is made.
+    Raises SpaceError with every fault: a repeated name, a condition on a value that is drawn later, a prior
+    that does not fit its domain, or own values of other dimensions. `spaces.validity` checks, when the space
+    is made, that the values it can draw make valid recipes.
     """
 
     base: Recipe
@@ -113,9 +119,9 @@ class Space:
                 raise SpaceError(faults)
 
     def define(self, draw: Callable[[Dimension, Prior], Value]) -> dict[str, Value]:
-        """Values by path, drawn in order, for the dimensions that exist given the values drawn before.
+        """Returns values by path, drawn in order, for the dimensions that exist with the values drawn before.
 
-        `draw` also gets what is believed of the dimension, given those values.
+        `draw` receives each dimension and its prior after those values.
         """
         values: dict[str, Value] = {}
         for dimension in self.dimensions:
@@ -124,11 +130,13 @@ class Space:
         return values
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
-        """Values by path drawn from the priors: `fraction` gives each dimension's quantile, in [0, 1)."""
+        """Returns values drawn from the priors, by path; `fraction` gives each dimension's quantile, in [0,
+        1)."""
         return self.define(lambda dimension, prior: drawn(dimension.domain, prior, fraction(dimension)))
 
     def encode(self, values: Values) -> dict[str, float]:
-        """Where in its domain each value lies, in [0, 1] by dimension name; absent dimensions are left out.
+        """Returns each value's position in its domain, in [0, 1], by dimension name, for the dimensions that
+        exist.
 
         Raises SpaceError unless there is one value within its domain for each dimension that exists.
         """
@@ -141,7 +149,7 @@ class Space:
         self.recipe(values)
 
     def beliefs(self, values: Values) -> dict[str, Prior]:
-        """What is believed of each dimension that exists, by name, given the values drawn before it."""
+        """Returns the prior of each dimension that exists, by name, after the values drawn before it."""
         found: dict[str, Prior] = {}
         before: dict[str, Value] = {}
         for dimension in self._active(values):
@@ -150,11 +158,12 @@ class Space:
         return found
 
     def recipe(self, values: Values) -> Recipe:
-        """The base with the values set. Raises RecipeError where the Recipe refuses them."""
+        """Returns the base with the values set. Raises RecipeError if the Recipe refuses them."""
         return self.base.with_values(self.set_in_base(values))
 
     def set_in_base(self, values: Values) -> dict[str, Value]:
-        """The values, and the pins of sections whose kind they switch, which would take its defaults."""
+        """Returns the values, and the pins of sections whose kind they switch: without them, defaults would
+        be used."""
         switched = {
             path.removesuffix("kind")
             for path, value in values.items()
@@ -166,11 +175,12 @@ class Space:
         return {**carried, **values}
 
     def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
-        """What rules give to the fields of a recipe with these values, every scalar of it, by path."""
+        """Returns what rules give to the fields of a recipe, by path. `values` holds every scalar of that
+        recipe."""
         return {each.path: each for each in self.rule_values if each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:
-        """Values by path as values by dimension name; `values_of` turns them back.
+        """Turns values by path into values by dimension name; `values_of` turns them back.
 
         Raises SpaceError unless there is one value for each dimension that exists, and no other.
         """
@@ -178,7 +188,7 @@ class Space:
         return {each.name: values[each.path] for each in self._active(values)}
 
     def values_of(self, named: Values) -> dict[str, Value]:
-        """Values by dimension name as values by path. Raises SpaceError as `named` does."""
+        """Turns values by dimension name into values by path. Raises SpaceError as `named` does."""
 
         def look_up(dimension: Dimension, prior: Prior) -> Value:
             if dimension.name not in named:
@@ -209,7 +219,7 @@ class Space:
         return (values[when.path] if when.path in values else self._in_base(when.path)) in when.values
 
     def _in_base(self, path: str) -> Any:
-        """The base's value. Raises RecipeError where it has none."""
+        """Returns the base's value. Raises RecipeError if it has none."""
         return self._base_values[path] if path in self._base_values else self.base.get(path)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Answers that depend on values drawn before, written out for every value that they were seen to depend on.
+"""Writes a rule's answers out, for every value drawn before that they depend on.
 
-A rule is a function. A search that has begun must not ask it again, since a later version may answer
-otherwise: so its answers are written out when the space is built, as a tree of the values that it read.
+A rule is a function. After a search has begun it must not be called again, since a later version may answer
+differently. So its answers are written out when the space is built, as a tree over the values that it read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trainable.errors import Fault
 T = TypeVar("T")
 U = TypeVar("U")
 Table: TypeAlias = "T | ByValue[T]"
-"""One answer for all values, or a tree of answers."""
+"""A table is one answer for all values, or a tree of answers."""
 Conditions = tuple[tuple[str, tuple[Value, ...]], ...]
-"""Paths, each with the values that it may have."""
+"""Conditions are paths, each with the values that it may have."""
 
 
 @dataclass(frozen=True)
 class Case(Generic[T]):
-    """Values that have the same answer."""
+    """Holds values that have the same answer."""
 
     values: tuple[Value, ...]
     then: Table[T]
@@ -32,14 +32,15 @@ class Case(Generic[T]):
 
 @dataclass(frozen=True)
 class ByValue(Generic[T]):
-    """Answers that depend on the value at `path`; a trial without one is answered as with `settled`."""
+    """Holds answers that depend on the value at `path`; a trial without that value gets the answer for
+    `settled`."""
 
     path: str
     settled: Value
     cases: tuple[Case[T], ...]
 
     def case_of(self, values: Values) -> Table[T]:
-        """The answer to these values. Raises SpaceError for a value of which nothing is written."""
+        """Returns the answer for these values. Raises SpaceError for a value that the table does not hold."""
         value = values.get(self.path, self.settled)
         try:
             return self._by_value[_key(value)]
@@ -53,20 +54,20 @@ class ByValue(Generic[T]):
 
 
 def answer(table: Table[T], values: Values) -> T:
-    """The answer to these values. Raises SpaceError for a value of which nothing is written."""
+    """Returns the answer for these values. Raises SpaceError for a value that the table does not hold."""
     while isinstance(table, ByValue):
         table = table.case_of(values)
     return table
 
 
 def answers(table: Table[T]) -> Iterator[T]:
-    """Every answer of a table."""
+    """Yields every answer of a table."""
     for _, each in with_conditions(table):
         yield each
 
 
 def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[Conditions, T]]:
-    """Every answer with the conditions under which it is given."""
+    """Yields every answer with its conditions."""
     if not isinstance(table, ByValue):
         yield before, table
         return
@@ -75,7 +76,7 @@ def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[
 
 
 def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
-    """The table with a function of each answer in its place; equal ones are written once."""
+    """Returns the table with `function` applied to each answer; equal results share one case."""
     if not isinstance(table, ByValue):
         return function(table)
     return _by_value(
@@ -88,10 +89,11 @@ def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
 def written_out(
     ask: Callable[[Values], T], settled: Values, domains: Mapping[str, Sequence[Domain]]
 ) -> Table[T]:
-    """What `ask` answers to `settled`, and to all values that paths of `domains` may have in its place.
+    """Returns the answers of `ask` for `settled` and for all values in `domains` that may replace settled
+    ones.
 
-    It is asked again for each value of a path that it was seen to read. Raises SpaceError where that has a
-    range of real numbers, which cannot be written out.
+    It is called again for each value of a path that it was seen to read. Raises SpaceError if the domain of
+    such a path is a range of real numbers, which cannot be written out.
     """
     read = _Read(settled, domains.keys())
     found = ask(read)
@@ -104,7 +106,7 @@ def written_out(
 
 
 class _Read(Mapping[str, Value]):
-    """Values that note the first of some paths that is read."""
+    """Holds values, and notes the first path of `noted` that is read."""
 
     def __init__(self, values: Values, noted: Set[str]) -> None:
         self._values = values
@@ -124,7 +126,8 @@ class _Read(Mapping[str, Value]):
 
 
 def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
-    """A tree in which values of equal answers share a case; none where all answers are equal."""
+    """Returns a tree in which values with equal answers share a case, or the answer itself if all are
+    equal."""
     cases: list[tuple[list[Value], Table[T]]] = []
     for value, then in found:
         for values, same in reversed(cases):  # neighbours among numbers are mostly alike
@@ -139,7 +142,7 @@ def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]
 
 
 def _values(path: str, domains: Sequence[Domain], settled: Value) -> Iterable[Value]:
-    """All values of a path's domains, and the settled one, which may lie outside of them."""
+    """Returns all values of a path's domains, and the settled one, which may lie outside them."""
     found = {_key(each): each for domain in domains for each in _values_in(path, domain)}
     return {**found, _key(settled): settled}.values()
 
@@ -158,5 +161,5 @@ def _values_in(path: str, domain: Domain) -> Iterable[Value]:
 
 
 def _key(value: Value) -> tuple[bool, Value]:
-    """`true` is not 1."""
+    """Returns a key in which `true` does not equal 1."""
     return isinstance(value, bool), value

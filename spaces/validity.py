@@ -1,4 +1,5 @@
-"""Whether what a space can draw are recipes: domains are tried within, their ends alone and two at a time."""
+"""Checks that what a space can draw makes valid recipes: numbers inside ranges, ends alone, and pairs of
+ends."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from trainable.recipe.recipe import tree_with_values
 
 S = TypeVar("S", bound=Spec)
 MOST_TRIED = 1_000
-"""Whole numbers of one range that are tried."""
+"""At most this many whole numbers of one range are tried."""
 GOLDEN = 0.381966
-"""A share of a range at which no number stands that a person would list."""
+"""At this share of a range lies a number that no person would write in a list of allowed values."""
 
 
 def check_recipes(space: Space) -> None:
-    """Raises SpaceError for what the Recipe refuses of what may be drawn, and else of the own values."""
+    """Raises SpaceError with what the Recipe refuses of the values that may be drawn, or else of the own
+    values."""
     trials = _Trials(space)
     for faults in (_end_faults(trials), iter(trials.refusals(space.own))):
         if found := list(dict.fromkeys(faults)):
@@ -34,23 +36,24 @@ def check_recipes(space: Space) -> None:
 
 
 class _Trials:
-    """The recipes of a space. Only the sections that values lie in are checked anew: the others are sound."""
+    """Makes recipes of a space. It checks only the sections that values lie in again: the others are
+    valid."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self._sections = dict(space.base)
 
     def recipe(self, values: Mapping[str, Value]) -> Recipe:
-        """The recipe with the values. Raises RecipeError where there is none."""
+        """Returns the recipe with the values set. Raises RecipeError if there is none."""
         whole = self.space.set_in_base(values)
         try:
             tree = tree_with_values({**self._sections, **self._trees(whole)}, whole)
             return Recipe.model_validate(tree)
         except (RecipeError, ValidationError):
-            return self.space.base.with_values(whole)  # which puts faults into words
+            return self.space.base.with_values(whole)  # this call raises RecipeError with the faults in words
 
     def refusals(self, values: Mapping[str, Value]) -> tuple[Fault, ...]:
-        """What the Recipe says against values; nothing where it takes them."""
+        """Returns the faults that the Recipe finds in the values; empty if it accepts them."""
         try:
             self.recipe(values)
         except RecipeError as error:
@@ -58,14 +61,15 @@ class _Trials:
         return ()
 
     def _trees(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """The sections that values lie in, as data that may be changed."""
+        """Returns the sections that values lie in, as data that may be changed."""
         names = {path.partition(".")[0] for path in values}
         sections = {name: self._sections[name] for name in names if name in self._sections}
         return {name: each.model_dump() for name, each in sections.items() if isinstance(each, Spec)}
 
 
 def _end_faults(trials: _Trials) -> Iterator[Fault]:
-    """What the Recipe refuses, in its words: within a domain, of its ends, and of two ends together."""
+    """Yields what the Recipe refuses, in its words: numbers inside a domain, its ends, and two ends
+    together."""
     space = trials.space
     ends: list[_End] = []
     alone = list(_gap_faults(trials))
@@ -78,7 +82,8 @@ def _end_faults(trials: _Trials) -> Iterator[Fault]:
 
 
 def _gap_faults(trials: _Trials) -> Iterator[Fault]:
-    """Ranges of which the Recipe takes the ends and not all between, such as the depths of a residual net."""
+    """Yields a fault for each range whose ends the Recipe accepts, but not all numbers between, such as the
+    depths of a residual net."""
     for dimension in trials.space.dimensions:
         domain = dimension.domain
         if isinstance(domain, Choice) or all(_taken(trials, dimension, each) for each in _inner(domain)):
@@ -91,14 +96,15 @@ def _gap_faults(trials: _Trials) -> Iterator[Fault]:
 
 
 def _inner(domain: Float | Integer) -> Sequence[Value]:
-    """Every number of a short range of whole ones; of other ranges one that stands in no list of numbers."""
+    """Returns every number of a short range of whole numbers, or else one number that is in no list of
+    allowed values."""
     if isinstance(domain, Integer):
         return range(domain.low, domain.high + 1)[:MOST_TRIED]
     return (value_at(domain, GOLDEN),)
 
 
 def _taken(trials: _Trials, dimension: Dimension, value: Value) -> bool:
-    """Whether a dimension may have a value wherever the dimension exists."""
+    """Returns whether a dimension may have a value under every condition in which it exists."""
     return not any(
         trials.refusals({**condition, dimension.path: value}) for condition in _conditions(dimension)
     )
@@ -106,7 +112,7 @@ def _taken(trials: _Trials, dimension: Dimension, value: Value) -> bool:
 
 @dataclass(frozen=True)
 class _End:
-    """A dimension at an end of its domain, its condition met."""
+    """Holds a dimension at an end of its domain, with its condition met."""
 
     dimension: Dimension
     chosen: Mapping[str, Value]
@@ -118,12 +124,13 @@ class _End:
 
     @cached_property
     def sections(self) -> frozenset[str]:
-        """The sections that the chosen values lie in, each with its dot: `augmentation.crop.`."""
+        """Returns the sections that the chosen values lie in, each with its dot, such as
+        `augmentation.crop.`."""
         return frozenset(path[: path.rfind(".") + 1] for path in self.chosen)
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """The sections of the Recipe itself that the chosen values lie in: `augmentation`."""
+        """Returns the Recipe's own sections that the chosen values lie in, such as `augmentation`."""
         return frozenset(path.partition(".")[0] for path in self.chosen)
 
 
@@ -135,13 +142,13 @@ def _chosen(space: Space) -> Iterator[tuple[Dimension, dict[str, Value]]]:
 
 
 def _conditions(dimension: Dimension) -> list[dict[str, Value]]:
-    """The values under which a dimension exists, one after the other."""
+    """Returns, one by one, the values under which a dimension exists."""
     when = dimension.when
     return [{when.path: met} for met in when.values] if when else [{}]
 
 
 def _pair_faults(trials: _Trials, ends: Sequence[_End]) -> Iterator[Fault]:
-    """Ends that the Recipe takes alone may exclude each other: a crop's least and largest scale."""
+    """Yields a fault for two ends that exclude each other, such as a crop's least and largest scale."""
     compared = frozenset(name for end in ends for name in _compared(end.recipe))
     for one, other in combinations(ends, 2):
         if one.dimension.path == other.dimension.path or not _agree(one.chosen, other.chosen):
@@ -157,10 +164,11 @@ def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
 
 
 def _join(one: _End, other: _End, compared: Set[str]) -> bool:
-    """Whether ends in different sections make one recipe; False where only trying them together tells.
+    """Returns whether two ends in different sections make a valid recipe; False if only a full trial of both
+    can say.
 
-    Each section is sound by itself, so that only the Recipe's own validator is asked, and only of sections
-    that it compares: thirty dimensions have thousands of pairs.
+    Each section is valid by itself. So only the Recipe's own validator is called, and only for sections that
+    it compares: thirty dimensions have thousands of pairs.
     """
     if any(mine.startswith(its) or its.startswith(mine) for mine in one.sections for its in other.sections):
         return False
@@ -177,14 +185,14 @@ def _join(one: _End, other: _End, compared: Set[str]) -> bool:
 
 
 def _compared(recipe: Recipe) -> Set[str]:
-    """The sections that the Recipe's validator looks at."""
+    """Returns the sections that the Recipe's validator reads."""
     read = _Read(recipe)
     Recipe.fields_agree(read)  # type: ignore[operator]
     return read.sections
 
 
 class _Read:
-    """A recipe that notes which of its sections are read."""
+    """Holds a recipe, and notes which of its sections are read."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -196,7 +204,7 @@ class _Read:
 
 
 def _with_section(node: S, path: Sequence[str], other: S) -> S:
-    """A copy with one section, however deep, taken from another."""
+    """Returns a copy of `node` in which one section, at any depth, is that of `other`."""
     name, *rest = path
     mine, its = getattr(node, name), getattr(other, name)
     return node.model_copy(update={name: _with_section(mine, rest, its) if rest else its})

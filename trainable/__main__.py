@@ -1,4 +1,4 @@
-"""`python -m trainable RECIPE.yaml`: one run, no search.
+"""Trains one recipe, without a search: `python -m trainable RECIPE.yaml`.
 
 Exit codes: 0 done, 1 the run crashed or diverged, 2 the recipe, the data or the usage is wrong, 130 Ctrl-C.
 """
@@ -19,7 +19,7 @@ from trainable.training.evaluate import Scores
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train as the command line says; the exit code."""
+    """Trains as the command line says, and returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         return train_file(
@@ -51,7 +51,8 @@ def train_file(
     as_json: bool = False,
     debug: Sequence[str] = (),
 ) -> int:
-    """Train a recipe's file and print what it comes to; 0 done, 1 crashed or diverged. Raises UserError."""
+    """Trains the recipe in a file and prints the result. Returns 0 if it is done, 1 if it crashed or
+    diverged. Raises UserError."""
     progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
     changed = with_settings(read_recipe(recipe), settings, data)
     try:
@@ -64,8 +65,8 @@ def train_file(
 
 
 def summary(outcome: Outcome) -> str:
-    """The end of a run in words: its scores and diagnosis, and the test part's confusion matrix where it was
-    scored."""
+    """Describes the end of a run: its scores and diagnosis, and the confusion matrix of the test part if that
+    was scored."""
     last = outcome.history[-1]
     lines = [f"{'diverged' if outcome.diverged else 'finished'}: val_accuracy {last.val_accuracy:.4f}"]
     lines += outcome.diagnosis.lines()
@@ -78,7 +79,8 @@ def summary(outcome: Outcome) -> str:
 
 
 def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
-    """Rows are the true classes, columns what the model said, in the same order."""
+    """Returns the confusion matrix as lines: rows are the true classes, columns the predicted ones, in the
+    same order."""
     rows = scores.confusion or ()
     width = max((len(str(count)) for row in rows for count in row), default=1)
     label = max((len(name) for name in names), default=0)

@@ -1,4 +1,4 @@
-"""Faults in what a person wrote: gathered, placed and put into words."""
+"""Collects the faults in what a person wrote, finds their paths, and puts them into words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: its dotted path and what was expected against what was got."""
+    """Holds one fault: its dotted path, and a message with what was expected and what was got."""
 
     path: str
     message: str
@@ -21,14 +21,14 @@ class Fault(NamedTuple):
 
 
 class UserError(Exception):
-    """Something that the person who called can mend: shown without a traceback."""
+    """Says what the person who called can correct; it is shown without a traceback."""
 
     exit_code = 2
-    """What the command ends with."""
+    """The command ends with this exit code."""
 
 
 class FaultyInput(UserError):
-    """A file or mapping with faults; the message lists them all, one a line."""
+    """Says that a file or mapping has faults; the message lists them all, one a line."""
 
     subject = "input"
 
@@ -40,35 +40,37 @@ class FaultyInput(UserError):
         super().__init__("\n  ".join([head, *map(str, self.faults)]))
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
-        """An exception is unpickled from its message, by default, which would be taken for the faults."""
+        """Pickles the faults: by default an exception is rebuilt from its message, which would be read as the
+        faults."""
         return type(self), (self.faults, self.where)
 
 
 class RecipeError(FaultyInput):
-    """A recipe that cannot be."""
+    """Says that a recipe is not valid, with the faults."""
 
     subject = "recipe"
 
 
 class DataError(UserError):
-    """Images or labels that cannot be used; the message names the file or folder and the way out."""
+    """Says that images or labels cannot be used; the message names the file or folder and what to do."""
 
 
 class ModelError(UserError):
-    """A model that does not exist or does not fit the images."""
+    """Says that a model does not exist or does not fit the images."""
 
 
 class StateError(UserError):
-    """A saved state that belongs to another recipe or other data."""
+    """Says that a saved state belongs to another recipe or other data."""
 
 
 class RunError(Exception):
-    """A run that crashed; the message carries the recipe's digest, the cause is what was raised."""
+    """Says that a run crashed; the message has the recipe's digest, and the cause is the original error."""
 
 
 @contextmanager
 def crashes_named(where: str) -> Iterator[None]:
-    """Turns a crash into a RunError that says which run and where; UserErrors say enough themselves."""
+    """Turns a crash into a RunError that says which run it was, and where. UserErrors pass unchanged: they
+    are clear."""
     try:
         yield
     except UserError:
@@ -78,7 +80,7 @@ def crashes_named(where: str) -> Iterator[None]:
 
 
 def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list[Fault]:
-    """Pydantic's errors as Faults whose paths are those of the written tree (union tags left out)."""
+    """Turns pydantic's errors into Faults with the paths that the person wrote (without union tags)."""
     return [_fault(dict(item), tree, model) for item in error.errors(include_url=False)]
 
 
@@ -104,7 +106,7 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
 
 
 def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:
-    """A union's tag stands in pydantic's location but not in what the person wrote."""
+    """Yields pydantic's location without union tags, which are not in what the person wrote."""
     node = tree
     for position, part in enumerate(location):
         last = position == len(location) - 1
@@ -129,7 +131,8 @@ def _unknown_key(name: str, location: Sequence[str | int], model: type[BaseModel
 
 
 def known_fields(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """The field names of the section at a pydantic location, where union tags select the member."""
+    """Returns the field names of the section at a pydantic location, in which union tags select the
+    member."""
     candidates: list[type[BaseModel]] = [model]
     for part in location:
         tagged = [each for each in candidates if _tag(each) == part]

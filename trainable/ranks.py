@@ -1,4 +1,4 @@
-"""The seam for data-parallel training: what a Run needs to know of the other processes."""
+"""Connects a Run to the other processes of data-parallel training: this is all that a Run knows of them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _no_wait() -> None:
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among `world` that train one model together; the default is a world of one.
+    """Describes this process as one of `world` that train one model together; the default is a world of one.
 
     `reduce(tensor)` returns the sum over all ranks, in place or not, of tensors on the device and on the
-    host; every rank must call it in the same order. `barrier()` returns once every rank has called it. A
-    fault in the numbers raises ValueError.
+    host; every rank must call it in the same order. `barrier()` returns after every rank has called it.
+    Raises ValueError unless 0 <= rank < world.
     """
 
     rank: int = 0
@@ -36,11 +36,12 @@ class Ranks:
             raise ValueError(f"rank must be in [0, world = {self.world}), got {self.rank}")
 
     def share(self, batch: int) -> slice:
-        """This rank's slice of a batch: whole images, as even as they go, nothing padded or dropped."""
+        """Returns this rank's slice of a batch: whole images, shared as evenly as possible, none padded or
+        dropped."""
         return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over ranks, with one reduction per number type."""
+        """Replaces each tensor by its sum over ranks, with one reduction per number type."""
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             alike = [tensor for tensor in tensors if tensor.dtype == dtype]
             flat = self.reduce(torch.cat([tensor.reshape(-1) for tensor in alike]))
@@ -48,15 +49,16 @@ class Ranks:
                 tensor.copy_(total.view(tensor.shape))
 
     def any(self, mine: bool) -> bool:
-        """Whether it is so on any rank. On the host: no rank waits for its device."""
+        """Returns whether `mine` is true on any rank. The sum is made on the host: no rank waits for its
+        device."""
         return self._total(int(mine)) > 0
 
     def from_first(self, number: int) -> int:
-        """Rank 0's number."""
+        """Returns rank 0's number."""
         return self._total(number if self.rank == 0 else 0)
 
     def bytes_from_first(self, content: bytes) -> bytes:
-        """Rank 0's bytes; of the others' only that they call."""
+        """Returns rank 0's bytes on every rank; the other ranks only have to call this too."""
         if self.world == 1:
             return content
         flat = torch.zeros(self.from_first(len(content)), dtype=torch.uint8)
@@ -65,18 +67,18 @@ class Ranks:
         return self.reduce(flat).numpy().tobytes() if len(flat) else b""
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
-        """Give every rank the tensors of rank 0."""
+        """Copies the tensors of rank 0 to every rank."""
         if self.rank != 0:
             for tensor in tensors:
                 tensor.zero_()
         self.sum_in_place(tensors)
 
     def _total(self, number: int) -> int:
-        """The sum of all ranks' numbers, of which float64 holds every digit."""
+        """Returns the sum of all ranks' numbers. It is made in float64, which holds every digit."""
         if self.world == 1:
             return number
         return round(self.reduce(torch.tensor([number], dtype=torch.float64)).item())
 
 
 ALONE = Ranks()
-"""A world of one process."""
+"""This is a world of one process."""

@@ -1,4 +1,4 @@
-"""One recipe trained from beginning to end, with what it leaves behind: the function behind `train`."""
+"""Trains one recipe from beginning to end and writes its files: the function behind the command `train`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from trainable.training.run import PREFIXES, Run
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
-"""What a run's numbers depend on: their versions stand in the provenance."""
+"""A run's numbers depend on these packages; their versions are written into the provenance."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: the recipe as it was trained, with its provenance, every epoch, the test part's
-    scores where they were asked for, and what the curves say of it."""
+    """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
+    part's scores if they were asked for, and the diagnosis of the curves."""
 
     recipe: Recipe
     history: tuple[EpochResult, ...]
@@ -49,11 +49,12 @@ class Outcome:
         return self.history[-1].diverged
 
     def tree(self) -> dict[str, Any]:
-        """Digest, last EpochResult and test metrics, flat, and the diagnosis: what `train --json` prints."""
+        """Returns what `train --json` prints: digest, last EpochResult and test metrics, flat, and the
+        diagnosis."""
         return {**self.scores(), "diagnosis": self.diagnosis.tree()}
 
     def scores(self) -> dict[str, Any]:
-        """Digest, last EpochResult and test metrics, flat."""
+        """Returns digest, last EpochResult and test metrics, flat."""
         test = self.test.metrics(PREFIXES["test"]) if self.test is not None else {}
         confusion = {"test_confusion": self.test.confusion} if self.test is not None else {}
         return {"recipe": self.recipe.digest(), **self.history[-1].tree(), **test, **confusion}
@@ -70,14 +71,14 @@ def train(
     debug: Sequence[str] = (),
     say: Say = lambda line: None,
 ) -> Outcome:
-    """Train a recipe; score the test part when asked to; leave three files in `out` when there is one.
+    """Trains a recipe; scores the test part if `test`; writes three files to `out` if it is not None.
 
-    The threads of the recipe's provenance are used again, and torch's setting is put back afterwards; `say`
-    takes a line an epoch, and one for everything in which this machine or these data differ from the
-    provenance. `out` gets `model.safetensors` (not where the run diverged: there is no model),
-    `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
-    `trainable.training.debug` that are on; `profile` leaves `profile.json` too. Raises UserError before
-    training for whatever stands in its way, RunError for a crash.
+    The number of threads in the recipe's provenance is used again, and torch's setting is restored
+    afterwards. `say` receives a line for each epoch, and one for each way in which this machine or these data
+    differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
+    model), `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
+    `trainable.training.debug` that are on; `profile` writes `profile.json` too. Raises UserError before
+    training if the run is impossible, and RunError for a crash.
     """
     tools = tools_named(debug)
     folder = _checked(out)
@@ -100,11 +101,10 @@ def train(
 
 
 def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:
-    """The recipe with `path=value` settings (values as in YAML) and another data path applied.
+    """Returns the recipe after `path=value` settings (values as in YAML) and another data path are applied.
 
-    Another path is read with `data.format: auto`, unless a setting says otherwise. A recipe that settings
-    change is no longer the one that its provenance tells of, which is dropped. Raises RecipeError,
-    UserError.
+    Another path is read with `data.format: auto`, unless a setting says otherwise. If a setting changes the
+    recipe, the provenance no longer describes it and is dropped. Raises RecipeError, UserError.
     """
     values = dict(parse_setting(text) for text in settings)
     changed = recipe.with_values(values)
@@ -118,7 +118,8 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
 
 @contextmanager
 def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
-    """Torch's threads as a provenance records them, put back afterwards: it decides the last digits."""
+    """Sets torch's threads to the number in a provenance, which decides the last digits, and restores them
+    afterwards."""
     wanted = provenance.threads if provenance is not None else None
     with threads(wanted) as got:
         if wanted is not None and got != wanted:
@@ -132,7 +133,7 @@ _DIGITS = "the last digits of its numbers will differ"
 
 
 def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
-    """In what a run is not the one that a provenance tells of, a line each."""
+    """Yields a line for each way in which a run differs from the one that a provenance describes."""
     if provenance is None:
         return
     device = device_name(run.device)
@@ -149,13 +150,14 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
 
 
 def may_be_same(recorded: str, device: str) -> bool:
-    """Whether two names as of `run.device_name` may be of one model; a kind alone agrees with each of its."""
+    """Returns whether two names from `device_name` may mean one model; a kind alone matches each of its
+    models."""
     kind, _, model = recorded.partition(" ")
     return recorded == device or (not model and kind == device.partition(" ")[0])
 
 
 def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
-    """The recipe's provenance brought up to date with what this run used and scored."""
+    """Returns the recipe's provenance, updated with what this run used and scored."""
     earlier = run.recipe.provenance or Provenance()
     return earlier.model_copy(
         update={
@@ -173,7 +175,7 @@ def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
 
 
 def versions(*others: str) -> dict[str, str]:
-    """The installed versions of what a run's numbers depend on, and of other packages that are asked for."""
+    """Returns the installed versions of Python, of what a run's numbers depend on, and of `others`."""
     found = {"python": platform.python_version()}
     for name in (*PACKAGES, *others):
         try:
@@ -184,7 +186,8 @@ def versions(*others: str) -> dict[str, str]:
 
 
 def _train(run: Run, say: Say) -> None:
-    """All epochs, a line each; one more where memory ran out and fewer images at once were trained on."""
+    """Trains all epochs and says a line for each; it says one more if memory ran out and the micro-batch was
+    cut."""
     asked = run.micro_batch
     while not run.finished:
         say(_line(run.step(), run.recipe.loop.epochs))
@@ -225,9 +228,9 @@ def _diagnosed(run: Run) -> Diagnosis:
 
 
 def _checked(out: str | Path | None) -> Path | None:
-    """The folder, which can be made and written to: an hour's work must not be lost to a misspelt one.
+    """Returns the folder if it can be made and written to: an hour's work must not be lost to a misspelt one.
 
-    It is made once nothing stands in the run's way, so that a fault leaves nothing behind.
+    The folder is made later, when nothing else prevents the run, so that a fault leaves nothing behind.
     """
     if out is None:
         return None
@@ -252,7 +255,7 @@ def _metrics_file(outcome: Outcome) -> bytes:
 
 
 def _scores_in(result: EpochResult) -> dict[str, float]:
-    """What the model scored, without how long it took."""
+    """Returns what the model scored, without how long it took."""
     return {name: value for name, value in result.metrics().items() if name.startswith(("train_", "val_"))}
 
 

@@ -1,4 +1,4 @@
-"""The named spaces: which rules each of them asks, around the documents' own recipe."""
+"""Builds the named spaces: each asks certain rules, around the documents' own recipe."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NAMES: tuple[Name, ...] = get_args(Name)
 MOVING_CYCLES = tuple(
     f"schedule.{name}" for name in ("warmup_epochs", "cycle_epochs", "growth", "rise_epochs")
 )
-"""Fields that decide where the cycles of a schedule end."""
+"""These fields decide where the cycles of a schedule end."""
 
 TUNED_RATE = ("optimizer.lr",)
-"""All that a study of under ten trials should tune, says Google's Deep Learning Tuning Playbook where it is
-asked about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)."""
+"""A study of under ten trials should tune this alone, says Google's Deep Learning Tuning Playbook in its
+answer about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)."""
 
 FINE_TUNED = (
     *TUNED_RATE,
@@ -45,18 +45,18 @@ FINE_TUNED = (
     "augmentation.policy.kind",
     "augmentation.policy.magnitude",
 )
-"""What published fine-tuning varies: how far pretrained weights may move, and little augmentation (003:88,
-001:98-102, 000:51)."""
+"""Published fine-tuning varies these: how far pretrained weights may move, and a little augmentation
+(PaddleClas guide, 003:88; PyTorch tuning guide, 001:98-102; training tricks notes, 000:51)."""
 
 
 def make_space(
     name: str, base: Recipe, pinned: frozenset[str], facts: Facts, overrides: Mapping[str, Any]
 ) -> Space:
-    """The space of a name around `base`, whose `pinned` paths stay as a person wrote them.
+    """Returns the space of this name around `base`, whose `pinned` paths stay as a person wrote them.
 
     Overrides (`{"optimizer.lr": {"log": [0.01, 1.0]}}`, see `overrides.parse`) replace the dimensions of
-    their path, or what is believed of them, add one, or fix a value. Raises SpaceError with the faults at
-    their dotted paths.
+    their path or their priors, add a dimension, or fix a value. Raises SpaceError with the faults at their
+    dotted paths.
     """
     found = _checked(name, base, facts)
     rules = WIDE if found == "wide" else RULES
@@ -80,14 +80,15 @@ def make_space(
 
 
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
-    """Every dimension of the space `document` around a recipe, those of other kinds than its own too."""
+    """Returns every dimension of the space `document` around a recipe, also those of kinds that it does not
+    have."""
     settled = settled_values(recipe)
     made = [dimension_of(rule, facts, settled) for rule in RULES if not rule.optional]
     return [each for each in made if each is not None]
 
 
 def named(name: str) -> Name:
-    """The name of a space, if it is one. Raises SpaceError."""
+    """Returns the name if it is that of a space. Raises SpaceError otherwise."""
     for each in NAMES:
         if each == name:
             return each
@@ -106,7 +107,7 @@ def _checked(name: str, base: Recipe, facts: Facts) -> Name:
 
 
 def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
-    """Which rules speak in a space without being asked."""
+    """Returns which rules make dimensions in a space although no override asks for them."""
     match name:
         case "document":
             return lambda rule: not rule.optional
@@ -127,7 +128,8 @@ def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
 def _own_recipe(
     facts: Facts, base: Recipe, pins: frozenset[str], domains: Mapping[str, Domain], rules: Sequence[Rule]
 ) -> Recipe:
-    """The documents' own recipe around what is pinned, its words among the options that a person left it."""
+    """Returns the documents' own recipe around the pinned paths. Where a person restricted the options of a
+    field, its word is one of them."""
     kinds = {path: domain for path, domain in domains.items() if path.endswith(".kind")}
     base = _within(base.with_values(fixed_by_rule(facts, base, pins)), kinds)
     recipe = base.with_values(fixed_by_rule(facts, base, pins | kinds.keys()))
@@ -138,9 +140,10 @@ def _own_recipe(
 
 
 def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
-    """The recipe with the first option of each Choice that its own value is not among.
+    """Returns the recipe with the first option of each Choice that does not contain the recipe's own value.
 
-    A number outside an overridden range stays: it is a baseline. A word outside the options is another space.
+    A number outside an overridden range stays, as a baseline. A word outside the options would be another
+    space.
     """
     chosen = {
         path: domain.options[0]
@@ -155,7 +158,8 @@ def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value
 
 
 def _own_value(own: Recipe, dimension: Dimension) -> Value:
-    """The own recipe's value, or the nearest of a space's numbers: `wide` has decays of its own."""
+    """Returns the own recipe's value. If it is a number that is no option, returns the nearest numeric
+    option: `wide` has decays of its own."""
     value: Value = own.get(dimension.path)
     if not isinstance(dimension.domain, Choice) or value in dimension.domain or not is_number(value):
         return value
@@ -165,7 +169,8 @@ def _own_value(own: Recipe, dimension: Dimension) -> Value:
 
 
 def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
-    """Raises SpaceError where trials would have cycles of different lengths: they could not be compared."""
+    """Raises SpaceError if trials would have cycles of different lengths, since they could not be
+    compared."""
     faults = []
     kinds = domains.get("schedule.kind")
     for kind in (each for each in schedules.CYCLED if isinstance(kinds, Choice) and each in kinds):

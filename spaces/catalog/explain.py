@@ -1,4 +1,4 @@
-"""Why every range and value is what it is, as rows to print or to write beside the values."""
+"""Explains every range and value, as rows to print or to write beside the values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
 
 
 class Row(NamedTuple):
-    """One range or value: its dotted path or dimension name, what it is, why, and who says so."""
+    """Holds one range or value: its dotted path or dimension name, what it is, the reason and the source."""
 
     path: str
     what: str
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def space_rows(space: Space) -> list[Row]:
-    """What varies, in drawing order, then every fixed value in the recipe's order."""
+    """Returns what varies, in drawing order, then every fixed value in the recipe's order."""
     varying = [
         Row(each.name, _ranged(each, space), each.reason_for(space.own), each.source)
         for each in space.dimensions
@@ -46,9 +46,9 @@ def space_rows(space: Space) -> list[Row]:
 
 
 def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> list[Row]:
-    """Every value of a recipe, against the value or the prior that the rules gave it in its space.
+    """Explains every value of a recipe, by the value or the prior that the rules gave it in its space.
 
-    Without a space, against the documents' for the facts of its data; without these too, against none.
+    Without a space, the documents' rules for the facts of its data are used; without both, no rule.
     """
     ruled, dimensions, pins = _spoken_of(recipe, space, facts)
     values = settled_values(recipe)
@@ -60,7 +60,7 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
 
 
 def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, str]:
-    """A comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
+    """Returns a comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
     rows = recipe_rows(recipe, space, facts)
     sources = with_guide_names(row.source for row in rows)
     return {row.path: f"{row.reason} ({source})" for row, source in zip(rows, sources, strict=True)}
@@ -69,7 +69,8 @@ def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = No
 def _spoken_of(
     recipe: Recipe, space: Space | None, facts: Facts | None
 ) -> tuple[Mapping[str, RuleValue], Sequence[Dimension], Set[str]]:
-    """The values that rules give to a recipe, the dimensions that it may be drawn from, and its pins."""
+    """Returns the values that rules give to a recipe, the dimensions that it may be drawn from, and its
+    pins."""
     if space is not None:
         return _ruled(space, recipe), space.dimensions, space.pins
     if facts is not None:
@@ -82,7 +83,7 @@ def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
 
 
 def _ranged(dimension: Dimension, space: Space) -> str:
-    """What a dimension may be, what is believed of it, and when it exists."""
+    """Describes the domain of a dimension, its prior, and the condition under which it exists."""
     words = told(dimension.domain, dimension.prior(space.own))
     if dimension.path == RATE:
         words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
@@ -93,7 +94,7 @@ def _ranged(dimension: Dimension, space: Space) -> str:
 
 
 def _at_own_batch(dimension: Dimension, space: Space) -> str:
-    """What the rates are at the recipe's own batch, as each optimizer that they are of scales them."""
+    """Describes the rates at the recipe's own batch, as the optimizers of the dimension scale them."""
     if (batch := space.base.loop.batch_size) == REFERENCE_BATCH:
         return ""
     kinds: dict[float, list[str]] = {}
@@ -108,14 +109,14 @@ def _at_own_batch(dimension: Dimension, space: Space) -> str:
 
 
 def _optimizers(dimension: Dimension, space: Space) -> tuple[Value, ...]:
-    """The kinds of optimizer that a dimension of the rate is of."""
+    """Returns the kinds of optimizer that a dimension of the rate applies to."""
     if (when := dimension.when) is not None and when.path == _OPTIMIZER:
         return when.values
     return options_of(space.dimensions).get(_OPTIMIZER, (space.base.optimizer.kind,))
 
 
 def _times(factor: float, domain: Domain, prior: Prior) -> str:
-    """What is believed of rates, or else where they may lie, times a factor."""
+    """Describes the believed rate, or else the range of rates, multiplied by a factor."""
     if isinstance(prior, Normal):
         return f"{factor * prior.centre:.2g}"
     numbers = [factor * each for each in domain.extremes() if is_number(each)]
@@ -125,8 +126,8 @@ def _times(factor: float, domain: Domain, prior: Prior) -> str:
 def _row(
     path: str, value: Any, ruled: Mapping[str, RuleValue], dimensions: Sequence[Dimension], values: Values
 ) -> Row:
-    """The rule's reason where the value is the rule's; else the prior's that it was drawn from; else the
-    field's."""
+    """Explains a value by the rule if it is the rule's value, else by the prior that it was drawn from, else
+    by the rule that it differs from, or by the field's purpose."""
     rule = ruled.get(path)
     if rule is not None and value == rule.value:
         return Row(path, _shown(value), rule.reason, rule.source)

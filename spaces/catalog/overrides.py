@@ -1,4 +1,4 @@
-"""What a person writes over a named space: `optimizer.lr: {log: [0.01, 1.0]}`, parsed and placed."""
+"""Parses what a person writes over a named space, such as `optimizer.lr: {log: [0.01, 1.0]}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 PLACE = "space.overrides"
-"""Where overrides stand in a study: the head of every fault's path."""
+"""Overrides stand under this path in a study; it begins the path of each of their faults."""
 
 FORMS = ("uniform", "log", "int", "int_log", "choice", "fixed")
 KEYS = (*FORMS, "rule", "prior", "confidence", "weights")
@@ -29,19 +29,19 @@ FORBIDDEN = {
     "provenance": "it says where a recipe comes from and changes no run",
     "version": "it says how the file is written and changes no run",
 }
-"""Fields, or sections of fields, that no space may vary, and why."""
+"""No space may vary these fields or sections, for the reasons written here."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One value for every trial, the first too."""
+    """Gives one value to every trial, the first too."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class Belief:
-    """A value that a person expects, and how surely."""
+    """Holds a value that a person expects, and the confidence in it."""
 
     value: Value
     confidence: Confidence = "medium"
@@ -49,17 +49,18 @@ class Belief:
 
 @dataclass(frozen=True)
 class Varying:
-    """What a person writes of a field that varies; what is None stays as the named space has it.
+    """Holds what a person writes of a field that varies; None leaves a part as the named space has it.
 
-    A domain without a prior is drawn from evenly: who writes a range has said what to expect. Neither means
-    that the field's rule is to speak.
+    A domain without a prior is drawn from evenly, since a person who writes a range has said what to expect.
+    With neither domain nor prior, the field's rule decides.
     """
 
     domain: Domain | None
     prior: Belief | Weights | None = None
 
     def prior_in(self, domain: Domain) -> Prior:
-        """What is believed in the domain that the field has in the end. Raises SpaceError."""
+        """Returns the prior in the domain that the field finally has. Raises SpaceError if it does not
+        fit."""
         match self.prior:
             case None:
                 return Uniform()
@@ -76,7 +77,7 @@ def parse(written: Any) -> Varying | Fixed:
     * `{uniform|log: [low, high]}`, `{int|int_log: [low, high]}` or `{choice: [option, ...]}`: the domain;
     * beside it, or alone for a field whose domain is known, `prior: value` and `confidence: low|medium|high`;
       beside a choice also `weights: [number, ...]`;
-    * `{rule: true}`: as the documents' rule has it, though the space leaves the field as it is;
+    * `{rule: true}`: the field varies by the documents' rule, although the space would leave it fixed;
     * `{fixed: value}`.
 
     Raises SpaceError, its faults without a path.
@@ -117,7 +118,7 @@ def _domain(kind: str, content: Any) -> Domain:
 
 
 def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
-    """What is believed, where anything is said of it; `prior: null` is a value, as in `model.dropout`."""
+    """Returns the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
             raise SpaceError([Fault("", "weights stand beside choice: [option, ...], and without a prior")])
@@ -142,10 +143,10 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
 def parse_all(
     overrides: Mapping[str, Any], base: Recipe, pins: Set[str], names: Sequence[str]
 ) -> tuple[dict[str, Varying], dict[str, Value]]:
-    """Overrides as what varies, by dimension name or by path, and as fixed values, by path.
+    """Parses all overrides: what varies, by dimension name or by path, and fixed values, by path.
 
     `names` are those of the rules. A variant that is fixed, `optimizer.lr[sgd]: {fixed: 0.1}`, varies over
-    that one value. Raises SpaceError with every fault: a field that there is none of, that may not vary, that
+    that one value. Raises SpaceError with every fault: a field that does not exist, that may not vary, that
     the base pins or that is written twice, or a bad domain.
     """
     varying: dict[str, Varying] = {}
@@ -171,18 +172,19 @@ def parse_all(
 
 
 def path_of(name: str) -> str:
-    """The path of a dimension's name: `optimizer.lr` of `optimizer.lr[sgd]`."""
+    """Returns the path in a dimension's name: `optimizer.lr` in `optimizer.lr[sgd]`."""
     return name.partition("[")[0]
 
 
 def placed(faults: Sequence[Fault], name: str) -> list[Fault]:
-    """Faults of one override, at its place in the study."""
+    """Returns the faults of one override, with its path in the study."""
     return [Fault(f"{PLACE}.{name}", fault.message) for fault in faults]
 
 
 @contextmanager
 def in_study(overridden: Set[str]) -> Iterator[None]:
-    """Within, faults in what is overridden are raised as a SpaceError at their place in the study."""
+    """Turns faults of overridden fields, raised inside the context, into a SpaceError with their paths in the
+    study."""
     try:
         yield
     except (SpaceError, RecipeError) as error:
@@ -190,7 +192,8 @@ def in_study(overridden: Set[str]) -> Iterator[None]:
 
 
 def _moved(fault: Fault, overridden: Set[str]) -> Fault:
-    """`optimizer.lr[sgd]` may be written so or as `optimizer.lr`, and the reverse where one kind is left."""
+    """Moves a fault to the override that it concerns. `optimizer.lr[sgd]` may be overridden as
+    `optimizer.lr`, and the reverse if only one kind is left."""
     same = [name for name in overridden if path_of(name) == path_of(fault.path)]
     if fault.path in overridden or len(same) == 1:
         (moved,) = placed([fault], fault.path if fault.path in overridden else same[0])
@@ -199,7 +202,8 @@ def _moved(fault: Fault, overridden: Set[str]) -> Fault:
 
 
 def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) -> None:
-    """Raises SpaceError or RecipeError for a field that no kind has, a section, or a variant of no rule."""
+    """Raises SpaceError or RecipeError for a field that no kind has, a section, or a variant that no rule
+    has."""
     path = path_of(name)
     if not types_of(path):
         base.get(path)  # says which fields there are
@@ -241,7 +245,7 @@ def _pair(kind: str, content: Any) -> tuple[Any, Any]:
 
 
 def _real(value: Any) -> Any:
-    """YAML's `1` for 1.0; what is no number is left to the domain's own check."""
+    """Turns YAML's `1` into 1.0; the domain itself checks anything that is not a number."""
     return float(value) if is_number(value) else value
 
 

@@ -1,4 +1,4 @@
-"""From rules, and what a person wrote over them, to the dimensions of a space."""
+"""Turns rules, and what a person wrote over them, into the dimensions of a space."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from trainable.recipe import Recipe
 
 T = TypeVar("T")
 Named = dict[str, Dimension]
-"""Dimensions in drawing order, by the name of the rule that gives each, or that a person wrote."""
+"""Dimensions in drawing order are held by the name of their rule, or by the name that a person wrote."""
 
 
 class Placed(NamedTuple):
-    """A dimension of a space, and the rule that believes something of it; None where a person said what."""
+    """Holds a dimension of a space and the rule of its beliefs, or None if a person wrote the beliefs."""
 
     dimension: Dimension
     rule: Rule | None
@@ -39,10 +39,10 @@ def make_dimensions(
     pins: Set[str],
     written: Mapping[str, Varying],
 ) -> list[Placed]:
-    """The dimensions that some trial around `own` can have, in the rules' order.
+    """Returns the dimensions that some trial around `own` can have, in the rules' order.
 
-    A rule speaks where it is `offered`, or where a person wrote of its field. What is written replaces the
-    rule's range, or what it believes within that. Raises SpaceError with every fault of what is written.
+    A rule applies if it is `offered`, or if a person wrote an override of its field. An override replaces the
+    rule's range, or the prior within that range. Raises SpaceError with every fault of the overrides.
     """
     settled = settled_values(own)
     asked = [rule for rule in rules if offered(rule) or written.keys() & {rule.name, rule.path}]
@@ -66,9 +66,9 @@ def make_dimensions(
 
 
 def with_beliefs(placed: Sequence[Placed], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
-    """The dimensions with what their rules believe for all that may be drawn before each.
+    """Returns the dimensions with their rules' beliefs for all values that may be drawn before each.
 
-    Raises SpaceError where that depends on real numbers.
+    Raises SpaceError if a belief depends on a real number.
     """
     settled = settled_values(own)
     dimensions = [each for each, _ in placed]
@@ -87,13 +87,14 @@ def _written_out(
     settled: Values,
     before: Mapping[str, Sequence[Domain]],
 ) -> Dimension:
-    """With the rule's belief for all values drawn before. They move neither its domain nor its options."""
+    """Returns the dimension with the rule's beliefs for all values drawn before. Its domain stays the
+    same."""
     first = answer(dimension.beliefs, settled)
 
     def believed_of(values: Values) -> Believed:
         found = rule.of(facts, values)
         if found is None or (isinstance(found.domain, Choice) and found.domain != dimension.domain):
-            return first  # its weights would be those of other options
+            return first  # the weights would be those of other options
         reason = found.reason if found.reason != dimension.reason else None
         return Believed(within(dimension.domain, found.prior), reason)
 
@@ -101,7 +102,8 @@ def _written_out(
 
 
 def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) -> dict[str, T]:
-    """What is placed of all that is written, by name. Raises SpaceError with the faults of all at once."""
+    """Applies a function to all overrides, by name. Raises SpaceError with the faults of all of them at
+    once."""
     found: dict[str, T] = {}
     faults: list[Fault] = []
     for name, each in written.items():
@@ -115,9 +117,9 @@ def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) ->
 
 
 def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
-    """The dimension that a rule gives for these facts, with its belief beside the values settled.
+    """Returns the dimension that a rule gives for these facts, with its belief for the settled values.
 
-    None where the rule is silent.
+    Returns None if the rule is silent.
     """
     found = rule.of(facts, settled)
     if found is None:
@@ -127,7 +129,8 @@ def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
 
 
 def reachable(dimensions: Named, own: Recipe) -> Named:
-    """The dimensions that some trial can have; a condition that always holds is dropped, with its variant."""
+    """Returns the dimensions that some trial can have; a condition that always holds is dropped, with its
+    variant."""
     options = options_of(dimensions.values())
     kept: Named = {}
     for name, dimension in dimensions.items():
@@ -147,9 +150,10 @@ def reachable(dimensions: Named, own: Recipe) -> Named:
 
 
 def _ranged(spoken: Named, ranged: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe) -> Named:
-    """The dimensions, those of a written path replaced by one in their first place, those of a variant alone.
+    """Returns the dimensions with the written ranges. A written path replaces all its variants, at the first
+    one's position; a written variant replaces itself alone.
 
-    What no rule speaks of comes last, but kinds come first: other dimensions may depend on them.
+    Fields without a rule come last, but kinds come first, since other dimensions may depend on them.
     """
     options = options_of(spoken.values()) | {
         name: each.domain.options for name, each in ranged.items() if isinstance(each.domain, Choice)
@@ -179,9 +183,10 @@ def _written(
 
 
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
-    """None for a field that every kind of its section has; else those kinds that have it.
+    """Returns None for a field that every offered kind of its section has; else a condition on the kinds that
+    have it.
 
-    Raises SpaceError, naming the kinds that have it, where none of them is offered.
+    Raises SpaceError, naming the kinds that have it, if none of them is offered.
     """
     kind = kind_of(path)
     check_had(path, options, own)
@@ -192,7 +197,7 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
 
 
 def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
-    """Raises SpaceError for a written variant that no trial has: it would change nothing."""
+    """Raises SpaceError for a written variant that no trial has, since it would change nothing."""
     unmet = [name for name in names if name not in met]
     if unmet:
         told = "which no trial of this space has"
@@ -205,9 +210,10 @@ def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
 def _believed(
     name: str, written: Varying, met: Named, spoken: Named, rules: Sequence[Rule], own: Recipe
 ) -> Named:
-    """The dimensions of a name, or of every variant of a path, that a believed value fits, with that belief.
+    """Returns the dimensions of a name, or of all variants of a path, that a believed value fits, with that
+    belief.
 
-    Where nothing is believed, they are the rules' own. Raises SpaceError where it fits none, with the range
+    If no value is written, they are the rules' own. Raises SpaceError if the value fits none, with the range
     of each.
     """
     meant = {each: met[each] for each in met if name in (each, path_of(each))}
@@ -235,7 +241,7 @@ def _believed(
 
 
 def _wider(value: Value, meant: Iterable[Dimension], own: Recipe) -> str:
-    """How to write a range that holds a believed value; nothing for one that no recipe takes."""
+    """Says how to write a range that contains a believed value; empty for a value that no recipe accepts."""
     for each in meant:
         condition = {each.when.path: each.when.values[0]} if each.when else {}
         try:

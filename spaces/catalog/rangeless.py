@@ -1,4 +1,5 @@
-"""Why a field that a person believes something of has no range, and what may be written instead."""
+"""Says why a field has no range although a person believes something of it, and what may be written
+instead."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def rangeless(
     rules: Sequence[Rule],
     own: Recipe,
 ) -> Fault:
-    """Why a belief, or the wish that a rule speaks, says too little where there is no range.
+    """Returns the fault of an override that writes a prior, or asks for the rule, of a field without a range.
 
     `spoken` are all dimensions that rules gave, `met` those that some trial has. Raises SpaceError for a
     field that no trial has.
@@ -38,7 +39,8 @@ def rangeless(
 
 
 def silence(path: str, rules: Sequence[Rule]) -> str:
-    """Why no rule speaks of a field: in the words of the rule that is silent for these facts, if it says."""
+    """Says why no rule gives a field a range, in the words of the rule that is silent, if it has such
+    words."""
     mine = [rule.words for rule in rules if rule.path == path]
     if not mine:
         return "no rule gives this field a range"
@@ -47,7 +49,7 @@ def silence(path: str, rules: Sequence[Rule]) -> str:
 
 
 def instead(path: str, prior: Belief | Weights | None) -> str:
-    """Which ranges may be written for a field of its type."""
+    """Says which ranges may be written for a field of this type."""
     written = [f"{{{form}}}" for form in forms(path)]
     if not written:
         return "it is a list, and cannot vary: write it under base"

@@ -1,7 +1,8 @@
-"""The space `wide`: the same fields as `document`, with the even ranges of somebody who knows no rule.
+"""Defines the space `wide`: the same fields as `document`, with even ranges as a person writes who knows no
+rule.
 
-It is what the documents' priors are measured against. Ranges span the orders of magnitude that published
-recipes do, whatever the data and the model; every option is as likely as any other.
+The documents' priors are measured against it. Its ranges span the orders of magnitude of published recipes,
+whatever the data and the model; every option is as likely as any other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from spaces.space import Values, When
 
 STATED = "none: what one writes who knows no rule"
 DECOUPLED = ("adamw", "lamb", "adam_then_sgd")
-"""Optimizers whose decay stands beside the gradient; in the others it is L2, a part of it."""
+"""These optimizers apply weight decay apart from the gradient; in the others it is L2, a part of the
+gradient."""
 RATES, ADAPTIVE_RATES = Float(1e-4, 10.0, log=True), Float(1e-5, 1.0, log=True)
 DECAYS, DECOUPLED_DECAYS = Float(1e-6, 1e-2, log=True), Float(1e-5, 1.0, log=True)
 ALPHAS = Float(0.01, 10.0, log=True)
@@ -37,7 +39,8 @@ def _even(path: str, domain: Domain, when: When | None = None, variant: str = ""
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
-    """Even draws of a field whose range depends on its section's kind: one domain for each kind."""
+    """Yields rules with even draws for a field whose range depends on its section's kind: one domain for each
+    kind."""
     section = path.rpartition(".")[0]
     given = dict(domains)
     for kind in kinds:
@@ -97,4 +100,4 @@ WIDE: tuple[Rule, ...] = (
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),
     _even(f"{_CLIPPING}.max_norm", Choice((0.1, 1.0, 10.0, 100.0)), When(f"{_CLIPPING}.kind", ("norm",))),
 )
-"""One rule for every field that `document` may vary, in drawing order."""
+"""There is one rule for every field that `document` may vary, in drawing order."""

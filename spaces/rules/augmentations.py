@@ -1,4 +1,5 @@
-"""Which random changes of the images fit their size, the model's size and the length of the run.
+"""Holds the documents' rules for random changes of the images, by image size, model size and length of the
+run.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -29,14 +30,17 @@ LARGEST_PADDED_SIDE = 64
 NEAR_SHIFT = 1.5 / 32
 SMALLEST_POLICY_SIDE = 24
 LONG_ENOUGH, LONG = 10, 100
-"""Epochs from which augmentation is tried at all, and from which as often as the documents' gains ask."""
+"""Augmentation is tried at all from the first number of epochs, and as often as the documents' gains ask from
+the second."""
 MIXED_NET = 10 * MILLION
 VERY_SMALL_NET = 1.5 * MILLION
-"""MobileNetV2 x0.25, on which the documents measured that strong crops make a net underfit (003:62-67)."""
+"""This is MobileNetV2 x0.25, with which the documents measured that strong crops make a net underfit
+(PaddleClas guide, 003:62-67)."""
 
 
 def crop_kind(facts: Facts) -> Ruling[str]:
-    """Which random crop suits the images' size; none in short runs, by the figures of `crop_kinds`."""
+    """Returns which random crop suits the images' size; none in short runs, by the figures of
+    `crop_kinds`."""
     side = facts.image_size
     if not _long_enough(facts):
         reason = f"a run of under {LONG_ENOUGH} epochs underfits with it; the limit is ours"
@@ -51,7 +55,7 @@ def crop_kind(facts: Facts) -> Ruling[str]:
 
 
 def crop_fraction(facts: Facts) -> Ruling[float]:
-    """How far a padded crop shifts, of the side."""
+    """Returns how far a padded crop shifts, as a share of the side."""
     return Ruling(0.125, "4 of 32 px", "arXiv 1512.03385, section 4.2")
 
 
@@ -96,7 +100,8 @@ def crop_fractions(facts: Facts, values: Values) -> Distribution:
 
 
 def crop_scale(facts: Facts) -> Ruling[float]:
-    """0.2 for very small nets, whose accuracy rose by 0.83 points over 0.08; 0.35 to fine-tune is ours."""
+    """Returns the least area of a crop. 0.2 for very small nets gained 0.83 points over 0.08; 0.35 to
+    fine-tune is ours."""
     if facts.pretrained:
         return Ruling(0.35, "pretrained weights know the objects whole; 0.35 is ours", "003:62, 003:84")
     scale = rounded(interpolated(facts.parameters, (3 * MILLION, 0.2), (6 * MILLION, 0.08)))
@@ -118,11 +123,11 @@ def crop_scales(facts: Facts, values: Values) -> Distribution:
 
 
 def crop_ratio(facts: Facts) -> Ruling[float] | None:
-    """The narrowest crop, width over height, of a very small net: 0.9 up to 1.5 M parameters.
+    """Returns the narrowest crop, width over height, of a very small net: 0.9 up to 1.5 M parameters.
 
-    The documents would narrow the range for such nets (003:62), without a number: PaddlePaddle's own scripts
+    The documents would narrow the range for such nets (003:62), without a number. PaddlePaddle's own scripts
     take 1 for MobileNetV2 x0.25 and 0.8 for ShuffleNetV2 x0.25. 0.9 is ours, and from 6 M the usual 3/4
-    holds. It is a value and not a range: the widest crop must be its reciprocal.
+    holds. It is a value and not a range, since the widest crop must be its reciprocal.
     """
     ratio = rounded(interpolated(facts.parameters, (VERY_SMALL_NET, 0.9), (6 * MILLION, 0.75)))
     if ratio <= 0.75 or facts.pretrained:
@@ -131,13 +136,13 @@ def crop_ratio(facts: Facts) -> Ruling[float] | None:
 
 
 def flip_probability(facts: Facts) -> Ruling[float]:
-    """How often each allowed flip is done."""
+    """Returns how often each allowed flip is done."""
     allowed = ", ".join(facts.flips) or "none here"
     return Ruling(0.5, f"for the flips under which a label survives: {allowed}", "000:22, 003:70")
 
 
 def policy(facts: Facts) -> Ruling[str]:
-    """Which policy of distortions the first trial uses."""
+    """Returns which policy of distortions the first trial uses."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -174,7 +179,7 @@ def magnitudes(facts: Facts, values: Values) -> Distribution:
 
 
 def masking(facts: Facts) -> Ruling[str]:
-    """How the first trial hides parts of the images."""
+    """Returns how the first trial hides parts of the images."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -202,7 +207,7 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
 
 
 def erasing_probability(facts: Facts) -> Ruling[float]:
-    """Which share of images loses a rectangle, where any does."""
+    """Returns the share of images that lose a rectangle, if erasing is used."""
     return Ruling(0.5, "the paper erases half of the images", "003:81; arXiv 1708.04896")
 
 
@@ -219,7 +224,7 @@ def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
 
 
 def mixing(facts: Facts) -> Ruling[str]:
-    """How the first trial mixes images."""
+    """Returns how the first trial mixes images."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -269,15 +274,20 @@ def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
 
 
 def _borne(facts: Facts) -> float:
-    """How often, against ResNet50 size, a net is given distortions: very small ones underfit (003:62)."""
+    """Returns how often a net gets distortions, relative to ResNet50's size: very small nets underfit
+    (003:62)."""
     return interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
 
 
 def _fitted(facts: Facts) -> float:
-    """How often, against a run that sees 3 million images, one is given distortions: short ones underfit."""
+    """Returns how often a run gets distortions, relative to one that sees 3 million images: short runs
+    underfit."""
     return interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 
 def _long_enough(facts: Facts) -> bool:
-    """The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84)."""
+    """Returns whether a run has enough epochs for augmentation.
+
+    The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).
+    """
     return facts.epochs >= LONG_ENOUGH

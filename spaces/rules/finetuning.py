@@ -1,4 +1,4 @@
-"""The documents' rules for a model that starts from pretrained weights; silent for any other.
+"""Holds the documents' rules for a model that starts from pretrained weights; they are silent for any other.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -14,7 +14,7 @@ from spaces.space import Values
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
 FEW_NORMALISED, MANY_NORMALISED = 16, 32
 FROZEN = {0: (0.1, 0.5), 1: (0.3, 0.4), 2: (0.3, 0.07), 5: (0.3, 0.03)}
-"""Epochs in which the head alone is trained, and how likely each is for few and for many images."""
+"""The head alone is trained for so many epochs; each has its probability for few and for many images."""
 
 
 @heuristic(

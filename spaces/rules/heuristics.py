@@ -1,12 +1,15 @@
-"""The documents' rules as formulas: pure functions from Facts to a value or a distribution, with a source.
+"""Applies the documents' rules as formulas: pure functions from Facts to a value or a distribution, with a
+source.
 
 `rulings` gathers the values into the documents' own recipe, `spaces.rules` the distributions into what a
-space varies. They stand beside this file: `optimizers`, `schedules`, `regularisation`, `augmentations`,
-`finetuning` and `loops`.
+space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
+`augmentations`, `finetuning` and `loops`.
 
-Sources such as 003:26-40 are lines of the five documents on training that the product follows (000 to 004);
-arXiv numbers are papers. Where neither gives a number, the reason says that it is ours. Between the sizes
-that a source names, rules run straight in log-log: there are no cliffs where a formula will do.
+Sources such as "PaddleClas guide, 003:26-40" are lines of five documents on training that the product
+follows: 000 is the training tricks notes, 001 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the
+PaddleClas guide and 004 the 17 ways guide (see docs/sources.md). arXiv numbers are papers. If neither gives a
+number, the reason says that it is ours. Between the sizes that a source names, rules are straight lines in
+log-log: there are no jumps where a formula can avoid them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from spaces.tables import Table, mapped, with_conditions, written_out
 from trainable.recipe import Recipe
 
 RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"})
-"""A pair: who pins one of them has said what the crops are to be."""
+"""These two are a pair: a person who pins one of them has decided what the crops are."""
 AveragingKind = Literal["none", "ema"]
 AVERAGINGS: tuple[AveragingKind, ...] = get_args(AveragingKind)
 CropKind = Literal["none", "pad", "resized"]
@@ -34,14 +37,15 @@ MASKINGS: tuple[MaskingKind, ...] = get_args(MaskingKind)
 
 
 def fixed_by_rule(facts: Facts, base: Recipe, pinned: Set[str]) -> dict[str, Value]:
-    """The values, pinned paths left out, that turn a base recipe into the documents' own for these facts."""
+    """Returns the values that turn a base recipe into the documents' own for these facts, without pinned
+    paths."""
     return {path: ruling.what for path, ruling in rulings(facts, base, pinned).items()}
 
 
 def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
-    """`fixed_by_rule` with the reason and source of each value.
+    """Returns the values of `fixed_by_rule` with the reason and the source of each.
 
-    A section of which any field is pinned keeps its kind: the field was written for it.
+    A section with any pinned field does not change its kind, since the field was written for that kind.
     """
     framed = _unpinned(frame(facts), _with_kinds(pinned))
     values = {**settled_values(base), **{path: ruling.what for path, ruling in framed.items()}}
@@ -51,7 +55,8 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 def rule_values(
     facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
 ) -> tuple[RuleValue, ...]:
-    """What the rules give to every recipe around `own` whose values lie in the domains of their paths."""
+    """Returns what the rules give to every recipe around `own` whose values lie in the domains of their
+    paths."""
     framed = _unpinned(frame(facts), _with_kinds(pinned))
     found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
     settled, left_out = settled_values(own), _with_pairs(pinned)
@@ -63,13 +68,14 @@ def rule_values(
 
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
-    """What the rules would give to a recipe of these kinds, by path, whatever space it was drawn from."""
+    """Returns what the rules would give to a recipe of these kinds, by path, in whatever space it was
+    drawn."""
     found = frame(facts) | details(facts, settled_values(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
 def frame(facts: Facts) -> Rulings:
-    """The kinds and the batch, on which the other rules build."""
+    """Returns the kinds and the batch, which the other rules depend on."""
     return {
         "optimizer.kind": optimizers.optimizer(facts),
         "schedule.kind": schedules.schedule(facts),
@@ -83,7 +89,7 @@ def frame(facts: Facts) -> Rulings:
 
 
 def details(facts: Facts, values: Values) -> Rulings:
-    """The values that the documents give to a recipe of these kinds and this batch."""
+    """Returns the values that the documents give to a recipe of these kinds and this batch."""
     return {path: ruling for part in DETAILS for path, ruling in part(facts, values).items()}
 
 
@@ -118,7 +124,8 @@ def _crop(facts: Facts, values: Values) -> Rulings:
 
 
 def _ratios(facts: Facts) -> Rulings:
-    """The narrowest and the widest crop, each the other's reciprocal; the recipe's default for most nets."""
+    """Returns the narrowest and the widest crop, reciprocals of each other; most nets use the recipe's
+    default."""
     narrowest = augmentations.crop_ratio(facts)
     if narrowest is None:
         return {}
@@ -150,7 +157,7 @@ DETAILS: tuple[Part, ...] = (
     _flips,
     _masking,
 )
-"""What follows from the kinds and the batch, by what each part goes by."""
+"""These parts follow from the kinds and the batch; each part reads its own values."""
 
 
 # --- pins, and the values of other recipes ------------------------------------------------------------
@@ -175,7 +182,7 @@ def _written_out(
 
 
 def _conditional(path: str, table: Table[Rulings]) -> Iterator[RuleValue]:
-    """The values of one path, each with its own conditions alone."""
+    """Yields the values of one path, each with its own conditions alone."""
     for conditions, ruling in with_conditions(mapped(table, lambda found: found.get(path))):
         if ruling is not None:
             yield _rule_value(path, ruling, tuple(When(*each) for each in conditions))

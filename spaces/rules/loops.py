@@ -1,4 +1,4 @@
-"""The documents' rules for the loop: batch, length and number format.
+"""Holds the documents' rules for the loop: batch, length and number format.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -15,16 +15,18 @@ STEPS_AN_EPOCH = 20
 STEPS_A_RUN = 500
 CPU_BATCH, GPU_BATCH, SMALLEST_BATCH = 128, 256, 16
 FEW_PARTS = 4
-"""Micro-batches of one batch: a few cost little beside one, as gradients are summed."""
+"""A batch may have this many micro-batches: a few cost little more than one, as gradients are summed."""
 WANTED_EPOCHS = 200
 
 
 def batch_size(facts: Facts) -> Ruling[int]:
-    """The largest power of two under three caps; never searched, since the rate is tuned apart from it.
+    """Returns the largest power of two under three limits; it is not searched, since the rate is tuned for
+    it.
 
-    The documents warn that large batches generalise worse (004:49). Measured on 4,000 Fashion-MNIST images
-    over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128 80.5 % (n=15), 256
-    78.0 % (n=8): a run needs some 500 steps. A CPU is no faster above 128; 256 is the documents' batch.
+    The documents warn that large batches generalise worse (17 ways guide, 004:49). Measured on 4,000
+    Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
+    80.5 % (n=15), 256 78.0 % (n=8): a run needs some 500 steps. A CPU is no faster above 128; 256 is the
+    documents' batch.
     """
     hardware = GPU_BATCH if facts.gpus else CPU_BATCH
     epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
@@ -61,9 +63,11 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
 
 
 def wanted_epochs(facts: Facts) -> Ruling[int]:
-    """How long the documents would train: 200 epochs with a cosine, which holds the rate high for long.
+    """Returns how long the documents would train: 200 epochs with a cosine, which stays at high rates for
+    long.
 
-    ResNet50's standard run is 120 epochs in steps of 30. Both are ImageNet's; the study's budget decides.
+    ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet; the study's budget
+    decides.
     """
     share = facts.epochs / WANTED_EPOCHS
     reason = (
@@ -74,7 +78,8 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
 
 
 def precision(facts: Facts) -> Ruling[str]:
-    """Half precision where the device computes in it; never searched: it is speed, not accuracy."""
+    """Returns half precision if the device computes in it; it is not searched, since it changes speed, not
+    accuracy."""
     reason = "bf16 where the GPU computes in it, else fp16 on a GPU and fp32 on a CPU"
     return Ruling("auto", reason, "000:5, 001:212, 002:16, 004:51; arXiv 1710.03740")
 

@@ -1,4 +1,4 @@
-"""The documents' rules for the optimizer, its rate and its decay, for every kind that a person may pin.
+"""Holds the documents' rules for the optimizer, its rate and its decay, for every kind that a person may pin.
 
 Learning rates are at batch 256. Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -33,19 +33,20 @@ OptimizerKind = Literal["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "
 KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)
 
 RUN_ON_IMAGENET = 90 * IMAGENET_IMAGES
-"""Images seen in the run for which the documents name rates."""
+"""The documents name rates for runs that see this many images."""
 SHORT_RUN_FACTOR, ADAPTIVE_SHORT_RUN_FACTOR = 20.0, 50.0
 LARGE_NET_SHORT_RUN_FACTOR = 2.0
 SMALL_NET, LARGE_NET = 100_000, 10 * MILLION
-"""Parameters up to which rates were measured in many short runs, and about where they were in one net."""
+"""Rates were measured in many short runs up to the first size in parameters, and in one net of about the
+second size."""
 LARS_BATCH = 4096
 DECADES = 1.5
-"""How far a rate or a decay is tried either side of its rule: a factor of 30."""
+"""Rates and decays are tried up to this far above and below their rule: a factor of 30."""
 _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
 def optimizer(facts: Facts) -> Ruling[str]:
-    """Which optimizer the documents' own recipe uses."""
+    """Returns which optimizer the documents' own recipe uses."""
     if facts.attention:
         reason = "transformers train poorly with SGD; the documents speak of convolutional nets"
         return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
@@ -79,7 +80,7 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
 
 def details(facts: Facts, values: Values) -> Rulings:
-    """The values that the documents give to a recipe's optimizer, of the kind that it is."""
+    """Returns the values that the documents give to the fields of a recipe's optimizer."""
     kind = word_at(values, "optimizer.kind", KINDS)
     strong = strong_augmentation(values)
     common: Rulings = {
@@ -105,7 +106,7 @@ def details(facts: Facts, values: Values) -> Rulings:
 
 
 def scaling(kind: OptimizerKind) -> Ruling[str]:
-    """How the rate follows the batch."""
+    """Returns how the rate follows the batch."""
     match kind:
         case "sgd":
             reason = "lr grows with the batch"
@@ -121,7 +122,8 @@ def scaling(kind: OptimizerKind) -> Ruling[str]:
 
 
 def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
-    """The rate at batch 256; within what a sweep over rates recommends, where one was made."""
+    """Returns the rate at batch 256. If a sweep over rates was made, it lies within what the sweep
+    recommends."""
     rule = _documents_rate(facts, kind)
     band = _band(facts, kind)
     if band is None or band[0] <= rule.what <= band[1]:
@@ -160,7 +162,7 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
 
 
 def _measured(facts: Facts, kind: OptimizerKind) -> bool:
-    """Whether many recipes were trained with such a model: small, convolutional and from scratch."""
+    """Returns whether many recipes were trained with such a model: small, convolutional and from scratch."""
     small = facts.parameters <= SMALL_NET and not facts.attention
     return kind in ("sgd", "adamw") and small and not facts.pretrained
 
@@ -176,7 +178,8 @@ def _rates_of_sweep(band: tuple[float, float], rule: float, kind: str) -> Distri
 
 
 def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
-    """What a sweep recommends, for the optimizer that it was made with: rates of others differ by decades."""
+    """Returns what a sweep recommends if it was made with this optimizer: rates of others differ by
+    decades."""
     return facts.lr_band if kind == (facts.lr_band_kind or optimizer(facts).what) else None
 
 
@@ -209,19 +212,21 @@ def _rate_from_scratch(kind: OptimizerKind) -> Ruling[float]:
 
 
 def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
-    """How much larger steps may be, from scratch, where a run sees fewer images than 90 epochs of ImageNet.
+    """Returns how much larger steps may be, from scratch, if a run sees fewer images than 90 epochs of
+    ImageNet.
 
-    20 for SGD and 50 for Adam's kin at 30,000 images: the best rates were about 2 for SGD and 0.03 to 0.08
-    for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and 0.01 to 0.03 on 1,259 digits
-    x 20 epochs, 3 and 0.03 to 0.1 on 1,442 photographs x 20 epochs, 1 to 3 and 0.03 to 0.1 on 5,000 CIFAR
-    images x 12 epochs, 1.3 to 4 and 0.03 to 0.06 on 10,000 Fashion-MNIST images x 9 epochs (n=1 or 2 a rate),
-    with convolutional nets of 20,000 to 78,000 parameters. In between lies the 0.2 at batch 256 of CIFAR's 8
-    million, with nets of up to 2 million (1512.03385, section 4.2).
+    The factor is 20 for SGD and 50 for Adam's kin at 30,000 images: the best rates were about 2 for SGD and
+    0.03 to 0.08 for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and 0.01 to 0.03 on
+    1,259 digits x 20 epochs, 3 and 0.03 to 0.1 on 1,442 photographs x 20 epochs, 1 to 3 and 0.03 to 0.1 on
+    5,000 CIFAR images x 12 epochs, 1.3 to 4 and 0.03 to 0.06 on 10,000 Fashion-MNIST images x 9 epochs (n=1
+    or 2 a rate), with convolutional nets of 20,000 to 78,000 parameters. The 0.2 at batch 256 for CIFAR's 8
+    million images, with nets of up to 2 million parameters (1512.03385, section 4.2), lies in between.
 
-    SGD's falls to 2 at 10 million parameters: on 1,259 digits x 4 epochs a ResNet18 of 11 million ended at
-    49.4 % with SGD at 2, at 98.5 % at 0.2; AdamW at 0.05 ended at 98.1 % (n=1 each), so Adam's kin keeps its
-    factor. None for attention: a ViT-Tiny on 1,259 digits x 5 epochs with AdamW stayed at chance at 0.05, and
-    ended at 46.5 % at 0.01, at 75.8 % at 0.002 (n=1 a rate). Adadelta finds its step itself.
+    SGD's factor falls to 2 at 10 million parameters: on 1,259 digits x 4 epochs a ResNet18 of 11 million
+    ended at 49.4 % with SGD at 2, at 98.5 % at 0.2; AdamW at 0.05 ended at 98.1 % (n=1 each), so the factor
+    of Adam's kin does not fall. Attention has no factor: a ViT-Tiny on 1,259 digits x 5 epochs with AdamW
+    stayed at chance at 0.05, and ended at 46.5 % at 0.01, at 75.8 % at 0.002 (n=1 a rate). Adadelta finds its
+    step itself.
     """
     match kind:
         case _ if facts.pretrained or facts.attention:
@@ -240,7 +245,7 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
 
 
 def momentum(facts: Facts) -> Ruling[float]:
-    """SGD's momentum."""
+    """Returns SGD's momentum."""
     return Ruling(0.9, "SGD with momentum; 0.9 is the papers' value", "003:4; arXiv 1706.02677, section 5.1")
 
 
@@ -258,12 +263,12 @@ def momenta(facts: Facts, values: Values) -> Distribution:
 
 
 def nesterov(facts: Facts) -> Ruling[bool]:
-    """Whether SGD's momentum is Nesterov's."""
+    """Returns whether SGD's momentum is Nesterov's."""
     return Ruling(True, "looks ahead along the momentum", "arXiv 1706.02677, section 5.1")
 
 
 def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool = False) -> Ruling[float]:
-    """By model, data and augmentation where the decay is SGD's; small where it is L2 under a division.
+    """Returns the decay: SGD's follows model, data and augmentation; L2 under a division is small.
 
     An L2 decay is part of the gradient, which Adam and its kin divide by its own size: weights with large
     gradients then hardly decay (arXiv 1711.05101, section 2).
@@ -307,14 +312,16 @@ def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribu
 
 
 def strong_augmentation(values: Values) -> bool:
-    """Whether images are distorted by a policy or mixed: a harder task, which wants less decay (003:33)."""
+    """Returns whether a policy distorts images or they are mixed: a harder task, which needs less decay
+    (003:33)."""
     return any(values[f"augmentation.{part}.kind"] != "none" for part in ("policy", "mixing"))
 
 
 def _sgd_decay(facts: Facts, *, strong_augmentation: bool) -> Ruling[float]:
-    """3e-5 for small nets to 1e-4 at ResNet50 size, x0.7 with strong augmentation, more for few images.
+    """Returns SGD's decay: 3e-5 for small nets to 1e-4 at ResNet50 size, x0.7 with strong augmentation, more
+    for few images.
 
-    The documents say "larger for small sets" without a number; the fourth root of the ratio to ImageNet is
+    The documents say "larger for small sets" without a number. The fourth root of the ratio to ImageNet is
     ours: 5e-4, usual on CIFAR's 50,000 images, stays within the range around it.
     """
     size = interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))

@@ -1,4 +1,4 @@
-"""docs/heuristics.md, from the rules' own text: `python -m spaces.rules.page docs/heuristics.md`."""
+"""Writes docs/heuristics.md from the rules' own text: `python -m spaces.rules.page docs/heuristics.md`."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ EXAMPLES = {
         {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
     ),
 }
-"""What the rules are asked about on the page: facts, and what the recipe pins for them."""
+"""The page asks the rules about these examples: facts, and what the recipe pins for them."""
 
 WIDTH = 106
-"""Characters a line of a rule's text."""
+"""Lines of a rule's text have at most this many characters."""
 MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test keeps it so. -->"
 
 
 def page(head: str) -> str:
-    """The whole page, in Markdown: `head`, written by hand, and what the rules say after it."""
+    """Returns the whole page, in Markdown: `head`, which is written by hand, and then what the rules say."""
     return "\n".join([head, MARK, "", *_rules(), *_fixed()]) + "\n"
 
 
 def head_of(text: str) -> str:
-    """What stands before the mark in the page as it is."""
+    """Returns the text before the mark in the page as it is."""
     return text.partition(MARK)[0].rstrip("\n") + "\n"
 
 
@@ -108,7 +108,7 @@ def _examples() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """A section for each field; rules of it that share their text stand together."""
+    """Yields a section for each field; rules of the field that share their text share a part of it."""
     yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
     told_before: dict[str, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
@@ -128,7 +128,7 @@ def _text(words: Words) -> str:
 
 
 def _table(rules: Sequence[Rule]) -> Iterator[str]:
-    """A line for each example, or for each variant where there are several."""
+    """Yields a line for each example, or for each variant if there are several."""
     if len(rules) == 1:
         yield from ("| example | believed |", "|-|-|")
         yield from (f"| {name} | {cell} |" for name, cell in zip(EXAMPLES, _asked(rules[0]), strict=True))
@@ -138,7 +138,8 @@ def _table(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _fixed() -> Iterator[str]:
-    """The documents' own values for the examples: the first trial, and all trials where nothing varies."""
+    """Yields the documents' own values for the examples: the first trial, and all trials for what does not
+    vary."""
     told_first = (
         "The documents' own values: the first trial has them all, every other those that do not vary."
     )
@@ -152,7 +153,7 @@ def _fixed() -> Iterator[str]:
 
 
 def _asked(rule: Rule) -> list[str]:
-    """What a rule says of each example."""
+    """Returns what a rule says of each example."""
     found = (rule.of(facts, _settled(facts, values)) for facts, values in EXAMPLES.values())
     return [_cell(each) if each is not None else "silent" for each in found]
 
@@ -175,7 +176,7 @@ def _sources(rules: Iterable[Rule]) -> str:
 
 
 def _settled(facts: Facts, values: Values) -> Values:
-    """Every value of the documents' own recipe for an example."""
+    """Returns every value of the documents' own recipe for an example."""
     base = _base(facts, values)
     return settled_values(base.with_values(fixed_by_rule(facts, base, frozenset())))
 
@@ -185,7 +186,7 @@ def _base(facts: Facts, values: Values) -> Recipe:
 
 
 def _condition(rules: Sequence[Rule]) -> Iterator[str]:
-    """When the field is drawn at all; the variants of a table say it themselves."""
+    """Yields when the field is drawn at all; the variants of a table say it themselves."""
     whens = {rule.when for rule in rules}
     parts = [f"drawn when {when}" for when in whens if when is not None and len(whens) == 1]
     parts += ["only where you ask for it"] if all(rule.optional for rule in rules) else []
@@ -195,12 +196,12 @@ def _condition(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _linked(source: str) -> str:
-    """With every arXiv number as a link."""
+    """Returns the source with every arXiv number as a link."""
     return re.sub(r"(?:arXiv )?\b(\d{4}\.\d{4,5})\b", r"[\1](https://arxiv.org/abs/\1)", source)
 
 
 def main() -> None:
-    """Write the page anew, its head as it is."""
+    """Writes the page again, with its head as it is."""
     file = Path(sys.argv[1])
     file.write_text(page(head_of(file.read_text())))
 

@@ -1,4 +1,4 @@
-"""The documents' rules for what holds a network back: smoothed labels, clipping, dropout, averaged weights.
+"""Holds the documents' rules for regularisation: smoothed labels, clipping, dropout, averaged weights.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -27,21 +27,23 @@ from spaces.space import Values
 
 RESNET18 = 12 * MILLION
 RESNET50 = 23 * MILLION
-"""ResNet50 has 25.6 M parameters, 23.5 M with a head of ten classes; ResNet34 has at most 21.8 M."""
+"""ResNet50 has 25.6 M parameters, and 23.5 M with a head of ten classes; ResNet34 has at most 21.8 M."""
 
 USUAL_NORM = 1.0
 NORMS = (0.5, USUAL_NORM, 2.0, 5.0, 10.0)
 
 FEWEST_AVERAGED_STEPS = 100
 HALF_LIVES = {0.01: 0.2, 0.02: 0.4, 0.05: 0.3, 0.1: 0.1}
-"""Shares of the run's steps after which a weight counts half in the average, and how likely each is."""
+"""After each of these shares of the run's steps a weight counts half in the average; the values are their
+probabilities."""
 
 # --- label smoothing ----------------------------------------------------------------------------------
 
 
 def label_smoothing(facts: Facts) -> Ruling[float]:
-    """On from ResNet50 size. Small nets were smoothed with gain in runs of 200 epochs and more, so that
-    the effect is also one of budget: the documents measure size alone, and size alone decides here."""
+    """Returns the smoothing, which is on from ResNet50's size. Small nets gained by it in runs of 200 epochs
+    and more, so the effect also depends on the budget. The documents measure size alone, and size alone
+    decides here."""
     on = facts.parameters >= RESNET50
     reason = (
         "+0.5 points for ResNet50" if on else "gains from ResNet50 size only, and cost ResNet18 0.17 points"
@@ -182,17 +184,19 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
 
 
 def ema_decay(facts: Facts, values: Values) -> Ruling[Value]:
-    """The likeliest of the decays, where a recipe averages its weights: the documents have none."""
+    """Returns the likeliest of the decays, for a recipe that averages its weights: the documents have
+    none."""
     found = ema_decays(facts, values)
     return Ruling(mode(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
 
 
 def _decay(half_life: float) -> float:
-    """The decay of so many steps: what is forgotten a step has four digits, so that no run's decay is 1."""
+    """Returns the decay for a half-life in steps. What a step forgets has four digits, so that no run's decay
+    is 1."""
     forgotten = -math.expm1(-math.log(2.0) / half_life)
     return float(1 - Decimal(f"{forgotten:.4g}"))
 
 
 def _steps(facts: Facts, values: Values) -> int:
-    """How often the weights are updated: the last short batch of an epoch is dropped."""
+    """Returns how often the weights are updated: the last short batch of an epoch is dropped."""
     return facts.epochs * max(1, facts.train_images // int(number_at(values, "loop.batch_size")))

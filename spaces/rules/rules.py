@@ -1,4 +1,5 @@
-"""The rules of the space `document`, in drawing order: which field each speaks of, and when."""
+"""Lists the rules of the space `document`, in drawing order: each rule's field, and the condition of its
+draw."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from spaces.space import Values, When
 
 @dataclass(frozen=True)
 class Rule:
-    """What one heuristic says of one field.
+    """Holds what one heuristic says of one field.
 
-    `of` gives the distribution for the facts and for the values settled or drawn before, by dotted path; None
-    where the field stays at the documents' own value. An `optional` rule speaks only where a person asks.
+    `of` returns the distribution for the facts and for the values settled or drawn before, by dotted path, or
+    None if the field has the documents' own value. An `optional` rule applies only if a person asks for it.
     """
 
     path: str
@@ -27,19 +28,19 @@ class Rule:
 
     @property
     def words(self) -> Words:
-        """What it says of itself."""
+        """Returns the words in which the rule describes itself."""
         return self.of.words
 
     @property
     def name(self) -> str:
-        """As the dimension that it makes: the path, or `optimizer.lr[sgd]` where a path has several."""
+        """Returns the name of its dimension: the path, or `optimizer.lr[sgd]` if a path has several."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
 
 def _of_kind(
     heuristic: Heuristic[[Facts, Values, OptimizerKind], Distribution], kind: OptimizerKind
 ) -> Heuristic[[Facts, Values], Distribution]:
-    """The heuristic for one kind of optimizer, with its words."""
+    """Returns the heuristic for one kind of optimizer, with the same words."""
 
     def of(facts: Facts, values: Values) -> Distribution:
         return heuristic(facts, values, kind)
@@ -68,7 +69,7 @@ _KINDS: tuple[Rule, ...] = (
     Rule(f"{_AVERAGING}.decay", regularisation.ema_decays, When(f"{_AVERAGING}.kind", ("ema",))),
     Rule("loop.batch_size", loops.batch_sizes, optional=True),
 )
-"""What others depend on. The batch comes last: what stands before it goes by the batch that is settled."""
+"""Other rules depend on these. The batch comes last: rules before it use the batch that is settled."""
 
 _NUMBERS: tuple[Rule, ...] = (
     *(
@@ -111,4 +112,4 @@ _NUMBERS: tuple[Rule, ...] = (
 )
 
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS
-"""Every rule, in drawing order: each reads only what is settled or stands before it."""
+"""These are all rules, in drawing order: each reads only values that are settled or come before it."""

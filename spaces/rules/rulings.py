@@ -1,4 +1,4 @@
-"""What a heuristic gives, and the few pieces of arithmetic that they share."""
+"""Defines what a heuristic returns, and the few pieces of arithmetic that heuristics share."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ P = ParamSpec("P")
 Found = TypeVar("Found", bound="Distribution | None", covariant=True)
 
 SILENT = "{silent}"
-"""Where a rule's details say for which facts it is silent."""
+"""This mark in a rule's details is replaced by the facts for which the rule is silent."""
 
 MILLION = 1_000_000
 IMAGENET_IMAGES = 1_280_000
-"""The training part that the documents' numbers were found on (003:88)."""
+"""The documents' numbers were found on this many training images (PaddleClas guide, 003:88)."""
 SHORT_RUN, LONG_RUN = 30_000, 3_000_000
-"""Images seen in the shortest runs that were measured, and where nets of CIFAR's sizes no longer underfit."""
+"""The shortest measured runs saw the first number of images; at the second, nets of CIFAR's sizes no longer
+underfit."""
 
 
 @dataclass(frozen=True)
 class Ruling(Generic[T]):
-    """One value, why it is so, and who says so.
+    """Holds one value, the reason and the source.
 
-    `unswept` is what the documents name where a sweep over rates moved the value away from that.
+    If a sweep over rates moved the value, `unswept` is the value that the documents name.
     """
 
     what: T
@@ -42,15 +43,15 @@ class Ruling(Generic[T]):
 
 
 Rulings = dict[str, Ruling[Value]]
-"""Values by dotted path."""
+"""Rulings are values by dotted path."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """What a field may be, what is believed of it, why, and who says so.
+    """Holds the domain of a field, its prior, the reason and the source.
 
     The domain and the source follow from the facts alone; the prior and its reason may also follow from the
-    values drawn before. Raises SpaceError for a prior that is none of the domain's.
+    values drawn before. Raises SpaceError for a prior that does not fit the domain.
     """
 
     domain: Domain
@@ -64,25 +65,27 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Words:
-    """What a rule says of itself, in messages and on the page of heuristics."""
+    """Holds what a rule says of itself, in messages and on the page of heuristics."""
 
     summary: str
-    """One sentence: what it gives."""
+    """The summary says in one sentence what the rule gives."""
     details: tuple[str, ...] = ()
-    """Paragraphs: why, with the evidence; `{silent}` is where they say for which facts it gives nothing."""
+    """The details are paragraphs with the reason and the evidence; `{silent}` marks where they name the facts
+    for which the rule gives nothing."""
     silent: str | None = None
-    """For which facts it gives nothing, such as `in runs of under 10 epochs`; None where it does not say."""
+    """This names the facts for which the rule gives nothing, such as `in runs of under 10 epochs`; None if it
+    names none."""
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """All of it, to be read."""
+        """Returns the summary and all details, ready to be read."""
         said = "" if self.silent is None else f"Silent {self.silent}."
         return (self.summary, *(each.replace(SILENT, said) for each in self.details))
 
 
 @dataclass(frozen=True)
 class Heuristic(Generic[P, Found]):
-    """A function from facts to a distribution, or to None where it has nothing to say, with its words."""
+    """Holds a function from facts to a distribution, or to None if it is silent, with its words."""
 
     function: Callable[P, Found]
     words: Words
@@ -94,7 +97,8 @@ class Heuristic(Generic[P, Found]):
 def heuristic(
     summary: str, details: str = "", *, silent: str | None = None
 ) -> Callable[[Callable[P, Found]], Heuristic[P, Found]]:
-    """Gives a function its words; lines of `details` are joined, empty ones part paragraphs."""
+    """Decorates a function with its words; lines of `details` are joined, and empty lines separate
+    paragraphs."""
     paragraphs = tuple(" ".join(each.split()) for each in details.split("\n\n") if each.strip())
     words = Words(summary, paragraphs, silent)
     if (silent is not None) is not any(SILENT in each for each in paragraphs):
@@ -103,25 +107,26 @@ def heuristic(
 
 
 def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float, Normal]:
-    """Numbers around a centre, with its domain: so many decades either side."""
+    """Returns a domain of so many decades above and below a centre, and the prior around that centre."""
     factor = 10.0**decades
     return Float(rounded(centre / factor), rounded(centre * factor), log=True), Normal(centre, confidence)
 
 
 def weighed(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
-    """Options, each with its weight above 0."""
+    """Returns the options, and their weights, which are above 0."""
     return Choice(tuple(weights)), Weights(tuple(weights.values()))
 
 
 def number_at(values: Mapping[str, Value], path: str) -> float:
-    """The number among values that a rule builds on. Raises TypeError where it is none."""
+    """Returns the number among the values that a rule depends on. Raises TypeError if it is none."""
     if not is_number(value := values[path]):
         raise TypeError(f"{path}: expected a number, got {value!r}")
     return value
 
 
 def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Word:
-    """The word among values that a rule builds on. Raises ValueError where it is none of them."""
+    """Returns the word among the values that a rule depends on. Raises ValueError if it is not among
+    `words`."""
     for word in words:
         if values[path] == word:
             return word
@@ -129,31 +134,32 @@ def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Wo
 
 
 def interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
-    """y at x > 0 on the straight line through two points in log-log, flat beyond them."""
+    """Returns y at x > 0 on the straight line through two points in log-log; y is constant beyond them."""
     (x0, y0), (x1, y1) = start, end
     return float(y0 * (y1 / y0) ** share_between(x, x0, x1))
 
 
 def share_between(x: float, start: float, end: float) -> float:
-    """How far x > 0 lies between two others on the logarithm: 0 up to the first, 1 from the second."""
+    """Returns how far x > 0 lies between two numbers on a logarithmic scale: 0 up to the first, 1 from the
+    second."""
     return min(max(math.log(x / start) / math.log(end / start), 0.0), 1.0)
 
 
 def images_seen(facts: Facts) -> int:
-    """How many images a run sees from first to last, each as often as it comes."""
+    """Returns how many images a run sees in all; an image counts each time that it is seen."""
     return facts.train_images * facts.epochs
 
 
 def rounded(number: float) -> float:
-    """Two significant digits: the sources give no more."""
+    """Rounds to two significant digits: the sources give no more."""
     return float(f"{number:.2g}")
 
 
 def rounded_down(number: float) -> float:
-    """Two significant digits, and never more than a number above 0: for what must not be exceeded."""
+    """Rounds a number above 0 down to two significant digits, for limits that must not be exceeded."""
     return float(Context(prec=2, rounding=ROUND_DOWN).create_decimal(repr(number)))
 
 
 def size_of(facts: Facts) -> str:
-    """The model's size in words."""
+    """Describes the model's size in words."""
     return f"{facts.parameters / MILLION:.3g} M parameters"

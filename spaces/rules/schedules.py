@@ -1,4 +1,4 @@
-"""The documents' rules for the shape of the learning rate over a run.
+"""Holds the documents' rules for the shape of the learning rate over a run.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -29,16 +29,16 @@ from spaces.space import Values
 ScheduleKind = Literal["constant", "cosine", "sgdr", "onecycle", "step", "poly", "exp", "cyclic"]
 KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
 CYCLED = ("sgdr", "cyclic")
-"""Schedules in which trials can be compared at the ends of cycles only."""
+"""In these schedules trials can be compared only at the ends of cycles."""
 WARMED = ("constant", "cosine", "step", "poly", "exp")
-"""Schedules that neither rise by themselves nor have cycles whose ends a warm-up would move."""
+"""These schedules neither rise by themselves nor have cycles whose ends a warm-up would move."""
 
 WARMUP, ATTENTION_WARMUP = 5.0, 20.0
 _WARMUP = "000:29, 003:20; arXiv 1706.02677, section 2.2"
 
 
 def schedule(facts: Facts) -> Ruling[str]:
-    """The rate's shape over the run of the documents' own recipe."""
+    """Returns the shape of the rate over the run in the documents' own recipe."""
     return Ruling(
         "cosine", "nothing to tune, robust, and best at the end", "003:13, 000:27; arXiv 1608.03983"
     )
@@ -68,7 +68,7 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
 
 def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
-    """5 epochs for large batches and 1 up to 256, but at most a tenth of the run."""
+    """Returns 5 epochs for large batches and 1 for batches up to 256, but at most a tenth of the run."""
     if facts.attention:
         epochs, reason = ATTENTION_WARMUP, "20 epochs for attention"
         source = "arXiv 2103.14030, section A2.1; 2201.03545, table 5"
@@ -81,7 +81,7 @@ def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
 
 
 def longest_warmup(facts: Facts) -> float:
-    """Epochs of warm-up that no run exceeds: a tenth of its length."""
+    """Returns the most epochs of warm-up that a run has: a tenth of its length."""
     return rounded_down(facts.epochs / 10)
 
 
@@ -117,7 +117,7 @@ def falls(facts: Facts, values: Values) -> Distribution:
 
 
 def own_warmup(facts: Facts, values: Values) -> Ruling[float]:
-    """The warm-up that the documents give to a recipe's schedule, of the kind that it is."""
+    """Returns the warm-up that the documents give to a recipe's kind of schedule."""
     match kind := word_at(values, "schedule.kind", KINDS):
         case "constant" | "cosine" | "step" | "poly" | "exp":
             return warmup_epochs(facts, number_at(values, "loop.batch_size"))

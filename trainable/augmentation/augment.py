@@ -1,4 +1,4 @@
-"""The augmentations of a training image before it is normalised, drawn for each image, applied to batches.
+"""Augments training images before they are normalised: drawn for each image, applied to batches.
 
 Pixels are uint8 throughout: crop, then flips, then policy. What hides pixels follows the normalisation: see
 `masking`. What is random is a function of (seed, epoch, index): see `draws`.
@@ -31,12 +31,13 @@ from trainable.recipe.augmentations import (
 
 
 def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[Change, ...]:
-    """The changes, in order, to a uint8 batch [B, C, side, side] before it is normalised."""
+    """Returns the changes, in order, to a uint8 batch [B, C, side, side] before it is normalised."""
     return (*_crop(spec, side), *_flips(spec, flips), *_policy(spec))
 
 
 def make_boxes(crop: ResizedCrop, side: int) -> Callable[[Draws], Integers]:
-    """The boxes [B, 4] (top, left, height, width) that a crop draws in squares of `side` pixels."""
+    """Returns a function that draws a crop's boxes [B, 4] (top, left, height, width) in squares of `side`
+    pixels."""
     scale, ratio = (crop.scale_min, crop.scale_max), (crop.ratio_min, crop.ratio_max)
     return lambda draws: crop_boxes(draws.uniform(Stream.CROP, BOX_DRAWS), side, side, scale, ratio)
 

@@ -1,4 +1,4 @@
-"""AutoAugment's learnt policies, drawn for each image of a batch."""
+"""Applies AutoAugment's learnt policies, drawn for each image of a batch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ BINS = 10
 """Magnitudes go from 0 to 9 (arXiv 1805.09501, section 3)."""
 
 AUTO_AUGMENT_DRAWS = 5
-"""Numbers that an image takes: which pair; then for each of the two whether at all, and its direction."""
+"""An image uses so many numbers: which pair; then for each of the two whether at all, and its direction."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A policy: pairs of operations, each with a probability and a magnitude (0 where it has none)."""
+    """Holds a policy: pairs of operations, each with a probability and a magnitude (0 if it has none)."""
 
     operations: Integers
-    """[pairs, 2], values of Operation."""
+    """This is [pairs, 2], of values of Operation."""
     probabilities: Floats
     magnitudes: Integers
 
 
 def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
-    """One pair of operations, each by its own chance, on each uint8 image [B, C, H, W], C being 1 or 3.
+    """Applies one pair of operations, each by its own chance, to each uint8 image [B, C, H, W], C being 1 or
+    3.
 
     `uniform` is [B, AUTO_AUGMENT_DRAWS] in [0, 1). Source: arXiv 1805.09501, section 3.
     """
@@ -50,7 +51,7 @@ def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
 
 @functools.cache
 def learnt_pairs(policy: PolicyName) -> Pairs:
-    """The 25 pairs that were found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
+    """Returns the 25 pairs found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
     from torchvision.transforms import AutoAugment, AutoAugmentPolicy  # seconds to import
 
     listed = AutoAugment(AutoAugmentPolicy(policy)).policies  # public there, and not in v2

@@ -1,4 +1,4 @@
-"""Random boxes for the images of a batch: (top, left, height, width) in pixels, drawn as torchvision does."""
+"""Draws random boxes for the images of a batch, as torchvision does: (top, left, height, width) in pixels."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 from trainable.augmentation.draws import Floats, Integers, integers
 
 TRIES = 10
-"""Boxes tried before giving up, as in torchvision's RandomResizedCrop and RandomErasing."""
+"""So many boxes are tried before giving up, as in torchvision's RandomResizedCrop and RandomErasing."""
 
 BOX_DRAWS = 2 + 2 * TRIES
-"""Numbers that a box takes: its place, then an area and a ratio for each try."""
+"""A box uses so many numbers: two for its position, then an area and a ratio for each try."""
 
 Range = tuple[float, float]
 
 
 def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Range) -> Integers:
-    """Boxes [B, 4] as torchvision's RandomResizedCrop draws them, from `uniform` [B, BOX_DRAWS] in [0, 1).
+    """Returns boxes [B, 4] as torchvision's RandomResizedCrop draws them, from `uniform` [B, BOX_DRAWS] in
+    [0, 1).
 
     The area is uniform in `scale`, a share of the image; width over height is log-uniform in `ratio`. The
-    first box that fits is taken, the largest central one if none does.
+    first box that fits is returned, or the largest central one if none does.
     """
     heights, widths = _sides(uniform[:, 2:], height * width, scale, (1 / ratio[1], 1 / ratio[0]))
     fits = (heights > 0) & (heights <= height) & (widths > 0) & (widths <= width)
@@ -33,10 +34,11 @@ def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Ra
 
 
 def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: Range) -> Integers:
-    """Boxes [B, 4] as torchvision's RandomErasing draws them, from `uniform` [B, BOX_DRAWS] in [0, 1).
+    """Returns boxes [B, 4] as torchvision's RandomErasing draws them, from `uniform` [B, BOX_DRAWS] in [0,
+    1).
 
     The area is uniform in `area`, a share of the image; height over width is log-uniform in `ratio`. The
-    first box that is smaller than the image both ways is taken, an empty one if none is.
+    first box that is smaller than the image both ways is returned, or an empty one if none is.
     """
     heights, widths = _sides(uniform[:, 2:], height * width, area, ratio)
     size, found = _first(heights, widths, (heights < height) & (widths < width))
@@ -45,7 +47,8 @@ def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: 
 
 
 def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Integers, Integers]:
-    """Heights and widths [B, TRIES] of boxes of a share of the area and a ratio of height to width."""
+    """Returns heights and widths [B, TRIES] of boxes with a share of the area and a ratio of height to
+    width."""
     areas = area * (share[0] + uniform[:, 0::2] * (share[1] - share[0]))
     low, high = math.log(ratio[0]), math.log(ratio[1])
     ratios = np.exp(low + uniform[:, 1::2] * (high - low))
@@ -56,7 +59,7 @@ def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Inte
 def _first(
     heights: Integers, widths: Integers, fits: NDArray[np.bool_]
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """The first size that fits [B, 2], and whether there is one [B]; size 0 where there is none."""
+    """Returns the first size that fits [B, 2], or size 0 if none does, and whether one does [B]."""
     rows, first = np.arange(len(fits)), fits.argmax(axis=1)
     size = np.stack([heights[rows, first], widths[rows, first]], axis=1)
     found: NDArray[np.bool_] = fits[rows, first]
@@ -64,7 +67,7 @@ def _first(
 
 
 def _central_box(height: int, width: int, ratio: Range) -> Integers:
-    """The largest central box whose width over height is within `ratio`."""
+    """Returns the largest central box whose width over height is within `ratio`."""
     box_height, box_width = height, width
     if width / height < ratio[0]:
         box_height = round(width / ratio[0])

@@ -1,4 +1,4 @@
-"""What an augmentation of a batch is, and how what was drawn for it comes to the images' device."""
+"""Defines an augmentation of a batch, and copies the numbers drawn for it to the images' device."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import Tensor
 from trainable.augmentation.draws import Draws, Integers
 
 Change = Callable[[Tensor, Draws], Tensor]
-"""Images [B, C, H, W] and their draws -> new images of the same shape and type."""
+"""A change maps images [B, C, H, W] and their draws to new images of the same shape and type."""
 
 
 def placed(drawn: NDArray[Any], device: torch.device) -> Tensor:
-    """What was drawn on the host as a tensor on a device, without waiting for the device."""
+    """Returns numbers drawn on the host as a tensor on a device, without waiting for the device."""
     return torch.from_numpy(drawn).to(device, non_blocking=True)
 
 
 def replaced(images: Tensor, rows: Integers, others: Tensor) -> Tensor:
-    """A new batch in which the images at `rows` [n] are `others` [n, C, H, W].
+    """Returns a new batch in which the images at `rows` [n] are `others` [n, C, H, W].
 
-    Chosen from both at once: copying by index took three times as long.
+    It selects from both at once: copying by index took three times as long.
     """
     order = np.arange(len(images))
     order[rows] = len(images) + np.arange(len(rows))

@@ -1,8 +1,8 @@
-"""Uniform numbers that belong to an image: a function of (seed, epoch, stream, index) and of nothing else.
+"""Draws uniform numbers for an image, as a function of (seed, epoch, stream, index) and of nothing else.
 
 A sequential generator would tie an image's augmentation to the batch it happens to be in. These numbers are
 the same for any batch size, micro-batch, rank, device and worker, so that resuming equals never stopping, and
-two ranks equal one. Each augmentation has a stream of its own: switching one off leaves the others alone.
+two ranks equal one. Each augmentation has a stream of its own: switching one off does not change the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _SECOND = 0x94D049BB133111EB
 
 
 class Stream(enum.IntEnum):
-    """What the numbers are for. The values are part of every saved run: never change or reuse one."""
+    """Says what random numbers are used for. The values are part of every saved run: never change or reuse
+    one."""
 
     CROP = 1
     HORIZONTAL_FLIP = 2
     VERTICAL_FLIP = 3
     POLICY = 4
     ERASING = 5
-    # 6 is taken: it seeded torchvision's transforms, which once augmented images in files.
+    # Never use 6: it seeded torchvision's transforms, which once augmented images in files.
     CUTOUT = 7
     GRID_MASK = 8
     HIDE_AND_SEEK_GRID = 9
@@ -41,28 +42,28 @@ class Stream(enum.IntEnum):
 
 
 class Draws(NamedTuple):
-    """The random numbers of some images in one epoch."""
+    """Draws the random numbers of some images in one epoch."""
 
     seed: int
     epoch: int
     indices: Integers
-    """[B], positions in the training part."""
+    """These are [B] positions in the training part."""
 
     def uniform(self, stream: Stream, count: int) -> Floats:
-        """[B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
+        """Returns [B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
         counters = self.indices[:, None] * count + np.arange(count)
         bits = _splitmix(_key(self.seed, self.epoch, stream), counters.astype(np.uint64))
         return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(uniform: Floats, bound: Integers | int) -> Integers:
-    """Uniform integers in [0, bound) from uniform numbers in [0, 1), elementwise."""
+    """Returns uniform integers in [0, bound) from uniform numbers in [0, 1), elementwise."""
     return np.floor(uniform * bound).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=64)
 def _key(*parts: int) -> int:
-    """One number for several; kept, as every batch of an epoch asks for the same few."""
+    """Returns one number for several; it is cached, as every batch of an epoch asks for the same few."""
     key = 0
     for part in parts:
         key = int(_splitmix((key + part) & _MASK, np.zeros(1, np.uint64))[0])
@@ -70,7 +71,7 @@ def _key(*parts: int) -> int:
 
 
 def _splitmix(key: int, counters: Words) -> Words:
-    """SplitMix64's outputs at places `counters` (from 0), seeded with `key`.
+    """Returns SplitMix64's outputs number `counters` (from 0), seeded with `key`.
 
     Source: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014, section 4.
     """

@@ -1,4 +1,4 @@
-"""Crops and flips of a uint8 batch, each image by its own numbers."""
+"""Crops and flips a uint8 batch, each image by its own numbers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from trainable.augmentation.draws import Integers
 
 
 def padding(fraction: float, side: int) -> int:
-    """The border in pixels; at least one, or the crop would be none."""
+    """Returns the border in pixels: at least one, or the crop would change nothing."""
     return max(1, round(fraction * side))
 
 
 def pad_crop(images: Tensor, offsets: Integers, border: int) -> Tensor:
-    """Each image with a border of zeros, cropped back to its size at its own offset.
+    """Adds a border of zeros to each image, and crops it back to its size at its own offset.
 
     `offsets` [B, 2] are rows and columns from 0 to 2 * border, both included.
     """
     count, channels, height, width = images.shape
     padded = pad(images, (border,) * 4).contiguous()
     image, plane, row, _ = padded.stride()
-    # Every window that starts anywhere, as a view. Choosing windows copies whole rows: indexing by image, row
-    # and column took twice as long (128 x 1 x 28 x 28, one thread; four times with 3 channels).
+    # `windows` is a view of every window that starts anywhere. Choosing windows copies whole rows: indexing
+    # by image, row and column took twice as long (128 x 1 x 28 x 28, one thread; four times with 3 channels).
     last = (channels - 1) * plane + (height - 1) * row + width
     windows = padded.as_strided((padded.numel() - last + 1, channels, height, width), (1, plane, row, 1))
     starts = np.arange(count) * image + offsets @ np.array([row, 1])
@@ -34,14 +34,14 @@ def pad_crop(images: Tensor, offsets: Integers, border: int) -> Tensor:
 
 
 def flip(images: Tensor, chosen: NDArray[np.bool_], axis: int) -> Tensor:
-    """The batch with the chosen images [B] mirrored: axis -1 swaps left and right, -2 up and down."""
+    """Returns the batch with the chosen images [B] mirrored: axis -1 swaps left and right, -2 up and down."""
     rows = np.flatnonzero(chosen)
     mirrored = images.index_select(0, placed(rows, images.device)).flip(axis)
     return replaced(images, rows, mirrored)
 
 
 def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
-    """Each uint8 image's own box [B, 4] (top, left, height, width), resized bilinearly to the image's size.
+    """Resizes each uint8 image's own box [B, 4] (top, left, height, width) bilinearly to the image's size.
 
     Sampling stays inside the box, as if it had been cut out first (v2.functional.resized_crop without
     antialiasing: a box is never larger than the result, so there is nothing to alias).
@@ -60,7 +60,8 @@ def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
 
 
 def _samples(start: Tensor, length: Tensor, side: int) -> Tensor:
-    """Where `side` samples of [start, start + length) lie, [B, side], in grid_sample's [-1, 1]."""
+    """Returns the positions of `side` samples of [start, start + length), [B, side], in grid_sample's [-1,
+    1]."""
     steps = torch.arange(side, device=start.device, dtype=torch.float32) + 0.5
     inside = (steps * (length / side)[:, None] - 0.5).clamp_(min=0.0).minimum(length[:, None] - 1.0)
     return (2.0 * (inside + start[:, None]) + 1.0) / side - 1.0

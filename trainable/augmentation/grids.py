@@ -1,4 +1,4 @@
-"""Which pixels the grids of GridMask and of Hide-and-Seek hide, for many images at once."""
+"""Computes which pixels the grids of GridMask and of Hide-and-Seek hide, for many images at once."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from trainable.augmentation.draws import Floats, Integers, integers
 Mask = NDArray[np.bool_]
 
 GRID_DRAWS = 4
-"""Numbers that a GridMask takes: its period, its offset down and across, and its angle."""
+"""A GridMask uses so many numbers: its period, its offset down and across, and its angle."""
 
 CELLS = (0, 16, 32, 44, 56)
 CELLS_AT = 224
-"""Hide-and-Seek's cells for images of 224 pixels, 0 hiding nothing (arXiv 1811.02545)."""
+"""These are Hide-and-Seek's cells for images of 224 pixels, 0 hiding nothing (arXiv 1811.02545)."""
 
 
 class Stripes(NamedTuple):
-    """The stripes that GridMask keeps, one grid an image; each field is [n]."""
+    """Holds the stripes that GridMask leaves visible, one grid an image; each field is [n]."""
 
     period: Integers
     kept: Integers
-    """Width of a stripe, in pixels."""
+    """The width of a visible stripe, in pixels."""
     top: Integers
     left: Integers
     angle: Floats
-    """Degrees."""
+    """The angle is in degrees."""
 
 
 def drawn_stripes(
     uniform: Floats, side: int, periods: tuple[float, float], kept: float, rotation: float
 ) -> Stripes:
-    """Grids for images of `side` pixels, from `uniform` [n, GRID_DRAWS] in [0, 1).
+    """Draws grids for images of `side` pixels, from `uniform` [n, GRID_DRAWS] in [0, 1).
 
-    The period is a uniform integer between `periods` of the side, both included, and at least 2; the stripe
-    is `kept` of it, rounded, with at least a pixel kept and one not; the angle is uniform up to `rotation`.
+    The period is a uniform integer between `periods` of the side, both included, and at least 2. The visible
+    stripe is `kept` of it, rounded, with at least one pixel visible and one not. The angle is uniform up to
+    `rotation`.
     """
     low = max(2, round(periods[0] * side))
     high = max(low, round(periods[1] * side))
@@ -51,19 +52,21 @@ def drawn_stripes(
 
 
 def between_stripes(stripes: Stripes, height: int, width: int) -> tuple[Mask, Mask]:
-    """The rows [n, height] and the columns [n, width] that are not kept: where they cross is hidden.
+    """Returns the rows [n, height] and the columns [n, width] outside the stripes: pixels where they cross
+    are hidden.
 
-    A pixel is hidden with chance `(1 - kept / period) ** 2` (arXiv 2001.04086, section 3). For grids that
-    are not turned.
+    A pixel is hidden with chance `(1 - kept / period) ** 2` (arXiv 2001.04086, section 3). This is for grids
+    without rotation.
     """
     down = _between(np.arange(height), stripes.top, stripes)
     return down, _between(np.arange(width), stripes.left, stripes)
 
 
 def between_turned_stripes(stripes: Stripes, height: int, width: int, device: torch.device) -> Tensor:
-    """The pixels, bool [n, height, width], in neither a kept row nor a kept column of the turned grids.
+    """Returns the pixels, bool [n, height, width], in no row stripe and no column stripe of the rotated
+    grids.
 
-    Each pixel is looked up where it lies in its grid, so no larger canvas need be built and cropped.
+    Each pixel's position in its grid is computed, so no larger canvas need be built and cropped.
     """
     numbers = np.stack([*stripes[:4], np.radians(stripes.angle)]).astype(np.float32)
     period, kept, top, left, angle = placed(numbers, device)[:, :, None, None].unbind(0)
@@ -79,13 +82,14 @@ def _between(places: Integers, offset: Integers, stripes: Stripes) -> Mask:
 
 
 def cell_sides(side: int) -> Integers:
-    """Hide-and-Seek's cells for images of `side` pixels: rounded, one pixel at least, but 0 stays 0."""
+    """Returns Hide-and-Seek's cells for images of `side` pixels: rounded, at least one pixel, but 0 stays
+    0."""
     scaled = np.array(CELLS) * side / CELLS_AT
     return np.where(scaled > 0, np.maximum(1, np.floor(scaled + 0.5)), 0).astype(np.int64)
 
 
 def in_hidden_cells(cells: Integers, hidden: Tensor, height: int, width: int) -> Tensor:
-    """The pixels, bool [n, height, width], in a hidden cell; image i has cells of `cells[i]` pixels.
+    """Returns the pixels, bool [n, height, width], in a hidden cell; image i has cells of `cells[i]` pixels.
 
     Cells are counted from the top left corner. `hidden`, bool [n, rows, columns], has at least as many as the
     smallest cells need; those beyond an image's own are not looked at.

@@ -1,6 +1,6 @@
-"""What hides pixels of a training image, after it was normalised: they become 0, the training images' mean.
+"""Hides pixels of a training image, after it was normalised: they become 0, the training images' mean.
 
-Sizes follow the image's own. Each image draws for itself; all that are hit are masked at once.
+Sizes follow the image's own. Each image draws for itself; all images that are chosen are masked at once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Maskin
 
 
 def make_masking(spec: Masking, epochs: int) -> tuple[Change, ...]:
-    """The changes to a normalised float batch [B, C, H, W] in a run of so many epochs; none where none hides.
+    """Returns the changes to a normalised float batch [B, C, H, W] in a run of so many epochs; () if nothing
+    hides.
 
-    They return new images, in which nothing but hidden pixels differs.
+    They return new images, in which only hidden pixels differ.
     """
     match spec:
         case NoMasking():
@@ -104,9 +105,9 @@ def _hide_and_seek(spec: HideAndSeek) -> Change:
 
 
 def cutout_boxes(uniform: Floats, height: int, width: int, side: int) -> Integers:
-    """Boxes [B, 4] (top, left, height, width) of `side` pixels, cut off at the border.
+    """Returns boxes [B, 4] (top, left, height, width) of `side` pixels, cut off at the border.
 
-    `uniform` [B, 2] in [0, 1) places the centre on any pixel, with equal chance (arXiv 1708.04552, 3.2).
+    `uniform` [B, 2] in [0, 1) puts the centre on any pixel, with equal chance (arXiv 1708.04552, 3.2).
     """
     image = np.array([height, width])
     first = integers(uniform, image) - side // 2
@@ -115,13 +116,15 @@ def cutout_boxes(uniform: Floats, height: int, width: int, side: int) -> Integer
 
 
 def ramped(probability: float, ramp: float, epoch: int, epochs: int) -> float:
-    """The chance in an epoch: from 0 in the first, in a straight line, all of it after `ramp` of the run."""
+    """Returns the chance in an epoch. It rises in a straight line from 0 in the first, and is whole after
+    `ramp` of the run."""
     rising = ramp * epochs
     return probability if epoch >= rising else probability * epoch / rising
 
 
 def erase(images: Tensor, boxes: Integers) -> Tensor:
-    """Each image with its own box [B, 4] (top, left, height, width) set to 0; an empty box erases none."""
+    """Returns each image with its own box [B, 4] (top, left, height, width) set to 0; an empty box changes
+    nothing."""
     top, left, box_height, box_width = boxes[:, :, None].transpose(1, 0, 2)
     rows, columns = np.arange(images.shape[-2]), np.arange(images.shape[-1])
     down = (rows >= top) & (rows < top + box_height)
@@ -129,12 +132,13 @@ def erase(images: Tensor, boxes: Integers) -> Tensor:
 
 
 def hide_crossings(images: Tensor, down: Mask, across: Mask) -> Tensor:
-    """The batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column, of `across` [B, W]."""
+    """Returns the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column, of `across` [B,
+    W]."""
     rows, columns = (placed(each.astype(np.float32), images.device) for each in (down, across))
     return hide(images, rows[:, :, None] * columns[:, None, :])
 
 
 def hide(images: Tensor, hidden: Tensor) -> Tensor:
-    """The batch [B, C, H, W] with 0 where `hidden` [B, H, W], of ones and zeros, is one."""
+    """Returns the batch [B, C, H, W] with 0 where `hidden` [B, H, W], of ones and zeros, is one."""
     # masked_fill with the same mask took four times as long (128 x 1 x 28 x 28, one thread).
     return torch.addcmul(images, images, hidden[:, None].to(images.dtype), value=-1.0)

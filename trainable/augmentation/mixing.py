@@ -1,4 +1,4 @@
-"""Mixup and CutMix: each image of a batch mixed with its neighbour, labels mixed alike."""
+"""Mixes each image of a batch with its neighbour, and their labels alike: mixup and CutMix."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from torch import Tensor
 from trainable.recipe.augmentations import CutMix, Mixup, NoMixing
 
 Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
-"""(images [B, C, H, W], labels [B], classes, generator on the CPU) -> images, soft targets [B, classes]."""
+"""A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
+[B, classes]."""
 
 
 def make_mixing(spec: NoMixing | Mixup | CutMix) -> Mixing | None:
-    """The mixing that a recipe asks for; None where labels stay whole.
+    """Returns the mixing that a recipe asks for, or None if labels stay whole.
 
     The result takes float images and int64 labels on any device, draws from a CPU generator (so that the
     draws are the same on every device, and none waits for one), and returns new images with the targets as
@@ -37,7 +38,7 @@ def make_mixing(spec: NoMixing | Mixup | CutMix) -> Mixing | None:
 
 
 Draw = tuple[float, float, float]
-"""lambda, and a place (x, y) in [0, 1)."""
+"""A draw is lambda, and a position (x, y) in [0, 1)."""
 
 Mix = Callable[[Tensor, Tensor, Draw], tuple[Tensor, Tensor]]
 
@@ -57,15 +58,17 @@ def _mixing(alpha: float, probability: float, mix: Mix) -> Mixing:
 
 
 def mixup(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-    """`lambda x + (1 - lambda) x_neighbour`, for images and targets (arXiv 1710.09412, section 2)."""
+    """Returns `lambda x + (1 - lambda) x_neighbour`, for images and targets (arXiv 1710.09412, section 2)."""
     weight = draw[0]
     return _blend(images, weight), _blend(targets, weight)
 
 
 def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-    """A rectangle of `1 - lambda` of the area from the neighbour; targets by the area that was really pasted.
+    """Pastes a rectangle of `1 - lambda` of the area from the neighbour; targets follow the area really
+    pasted.
 
-    The rectangle's centre is uniform and what sticks out is cut off (arXiv 1905.04899, section 3.1).
+    The rectangle's centre is uniform, and what is outside the image is cut off (arXiv 1905.04899, section
+    3.1).
     """
     height, width = images.shape[-2:]
     top, bottom, left, right = cut_box(draw, height, width)
@@ -75,7 +78,7 @@ def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]
 
 
 def cut_box(draw: Draw, height: int, width: int) -> tuple[int, int, int, int]:
-    """CutMix's rectangle as (top, bottom, left, right), in pixels."""
+    """Returns CutMix's rectangle as (top, bottom, left, right), in pixels."""
     weight, across, down = draw
     half = 0.5 * math.sqrt(1.0 - weight)
     x, half_width = int(across * width), int(half * width)
@@ -89,5 +92,6 @@ def _blend(batch: Tensor, weight: float) -> Tensor:
 
 
 def _numpy_generator(generator: torch.Generator) -> np.random.Generator:
-    """A generator with a Beta distribution, which torch offers only from its global one; takes one draw."""
+    """Returns a generator with a Beta distribution, which torch offers only from its global one; takes one
+    draw."""
     return np.random.default_rng(int(torch.randint(2**63 - 1, (), generator=generator)))

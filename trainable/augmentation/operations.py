@@ -1,7 +1,8 @@
-"""The operations of the learnt and random policies on uint8 batches, each image with a strength of its own.
+"""Applies the operations of the learnt and random policies to uint8 batches, each image with its own
+strength.
 
-torchvision's v2 changes a batch by one strength; here images that drew the same operation are changed
-together whatever their strengths, and come out as torchvision changes each of them.
+torchvision's v2 changes a batch by one strength. Here images that drew the same operation are changed
+together whatever their strengths, with the result that torchvision gives for each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from trainable.augmentation.draws import Floats, Integers
 
 
 class Operation(enum.IntEnum):
-    """RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order; AutoAugment's inversion.
+    """Lists RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order, and AutoAugment's
+    inversion.
 
     AutoAugment's are all but the identity (arXiv 1805.09501, table 6), without its pairing of samples.
     """
@@ -43,21 +45,21 @@ class Operation(enum.IntEnum):
 
 
 RANDOM = tuple(operation for operation in Operation if operation is not Operation.INVERT)
-"""Those that RandAugment and TrivialAugment draw from."""
+"""RandAugment and TrivialAugment draw from these."""
 
 SIGNED = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.POSTERIZE))
-"""The operations that go either way, with equal chance."""
+"""These operations go in either direction, with equal chance."""
 
 _SIGNED = np.array([operation in SIGNED for operation in Operation])
 
 
 def directed(chosen: Integers, strengths: Floats, negative: NDArray[np.bool_]) -> Floats:
-    """Strengths [B], with the sign turned where `negative` says so and the operation has one."""
+    """Returns strengths [B], negative where `negative` says so and the operation has a direction."""
     return np.where(negative & _SIGNED[chosen], -strengths, strengths)
 
 
 def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
-    """New images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
+    """Returns new images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
     rows, changed = [], []
     for operation in Operation:
         members = np.flatnonzero(chosen == operation)
@@ -69,10 +71,12 @@ def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
 
 
 def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
-    """One operation on uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B]; black moves in.
+    """Applies one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B]; empty pixels
+    are black.
 
     Amounts of shears are slopes, of translations pixels, of rotations degrees, of enhancements what is added
-    to a factor of 1, of posterising the bits kept, of solarising a fraction of white; others have none.
+    to a factor of 1, of posterising the bits that remain, of solarising a fraction of white; others have
+    none.
     """
     from torchvision.transforms.v2 import functional  # seconds to import: only where it is used
 
@@ -109,7 +113,7 @@ def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
 
 
 def _per_image(values: NDArray[np.float64] | NDArray[np.uint8], images: Tensor) -> Tensor:
-    """Values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
+    """Returns values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
     narrow = values.astype(np.float32) if values.dtype == np.float64 else values
     return placed(narrow, images.device).view(-1, 1, 1, 1)
 
@@ -119,7 +123,7 @@ def _bytes(images: Tensor) -> Tensor:
 
 
 def _grey(images: Tensor) -> Tensor:
-    """The images' luma (ITU-R 601-2, as in PIL), float32 [B, 1, H, W] in whole grey levels."""
+    """Returns the images' luma (ITU-R 601-2, as in PIL), float32 [B, 1, H, W] in whole grey levels."""
     if images.shape[1] == 1:
         return images.float()
     red, green, blue = (images[:, channel : channel + 1] for channel in range(3))
@@ -127,13 +131,15 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _blended(images: Tensor, other: Tensor, amounts: Floats) -> Tensor:
-    """`images` to a share of 1 + amount, `other` for the rest: away from it where an amount is positive."""
+    """Blends a share 1 + amount of `images` with -amount of `other`: a positive amount moves away from
+    `other`."""
     kept, rest = _per_image(1.0 + amounts, images), _per_image(-amounts, images)
     return _bytes(torch.addcmul(images * kept, rest, other))
 
 
 def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
-    """The images against themselves smoothed (1s around a 5, over 13, as in PIL); their rim is kept."""
+    """Blends the images with themselves smoothed (1s around a 5, over 13, as in PIL); their rim does not
+    change."""
     channels, height, width = images.shape[1:]
     if height <= 2 or width <= 2:
         return images
@@ -147,7 +153,8 @@ def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
 
 
 def _matrices(operation: Operation, amounts: Floats, height: int, width: int) -> Floats:
-    """Where each pixel comes from, [B, 2, 3]: (x, y, 1), in pixels from the centre, -> (x, y) before."""
+    """Returns matrices [B, 2, 3] from (x, y, 1) of a pixel, in pixels from the centre, to the (x, y) it comes
+    from."""
     matrices = np.tile(np.eye(2, 3), (len(amounts), 1, 1))
     match operation:
         case Operation.SHEAR_X:  # about the top left corner, as in torchvision and AutoAugment's own code
@@ -168,7 +175,8 @@ def _matrices(operation: Operation, amounts: Floats, height: int, width: int) ->
 
 
 def _moved(images: Tensor, matrices: Floats) -> Tensor:
-    """Each image's pixels fetched, the nearest one, from where its own matrix [B, 2, 3] says; else black."""
+    """Returns images whose pixels are the nearest ones at the positions of their own matrix [B, 2, 3]; else
+    black."""
     count, _, height, width = images.shape
     across = torch.arange(width, device=images.device) - (width - 1) / 2
     down = torch.arange(height, device=images.device) - (height - 1) / 2

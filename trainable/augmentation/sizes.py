@@ -1,4 +1,4 @@
-"""The size of a step's images: fixed, drawn anew every few steps, or growing with the run."""
+"""Decides the size of a step's images: fixed, drawn again every few steps, or growing with the run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trainable.augmentation.draws import Draws, Stream, integers
 from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
 
 SMALL = 64
-"""Images under so many pixels take sizes in finer steps: one of 32 would be half or all of their own."""
+"""Images under so many pixels have sizes in finer steps: one of 32 would be half or all of their own."""
 
 ROUNDING = 1e-9
-"""What a product of floats may miss a whole number by."""
+"""A product of floats may differ from a whole number by so much."""
 
 
 def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: int, epochs: int) -> int:
-    """The side in pixels of a step's images, `side` being the data's own.
+    """Returns the side in pixels of a step's images, `side` being the data's own.
 
-    `step` counts from 0 within the epoch, of which there are `epochs` of `steps` each. A function of its
-    arguments alone: all ranks agree, and a resumed run goes on as if it had not stopped.
+    `step` counts from 0 within the epoch; the run has `epochs` epochs of `steps` steps each. It is a function
+    of its arguments alone: all ranks agree, and a resumed run continues as if it had not stopped.
     """
     done = epoch * steps + step
     match spec:
@@ -43,25 +43,26 @@ def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: i
 
 
 def extreme_sizes(spec: Size, side: int) -> tuple[int, int]:
-    """The smallest and the largest side in pixels that `size_at` can return."""
+    """Returns the smallest and the largest side in pixels that `size_at` can return."""
     sizes = _choices(spec, side)
     return sizes[0], sizes[-1]
 
 
 def on_grid(pixels: float, side: int) -> int:
-    """The allowed size nearest to `pixels` for images of `side`, at least one step of the grid.
+    """Returns the allowed size nearest to `pixels` for images of `side`, at least one step of the grid.
 
-    Allowed are multiples of 32, the stride of common networks (arXiv 1612.08242, section 2), and of 4 for
-    images under 64 pixels.
+    Multiples of 32, the stride of common networks (arXiv 1612.08242, section 2), are allowed; for images
+    under 64 pixels multiples of 4.
     """
     grid = _grid(side)
     return max(1, math.floor(pixels / grid + 0.5)) * grid
 
 
 def resized(images: Tensor, size: int) -> Tensor:
-    """Float images [B, C, H, W] resized bilinearly to [B, C, size, size], in the same memory format.
+    """Resizes float images [B, C, H, W] bilinearly to [B, C, size, size], in the same memory format.
 
-    Smoothed before they shrink, so that nothing aliases. The batch itself if it has that size.
+    They are smoothed before they shrink, so that nothing aliases. A batch that has that size is returned
+    itself.
     """
     if images.shape[-2:] == (size, size):
         return images
@@ -71,7 +72,7 @@ def resized(images: Tensor, size: int) -> Tensor:
 
 
 def _choices(spec: Size, side: int) -> tuple[int, ...]:
-    """The sizes that a spec allows, rising: one at least."""
+    """Returns the sizes that a spec allows, rising: at least one."""
     match spec:
         case FixedSize():
             return (side,)

@@ -1,4 +1,4 @@
-"""What a policy's magnitude means to an operation: the tables of torchvision's v2, by their formulae."""
+"""Translates a policy's magnitude for each operation: the tables of torchvision's v2, by their formulae."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from trainable.augmentation.operations import Operation
 
 
 class Most(NamedTuple):
-    """What the last bin of a policy means."""
+    """Holds what the last bin of a policy means."""
 
     shear: float
-    """Slope."""
+    """This is a slope."""
     shift: float
-    """Pixels."""
+    """This is in pixels."""
     degrees: float
     enhancement: float
-    """Distance of a factor from 1."""
+    """This is the distance of a factor from 1."""
     bits: int
-    """Taken from a pixel's eight."""
+    """So many bits are taken from a pixel's eight."""
 
 
 @functools.cache
 def narrow_strengths(bins: int, side: int) -> Floats:
-    """RandAugment's and AutoAugment's strengths [operations, bins] for images of `side` pixels."""
+    """Returns RandAugment's and AutoAugment's strengths [operations, bins] for images of `side` pixels."""
     shift = 150.0 / 331.0 * side  # 150 of 331 px in AutoAugment's own code
     return _strengths(Most(shear=0.3, shift=shift, degrees=30.0, enhancement=0.9, bits=4), bins)
 
 
 @functools.cache
 def wide_strengths(bins: int) -> Floats:
-    """TrivialAugment's strengths [operations, bins], its wide space (arXiv 2103.10158, table 1)."""
+    """Returns TrivialAugment's strengths [operations, bins], its wide space (arXiv 2103.10158, table 1)."""
     most = Most(shear=0.99, shift=32.0, degrees=135.0, enhancement=0.99, bits=6)  # pixels, whatever the side
     return _strengths(most, bins)
 
@@ -65,10 +65,11 @@ def _of(operation: Operation, most: Most, bins: int) -> Floats:
 
 
 def _steps(low: float, high: float, bins: int) -> Floats:
-    """Even steps in single precision, as torchvision rounds them: a pixel more or less hangs on it."""
+    """Returns even steps in single precision, as torchvision rounds them: a pixel more or less depends on
+    it."""
     return torch.linspace(low, high, bins).numpy().astype(np.float64)
 
 
 def _bits(lost: int, bins: int) -> Floats:
-    """Bits kept of 8, down to `lost` fewer."""
+    """Returns how many of 8 bits remain, down to `lost` fewer."""
     return 8.0 - np.rint(np.arange(bins) / ((bins - 1) / lost))

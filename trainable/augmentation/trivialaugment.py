@@ -1,4 +1,4 @@
-"""TrivialAugment, drawn for each image of a batch."""
+"""Applies TrivialAugment, drawn for each image of a batch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BINS = 31
 """Strengths are drawn evenly from so many, as in torchvision's TrivialAugmentWide."""
 
 TRIVIAL_AUGMENT_DRAWS = 3
-"""Numbers that an image takes: which operation, how strong, and its direction."""
+"""An image uses so many numbers: which operation, how strong, and its direction."""
 
 
 def trivial_augment(images: Tensor, uniform: Floats) -> Tensor:
-    """One operation of a random strength on each of the uint8 images [B, C, H, W], C being 1 or 3.
+    """Applies one operation of a random strength to each of the uint8 images [B, C, H, W], C being 1 or 3.
 
     `uniform` is [B, TRIVIAL_AUGMENT_DRAWS] in [0, 1). Source: arXiv 2103.10158, algorithm 1, wide space.
     """

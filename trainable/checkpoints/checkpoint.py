@@ -1,4 +1,4 @@
-"""Checkpoints in a run's folder: whole or not at all, the last two kept, readable without running code.
+"""Saves checkpoints in a run's folder: whole or not at all, the last two, readable without running code.
 
     FOLDER/epoch-0005/state.pt       tensors and plain values, read with weights_only=True
     FOLDER/epoch-0005/history.json   the EpochResults up to there, read without torch
@@ -28,31 +28,32 @@ HISTORY = "history.json"
 NAME = re.compile(r"epoch-(\d{4,})")
 UNFINISHED = ".epoch-"
 KEPT = 2
-"""So many of a run: where the last one cannot be read, the one before is gone on from."""
+"""A run has so many checkpoints: if the last one cannot be read, the run continues from the one before."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A finished checkpoint: its folder and how many epochs it covers."""
+    """Names a finished checkpoint: its folder and how many epochs it covers."""
 
     folder: Path
     epoch: int
 
     def load(self) -> dict[str, Any]:
-        """The state, with its tensors on the CPU."""
-        import torch  # 2 s of imports that readers of histories are spared
+        """Returns the state, with its tensors on the CPU."""
+        import torch  # 2 s of imports that readers of histories do not need
 
         state: dict[str, Any] = torch.load(self.folder / STATE, map_location="cpu", weights_only=True)
         return state
 
     def history(self) -> tuple[EpochResult, ...]:
-        """The results of the epochs covered, first to last. Raises StateError for another version's."""
+        """Returns the results of the epochs covered, first to last. Raises StateError for another
+        version's."""
         file = self.folder / HISTORY
         return history_in(file.read_text(encoding="utf-8"), str(file))
 
 
 def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
-    """What a checkpoint's history holds. Raises StateError for another version's."""
+    """Reads a checkpoint's history. Raises StateError for another version's."""
     try:
         return tuple(EpochResult.from_tree(tree) for tree in json.loads(text))
     except TypeError as error:
@@ -62,11 +63,11 @@ def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
 def save(
     folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = KEPT
 ) -> Checkpoint:
-    """Write the checkpoint of the history's last epoch; drop all but the last `keep` up to it.
+    """Writes the checkpoint of the history's last epoch; removes all but the last `keep` up to it.
 
-    Checkpoints of later epochs go too: the run went on from before them, because they could not be read.
-    A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty history
-    or `keep` below 1, OSError where the disk refuses.
+    Checkpoints of later epochs are removed too: they could not be read, and the run continued from before
+    them. A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty
+    history or `keep` below 1, OSError if the disk refuses.
     """
     if not history or keep < 1:
         raise ValueError(
@@ -88,12 +89,12 @@ def save(
 
 
 def latest(folder: str | Path) -> Checkpoint | None:
-    """The finished checkpoint that covers most epochs, or None."""
+    """Returns the finished checkpoint that covers most epochs, or None."""
     return next(iter(finished(folder)), None)
 
 
 def finished(folder: str | Path) -> list[Checkpoint]:
-    """Every finished checkpoint, newest first."""
+    """Returns every finished checkpoint, newest first."""
     root = Path(folder)
     if not root.is_dir():
         return []
@@ -104,9 +105,9 @@ def finished(folder: str | Path) -> list[Checkpoint]:
 
 
 def newest_state(folder: str | Path) -> dict[str, Any] | None:
-    """The state of the newest checkpoint that can be read; None where there is none.
+    """Returns the state of the newest checkpoint that can be read, or None if there is none.
 
-    Warns of each that cannot be read, as after a disk's fault, and leaves it: the fault may pass.
+    It warns of each that cannot be read, as after a disk's fault, and does not remove it: the fault may pass.
     """
     for each in finished(folder):
         if (state := readable(each)) is not None:
@@ -115,7 +116,7 @@ def newest_state(folder: str | Path) -> dict[str, Any] | None:
 
 
 def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
-    """The state of a checkpoint; None, and a warning with its `name`, where it cannot be read."""
+    """Returns the state of a checkpoint; if it cannot be read, None, with a warning that has its `name`."""
     try:
         return found.load()
     except Exception as error:  # torch raises nearly anything for bytes that are not its own
@@ -125,7 +126,7 @@ def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
 
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
-    """A state as it is written."""
+    """Returns a state as the bytes of a file."""
     import torch
 
     buffer = io.BytesIO()
@@ -134,7 +135,7 @@ def to_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes) -> dict[str, Any]:
-    """What `to_bytes` wrote, with its tensors on the CPU."""
+    """Reads what `to_bytes` wrote, with its tensors on the CPU."""
     import torch
 
     state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -142,7 +143,7 @@ def from_bytes(content: bytes) -> dict[str, Any]:
 
 
 def remove(folder: str | Path) -> None:
-    """Remove every checkpoint of a folder, finished or not, and nothing else."""
+    """Removes every checkpoint of a folder, finished or not, and nothing else."""
     root = Path(folder)
     for checkpoint in finished(root):
         _discard(checkpoint.folder)
@@ -169,16 +170,17 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
 
 
 def _put_in_place(unfinished: Path, final: Path) -> None:
-    """Rename; a checkpoint of the same epoch, which a retry writes again, makes way first."""
+    """Renames the unfinished folder; a checkpoint of the same epoch, which a retry writes again, is removed
+    first."""
     if final.exists():
         _discard(final)
-    unfinished.chmod(0o755)  # mkdtemp makes it private; its neighbours are not
+    unfinished.chmod(0o755)  # mkdtemp makes it private; the folders beside it are not
     unfinished.rename(final)
     _folder_to_disk(final.parent)
 
 
 def _discard(folder: Path) -> None:
-    """Take a checkpoint's name away before its files, so that no half of one is ever found."""
+    """Removes a checkpoint's name before its files, so that no half of one is ever found."""
     grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
     folder.rename(grave / folder.name)
     shutil.rmtree(grave)

@@ -1,7 +1,7 @@
-"""Where the checkpoints of one trial are kept: in a folder, or in a store that a folder goes before.
+"""Stores the checkpoints of one trial in a folder, or in a store with a folder of this machine before it.
 
-The folder of a machine is gone with the machine; what is in the store is not. A checkpoint counts there once
-its history is there, which is put last.
+The folder of a machine is lost with the machine; what is in the store is not. A checkpoint counts there as
+soon as its history is there, which is written last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
 from trainable.training.metrics import EpochResult
 
 PATIENCE_SECONDS = 90.0
-"""How long a store is asked for what to go on from: its restart is not to cost a trial one of its retries."""
+"""A store is asked so long for the checkpoint to continue from: its restart should not cost a trial one of
+its retries."""
 PAUSE_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
@@ -29,7 +30,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class There:
-    """A finished checkpoint in a store."""
+    """Names a finished checkpoint in a store."""
 
     name: str
     epoch: int
@@ -37,16 +38,18 @@ class There:
 
 @dataclass(frozen=True)
 class Kept:
-    """The checkpoints of the trial whose folder on this machine this is."""
+    """Reads and writes the checkpoints of one trial, whose folder on this machine is `folder`."""
 
     folder: Path
     store: Store | None = None
 
     @classmethod
     def at(cls, place: str, key: str = "", attempts: int = ATTEMPTS) -> Kept:
-        """Those in a folder, or behind a URI: then each machine has a folder in its own cache.
+        """Returns the checkpoints in a folder, or behind a URI: then each machine has a folder in its own
+        cache.
 
-        That is another one for each `key`: an earlier search of the same place has nothing in it.
+        That folder is another one for each `key`: it has no checkpoints of an earlier search with the same
+        URI.
         """
         if not is_uri(place):
             return cls(Path(place))
@@ -55,9 +58,9 @@ class Kept:
         return cls(cache_root() / "trials" / digest[:16], store)
 
     def newest_state(self) -> dict[str, Any] | None:
-        """The state of the newest checkpoint that can be read, of those here and in the store.
+        """Returns the state of the newest checkpoint that can be read, of those here and in the store.
 
-        None where there is none. Raises StoreError where the store does not say.
+        It returns None if there is none. Raises StoreError if the store does not answer.
         """
         for each in _patiently(self._found):
             state = checkpoint.readable(each) if isinstance(each, checkpoint.Checkpoint) else self._read(each)
@@ -66,9 +69,11 @@ class Kept:
         return None
 
     def save(self, state: Mapping[str, Any], history: Sequence[EpochResult]) -> None:
-        """Write the checkpoint of the history's last epoch, as `checkpoint.save`, but what a store has goes.
+        """Writes the checkpoint of the history's last epoch, as `checkpoint.save` does. If there is a store,
+        it is moved there.
 
-        A store that cannot be reached costs nothing but the checkpoint in it: a later one is put there again.
+        If the store cannot be reached, only the checkpoint in it is missing: a later one is written there
+        again.
         """
         saved = checkpoint.save(self.folder, state, history)
         if self.store is None:
@@ -77,7 +82,7 @@ class Kept:
             for file in (checkpoint.STATE, checkpoint.HISTORY):
                 self.store.put(saved.folder / file, f"{saved.folder.name}/{file}")
             checkpoint.remove(self.folder)
-            # later ones may be another process's, which is further
+            # later ones may be of another process that is further
             earlier = [each for each in _finished(self.store) if each.epoch <= saved.epoch]
             for each in earlier[checkpoint.KEPT :]:
                 self._drop(each)
@@ -85,13 +90,14 @@ class Kept:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
 
     def epochs(self) -> int:
-        """How many epochs the newest checkpoint covers. Raises StoreError where the store does not say."""
+        """Returns how many epochs the newest checkpoint covers. Raises StoreError if the store does not
+        answer."""
         return next((each.epoch for each in self._found()), 0)
 
     def history(self) -> tuple[EpochResult, ...]:
-        """The results of the epochs that the newest checkpoint covers; none where there is none.
+        """Returns the results of the epochs that the newest checkpoint covers; none if there is none.
 
-        Raises StateError for another version's, StoreError where the store does not say.
+        Raises StateError for another version's, StoreError if the store does not answer.
         """
         newest = next(iter(self._found()), None)
         if not isinstance(newest, There):
@@ -101,19 +107,19 @@ class Kept:
         return checkpoint.history_in(self.store.read(name) or b"[]", str(self.store.at(name)))
 
     def remove(self) -> None:
-        """Remove every checkpoint, here and in the store. Raises StoreError."""
+        """Removes every checkpoint, here and in the store. Raises StoreError."""
         checkpoint.remove(self.folder)
         for each in _finished(self.store):
             self._drop(each)
 
     def _found(self) -> list[checkpoint.Checkpoint | There]:
-        """All whole checkpoints, newest first; of the same epoch the one on this machine."""
+        """Returns all whole checkpoints, newest first; of the same epoch the one on this machine is first."""
         here, there = checkpoint.finished(self.folder), _finished(self.store)
         found: list[checkpoint.Checkpoint | There] = [*here, *there]
         return sorted(found, key=_epoch, reverse=True)
 
     def _read(self, there: There) -> dict[str, Any] | None:
-        """The state of a checkpoint in the store; None, and a warning, where it cannot be read."""
+        """Returns the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
         assert self.store is not None
         store, name = self.store, f"{there.name}/{checkpoint.STATE}"
         with tempfile.TemporaryDirectory() as place:
@@ -122,14 +128,14 @@ class Kept:
             return checkpoint.readable(found, str(store.at(there.name)))
 
     def _drop(self, there: There) -> None:
-        """Take a checkpoint's history away first, so that no half of one is ever found."""
+        """Removes a checkpoint's history first, so that no half of one is ever found."""
         assert self.store is not None
         self.store.remove(f"{there.name}/{checkpoint.HISTORY}")
         self.store.remove(there.name)
 
 
 def _finished(store: Store | None) -> list[There]:
-    """The whole checkpoints in a store, newest first."""
+    """Returns the whole checkpoints in a store, newest first."""
     if store is None:
         return []
     files = store.files()
@@ -148,7 +154,7 @@ def _epoch(found: checkpoint.Checkpoint | There) -> int:
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
-    """What a store answers, once it does. Raises StoreError where that takes too long."""
+    """Returns what a store answers, as soon as it does. Raises StoreError if that takes too long."""
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -1,4 +1,5 @@
-"""Whether a network's answers have to do with the labels: an exact permutation test, balanced or not."""
+"""Tests whether a network's answers depend on the labels: an exact permutation test, for balanced and other
+data."""
 
 from __future__ import annotations
 
@@ -10,22 +11,24 @@ from torch import Tensor
 from torch.nn import functional
 
 SURE = 4.0
-"""Standard errors from which answers are taken to know something: one in 30,000 by chance."""
+"""From so many standard errors on, answers are taken to know something: by chance this happens once in
+30,000."""
 
 LUCK = 0.2
-"""A network that learnt nothing true may still answer alike to the images of a class, and be right by luck,
-with two classes in three quarters. Its probabilities stay near those of guessing: of 36 nets of 2, 3 and 10
-classes, taught shuffled labels of digits and clothes, none gained more than 0.16 over their number."""
+"""A network that learnt nothing true may still give all images of a class one answer, and be right by luck:
+with two classes, in three quarters of cases. Its probabilities stay near those of guessing: of 36 nets of 2,
+3 and 10 classes, taught shuffled labels of digits and clothes, none gained more than 0.16 divided by the
+number of classes."""
 
 
 @dataclass(frozen=True)
 class Association:
-    """Of answers and labels.
+    """Compares answers with labels.
 
-    `score` counts standard errors from what answers that know nothing would reach by chance; `accuracy` is
-    the share of right answers and `chance` what it would be with the same answers and labels, shuffled.
-    `gain` is the share of the labels' entropy that the probabilities take away: 1 when all is known, 0 for
-    guessing by how frequent the labels are, below for sure and wrong answers.
+    `score` counts standard errors above what answers that know nothing would reach by chance. `accuracy` is
+    the share of right answers, and `chance` is that share for the same answers and labels, shuffled. `gain`
+    is the share of the labels' entropy that the probabilities remove: 1 if everything is known, 0 for
+    guessing by the frequency of the labels, and below 0 for sure and wrong answers.
     """
 
     images: int
@@ -37,26 +40,29 @@ class Association:
 
     @property
     def is_sure(self) -> bool:
-        """Better than chance, image by image; by luck of whole classes it may be still."""
+        """Returns whether answers are better than chance, image by image; whole classes may still be right by
+        luck."""
         return self.score > SURE
 
     @property
     def is_knowledge(self) -> bool:
-        """Better than chance and than luck."""
+        """Returns whether answers are better than chance and than luck."""
         return self.is_sure and (self.gain > LUCK / self.classes or self.is_beyond_luck)
 
     @property
     def is_beyond_luck(self) -> bool:
-        """Better than if each class had been given one answer by lot: never so with few classes.
+        """Returns whether answers are better than if each class had one answer at random: never so with few
+        classes.
 
-        The share of classes that are given their own has a standard deviation of sqrt(K - 1) / K^1.5.
+        The share of classes that get their own answer at random has a standard deviation of sqrt(K - 1) /
+        K^1.5.
         """
         luck = math.sqrt(self.classes - 1) / self.classes**1.5
         return self.is_sure and self.accuracy - self.chance > SURE * luck
 
     @property
     def skill(self) -> float:
-        """Accuracy above chance, as a share of what could be above it; at most 1."""
+        """Returns accuracy above chance, as a share of the most that is possible above it; at most 1."""
         return (self.accuracy - self.chance) / max(1.0 - self.chance, 1e-9)
 
     def __str__(self) -> str:
@@ -64,11 +70,11 @@ class Association:
 
 
 def associate(logits: Tensor, labels: Tensor) -> Association:
-    """How logits [N, K] go with labels [N].
+    """Compares logits [N, K] with labels [N].
 
-    The sum of the probabilities of the true labels is compared with its mean and variance over all ways to
-    deal the labels out anew, which are known exactly (Hoeffding 1951, Ann. Math. Stat. 22:558, theorem 2).
-    Probabilities say more than answers: on unbalanced data, that may be the largest class throughout.
+    The sum of the probabilities of the true labels is compared with its mean and variance over all
+    permutations of the labels, which are known exactly (Hoeffding 1951, Ann. Math. Stat. 22:558, theorem 2).
+    Probabilities say more than answers: on unbalanced data, every answer may be the largest class.
     """
     count, classes = logits.shape
     probabilities = logits.double().softmax(1)

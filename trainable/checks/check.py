@@ -1,4 +1,4 @@
-"""The pre-flight gate: what can be known in a minute before hours are spent on a search or a run."""
+"""Checks in a minute what can be known before hours are spent on a search or a run."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from trainable.training.run import Run
 Tool = Literal["gradcheck"]
 
 SECONDS = 60.0
-"""The gate's time: what trains takes a share of it, and stops when it is used up."""
+"""The checks together have this time; each part that trains has a share of it, and stops when its share is
+used up."""
 LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.2, 0.1, 0.2, 0.1
-"""Shares of it; one batch has two tries, three where they are quick."""
+"""These are shares of that time; the check of one batch tries twice, and three times if the tries are
+short."""
 
 IMAGES = 32
-"""Of the small batches that single steps are checked with."""
+"""The small batches of the checks of single steps have this many images."""
 
 MOST, FEWEST = 16, 8
-"""Images of the one batch that is to be learnt by heart: fewer where a step would take too long."""
+"""The one batch that is to be learnt by heart has this many images: fewer if a step would take too long."""
 BATCH_STEPS = 150
-"""Steps in which one batch is learnt, mostly."""
+"""In most cases one batch is learnt in this many steps."""
 
 
 def check(
@@ -59,14 +61,14 @@ def check(
     cpus: int | None = None,
     download: bool = False,
 ) -> list[Finding]:
-    """What is found about a recipe, its images and its network; nothing is written, all draws are seeded.
+    """Checks a recipe, its images and its network; it writes nothing, and all draws are seeded.
 
     Args:
-        data, model: as `Run` takes them; both stay as they are. What is checked are copies of the model, to
-            which hooks on single parameters do not go along.
-        full: decode every image, where that is not done anyway.
+        data, model: as `Run` takes them; both stay unchanged. The checks use copies of the model, and hooks
+            on single parameters are not copied.
+        full: decode every image, if that is not done anyway.
         debug: `gradcheck` compares gradients with differences: minutes for a large network.
-        seconds: for all checks together, but for `full` and `debug`; slow networks get fewer steps, and a
+        seconds: for all checks together, except `full` and `debug`; slow networks get fewer steps, and a
             check that had too few says so.
         cpus: processors that a run will have, for the advice on loader processes.
 
@@ -85,13 +87,13 @@ def check(
 
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
-    """The debug tools of these names, each once. Raises UserError naming the known ones."""
+    """Returns the debug tools with these names, each once. Raises UserError naming the known ones."""
     watching = dict.fromkeys(get_args(RunTool), "watches a run, use `tunebook train`")
     return chosen(names, get_args(Tool), watching)
 
 
 def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
-    """Findings about images and labels, without training."""
+    """Yields findings about images and labels, without training."""
     data = subject.data
     yield from check_labels(data)
     if full:
@@ -102,7 +104,7 @@ def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
-    """Findings about what a small net learns from the images: whatever the recipe's network is."""
+    """Yields findings about what a small net learns from the images, whatever the recipe's network is."""
     train, validation = (set(part.labels.tolist()) for part in (subject.data.train, subject.data.validation))
     if len(train & validation) < 2:
         yield unchecked("learning", "training and validation share fewer than two classes")
@@ -113,7 +115,7 @@ def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Findin
 
 
 def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None = None) -> Iterator[Finding]:
-    """Findings about the network, its first steps at the recipe's rate, and what it knows already."""
+    """Yields findings about the network, its first steps at the recipe's rate, and what it knows already."""
     batch = min(IMAGES, len(subject.data.train))
     plain = subject.plain_run(batch)
     try:
@@ -132,7 +134,7 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
             yield check_initial_loss(plain)
     finally:
         plain.close()
-    fresh = subject.plain_run(batch)  # a network that keeps things keeps them past `probing`
+    fresh = subject.plain_run(batch)  # a network that stores things has them even after `probing`
     with fresh.probing():
         yield from check_step(fresh)
     fresh.close()
@@ -143,7 +145,7 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
 
 
 def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | None) -> Iterator[Finding]:
-    """Steps at the recipe's own batch, unless a few would take all the time."""
+    """Yields findings from steps at the recipe's own batch, unless a few steps would take all the time."""
     recipe = subject.recipe.with_values({"loop.workers": 0, "loop.compile": False})
     expected = 2 * recipe.loop.batch_size * each
     if expected > seconds:
@@ -165,7 +167,8 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
 
 
 def _seconds_an_image(run: Run, images: Tensor) -> float:
-    """Roughly, a forward and backward pass: the quickest of a few, as others may use the processors too."""
+    """Returns roughly the seconds of a forward and backward pass, for one image. It is the quickest of a few
+    passes, as other programs may use the processors too."""
     few, quickest = images[:FEWEST], math.inf
     for _ in range(4):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Checks for images that are there twice: in two parts, or with two labels."""
+"""Checks for images that occur twice: in two parts, or with two labels."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.data.source import FileSource, Integers
 
 MOST = 50_000
-"""Images that are compared; of larger sets a sample."""
+"""At most so many images are compared; a larger set is sampled."""
 
 DECODED = 2_000
-"""Images in files up to which all are decoded; of more, files are compared: a copy is an equal file."""
+"""Up to so many images in files, all are decoded. Of more, the files are compared: a copy is an equal
+file."""
 
 BLOCK = 512
 TAIL_BYTES = 4096
-"""What is read of every file: at its end lie compressed pixels, which differ between images."""
+"""So many bytes of every file are read. At its end are compressed pixels, which differ between images."""
 
 LEAKING = 0.05
-"""Share of a part from which images that are also in training make its scores worthless: a perfect memory
+"""From this share of a part on, images that are also in training make its scores worthless: a perfect memory
 gains up to five points, more than recipes differ by."""
 
 CONTRADICTING = 0.001
-"""Share of images with another label elsewhere: below, published sets have it too (CIFAR, ImageNet)."""
+"""From this share on, images with another label elsewhere are a warning; published sets have fewer (CIFAR,
+ImageNet)."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an image is, and what it is said to be."""
+    """Says where an image is, and what its label is."""
 
     part: str
     position: int
@@ -45,7 +47,8 @@ class Place:
 
 
 def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
-    """Findings about equal images, by a hash of their decoded pixels (files of a large set: of their bytes).
+    """Yields findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
+    large set.
 
     `full` decodes all of them and takes no sample.
     """
@@ -78,7 +81,7 @@ def _leaks(groups: Sequence[list[Place]], seen: dict[str, int], told: str) -> It
 
 
 def _level(share: float, images: int) -> Level:
-    """By what it does to the score: drowned in its noise, visible, or decisive."""
+    """Returns the level by the effect on the score: hidden in its noise, visible, or decisive."""
     if share >= LEAKING:
         return "error"
     return "note" if share < math.sqrt(0.25 / images) and share < 0.01 else "warning"
@@ -104,7 +107,7 @@ def _named(group: Sequence[Place], part: str) -> str:
 
 
 def _places(data: DataSet, full: bool) -> tuple[dict[bytes, list[Place]], str]:
-    """Where each image is, by its fingerprint; and in words, what was compared."""
+    """Returns where each image is, by its fingerprint; and in words, what was compared."""
     total = sum(len(part) for _, part in parts(data))
     chosen = {name: np.arange(len(part)) for name, part in parts(data)} if full else _chosen(data)
     compared = sum(map(len, chosen.values()))
@@ -124,7 +127,8 @@ def _places(data: DataSet, full: bool) -> tuple[dict[bytes, list[Place]], str]:
 
 
 def _chosen(data: DataSet) -> dict[str, Integers]:
-    """Positions by part, at most MOST: first what is scored on, as every image of it counts."""
+    """Returns positions by part, at most MOST: the parts that are scored come first, as each of their images
+    counts."""
     left, chosen = MOST, {}
     for name, part in sorted(parts(data), key=lambda item: len(item[1])):
         share = left if name == "train" else min(left, MOST // 4)
@@ -143,7 +147,7 @@ def _fingerprints(data: DataSet, part: Part, positions: Integers, by_pixels: boo
 
 
 def _of_whole_files(data: DataSet, places: dict[bytes, list[Place]]) -> dict[bytes, list[Place]]:
-    """Files that end alike told apart by all their bytes."""
+    """Separates files with equal ends by all their bytes."""
     by_name, sure = dict(parts(data)), defaultdict(list)
     for fingerprint, group in places.items():
         for place in group:
@@ -161,7 +165,7 @@ def _of_whole_files(data: DataSet, places: dict[bytes, list[Place]]) -> dict[byt
 
 
 def _tail(path: str) -> bytes:
-    """A fingerprint of a file's length and end."""
+    """Returns a fingerprint of a file's length and end."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What a check found: at which level, with which figures, what it means and what to do about it."""
+"""Defines what a check finds: its level, its figures, what it means and what to do about it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CheckName = Literal[
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding.
+    """Holds one finding.
 
-    `what` has the figures, `means` the consequence, `do` the field or command to change; the last two are
-    empty where the check passed. An `error` makes a search a waste, a `warning` costs accuracy or time, a
+    `what` has the figures, `means` the consequence, and `do` the field or command to change; the last two are
+    empty if the check passed. An `error` makes a search useless, a `warning` costs accuracy or time, and a
     `note` is worth knowing.
     """
 
@@ -58,17 +58,17 @@ def passed(check: CheckName, what: str) -> Finding:
 
 
 def unchecked(check: CheckName, why: str, do: str = "") -> Finding:
-    """A check that could not be made, which is no sign of a fault."""
+    """Returns the finding of a check that could not be made, which is no sign of a fault."""
     return Finding(check, "note", f"not checked: {why}", "nothing is known about it", do)
 
 
 def counts(findings: Sequence[Finding]) -> tuple[int, int]:
-    """How many errors, and how many warnings."""
+    """Returns how many errors there are, and how many warnings."""
     levels = [finding.level for finding in findings]
     return levels.count("error"), levels.count("warning")
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """The first of some names, and how many more there are."""
+    """Lists the first of some names, and says how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,4 +1,4 @@
-"""Check of the flips that the data allow: do labels survive them (000:22)?"""
+"""Checks the flips that the data allow: do labels survive them (training tricks notes, 000:22)?"""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from trainable.checks.learning import FEW, Lesson
 from trainable.data.source import Flip
 
 LOST_SKILL = 0.35
-"""Share of its skill that a net loses on mirror images, from which the mirror is said to change labels. One
-that saw no mirror image lost nothing on CIFAR-10, 0.2 on clothes, 0.6 and more on digits and signs."""
+"""If a net loses more than this share of its skill on mirror images, the mirror is said to change labels. A
+net that saw no mirror image lost nothing on CIFAR-10, 0.2 on clothes, and 0.6 and more on digits and
+signs."""
 KEPT_SKILL = 0.05
-"""Below it a mirror costs nothing."""
+"""A loss of skill up to this share means that a mirror costs nothing."""
 LEAST_SKILL = 0.3
-"""A net that has learnt less cannot say what a mirror does."""
+"""A net with less skill than this cannot say what a mirror does."""
 
 SURE_DROP = 4.0
-"""Standard errors of a difference of two accuracies on the same images (at most sqrt(0.5 / n))."""
+"""A difference of two accuracies on the same images must be so many standard errors (at most sqrt(0.5 / n)
+each)."""
 
 
 def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
-    """Whether labels survive the flips that the data allow, and might survive the horizontal one."""
+    """Yields whether labels survive the flips that the data allow, and whether they may survive the
+    horizontal one."""
     known = lesson.validation
     if not known.is_sure or known.skill < LEAST_SKILL or known.images < FEW:
         for flip in allowed:

@@ -1,4 +1,5 @@
-"""`--debug gradcheck`: the derivatives that a layer's own code gives, against differences of its outputs."""
+"""Compares the derivatives that a layer's own code computes with differences of its outputs: `--debug
+gradcheck`."""
 
 from __future__ import annotations
 
@@ -15,29 +16,31 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
 
 KNOWN = ("torch.", "torchvision.", "timm.", "trainable.")
-"""Packages whose layers are taken to be right: only a person's own are checked one by one."""
+"""Layers of these packages are taken to be right: only a person's own layers are checked one by one."""
 
 EPS = 1e-6
 TOLERANCE = 1e-3
-"""torch.autograd.gradcheck's own. In fp64 a difference over 1e-6 is right to 1e-9; a kink (ReLU, max pooling)
-lies within it once in a million numbers, and moves a random projection of all of them by less."""
+"""These are torch.autograd.gradcheck's own values. In fp64 a difference over 1e-6 is right to 1e-9. A kink
+(ReLU, max pooling) lies within it once in a million numbers, and moves a random projection of all of them by
+less."""
 
 JITTER = 0.01
-"""Weights are moved so much, relative to 1: behind a gamma that begins at 0, every derivative would be 0."""
+"""Weights are moved by this much, relative to 1: behind a gamma that begins at 0, every derivative would be
+0."""
 
 SIZE = 2
-"""Images that the whole network is checked with."""
+"""The whole network is checked with this many images."""
 
 
 def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = "") -> Finding:
-    """Whether a layer's gradients, to its inputs and parameters, are those of what it computes.
+    """Checks whether a layer's gradients, to its inputs and parameters, are those of what it computes.
 
     Args:
         layer: is copied to fp64, on the CPU, in evaluation mode.
-        inputs: what its forward takes; those of floating point are checked.
+        inputs: the arguments of its forward; those of floating point are checked.
 
-    `torch.autograd.gradcheck` in its fast mode: a random projection of the Jacobian (a wrong derivative
-    escapes with probability 0). Where forward cannot compute in fp64 the finding is a note.
+    `torch.autograd.gradcheck` runs in its fast mode: it checks a random projection of the Jacobian (a wrong
+    derivative escapes with probability 0). If forward cannot compute in fp64, the finding is a note.
     """
     title = name or type(layer).__name__
     double = copy.deepcopy(layer).cpu().double().eval()
@@ -63,7 +66,7 @@ def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = ""
 
 
 def check_model_gradients(subject: Subject) -> Iterator[Finding]:
-    """The gradients of a network, and of each kind of layer in it that is a person's own.
+    """Yields findings on the gradients of a network, and of each kind of layer in it that is a person's own.
 
     Weights are moved a little and images are noise, so that nothing lies on a kink.
     """
@@ -83,7 +86,7 @@ def check_model_gradients(subject: Subject) -> Iterator[Finding]:
 
 
 def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, tuple[Tensor, ...]]]:
-    """The first layer of each class that is nobody's library's, with what it is given."""
+    """Returns the first layer of each class that no library defines, with the inputs that it receives."""
     first: dict[type[nn.Module], tuple[str, nn.Module]] = {}
     for name, module in model.named_modules():
         if module is not model and not type(module).__module__.startswith(KNOWN):

@@ -1,4 +1,4 @@
-"""Checks of the pixels: are they decodable, in one range, alike in all parts, and normalised?"""
+"""Checks the pixels: are they decodable, in one range, alike in all parts, and normalised?"""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from trainable.data.source import Pixels, Selection
 from trainable.recipe import Recipe
 
 SAMPLE = 500
-"""Images of a part that are looked at."""
+"""At most so many images of a part are looked at."""
 
 MANY_BLANK = 0.01
-"""Share of images of a single colour from which they are a fault of the set rather than an oddity."""
+"""From this share on, images of a single colour are a fault of the set rather than an oddity."""
 
 LEAST_SPAN = 8
-"""Grey levels between a set's darkest and brightest pixel: fewer is what is left of images in [0, 1] (or of a
-mask) cast to whole numbers."""
+"""A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains
+of images in [0, 1] (or of a mask) after a cast to whole numbers."""
 
 SHIFT, SURE = 0.5, 5.0
-"""Two parts differ where their means are half a standard deviation of images apart (Cohen's medium effect,
-1988, section 2.2) and five standard errors, which chance gives once in a million."""
+"""Two parts differ if their means are half a standard deviation of images apart (Cohen's medium effect, 1988,
+section 2.2) and five standard errors, which happens by chance once in a million."""
 
 ENOUGH = 20
-"""Images of each part for such a comparison."""
+"""Each part needs so many images for such a comparison."""
 
 OFF_CENTRE, OFF_SCALE = 0.1, 1.25
-"""How far normalised training images may lie from mean 0 and deviation 1: the mean beyond its standard error
-(of a sample), the deviation as a factor."""
+"""Normalised training images may lie this far from mean 0 and deviation 1: the mean in addition to its
+standard error (of a sample), the deviation as a factor."""
 FAR_OFF_CENTRE, FAR_OFF_SCALE = 1.0, 2.0
-"""Beyond, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit."""
+"""Beyond these limits, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit."""
 
 BLOCK = 512
-"""Images that are decoded at once."""
+"""So many images are decoded at once."""
 
 Floats = NDArray[np.float64]
 
 
 def check_decoding(data: DataSet) -> Iterator[Finding]:
-    """Every image decoded, where the set is not in memory (where it is, it was decoded when loaded)."""
+    """Yields a finding on decoding every image of a set that is not in memory (others were decoded when
+    loaded)."""
     broken: list[Broken] = []
     looked_at = 0
     for _, part in parts(data):
@@ -69,7 +70,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
 
 
 def check_pixels(data: DataSet) -> Iterator[Finding]:
-    """Findings about a sample of each part's pixels, and about how the parts compare."""
+    """Yields findings about a sample of each part's pixels, and about how the parts compare."""
     sampled = {
         name: _Sample(pixels(data, part, some(len(part), SAMPLE))) for name, part in parts(data) if len(part)
     }
@@ -78,7 +79,8 @@ def check_pixels(data: DataSet) -> Iterator[Finding]:
 
 
 def check_normalisation(data: DataSet, recipe: Recipe, device: torch.device) -> Iterator[Finding]:
-    """Whether training images have mean 0 and deviation 1 a channel once the loader has normalised them."""
+    """Yields whether training images have mean 0 and deviation 1 in each channel after the loader has
+    normalised them."""
     positions = some(len(data.train), SAMPLE)
     plain = recipe.with_values({"loop.workers": 0})
     loader = make_loader(data, plain, device)
@@ -119,12 +121,12 @@ def _broken(part: FilePart, form: Form) -> Iterator[Broken]:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Images uint8 [n, C, H, W] of one part."""
+    """Holds images uint8 [n, C, H, W] of one part."""
 
     images: Pixels
 
     def features(self) -> Floats:
-        """Each image's mean and deviation of every channel, [n, 2C]."""
+        """Returns each image's mean and deviation of every channel, [n, 2C]."""
         wide = self.images.astype(np.float64)
         return np.concatenate([wide.mean((2, 3)), wide.std((2, 3))], axis=1)
 
@@ -170,7 +172,8 @@ def _alike(sampled: dict[str, _Sample]) -> Iterator[Finding]:
 
 
 def _compared(name: str, train: Floats, other: Floats) -> Finding:
-    """By the brightness and contrast of images: an effect size, and how sure it is."""
+    """Compares the brightness and contrast of images: returns a finding from an effect size and its standard
+    errors."""
     if min(len(train), len(other)) < ENOUGH:
         return passed("parts alike", f"{len(other)} {name} images are too few to compare with training")
     size = math.sqrt(len(train) * len(other) / (len(train) + len(other)))

@@ -1,4 +1,4 @@
-"""Checks of the labels alone: is every class there, are they balanced, can validation tell recipes apart?"""
+"""Checks the labels alone: does every class occur, are they balanced, can validation distinguish recipes?"""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from trainable.checks.sampling import parts
 from trainable.data import DataSet
 
 LEAST_BALANCE = 0.1
-"""Smallest class over largest: beyond ten to one, accuracy is mostly that of the large classes."""
+"""This is the smallest class over the largest: beyond ten to one, accuracy is mostly that of the large
+classes."""
 
 FEWEST = 5
-"""Training images of a class: fewer, and it is learnt by heart or not at all."""
+"""A class with fewer training images is learnt by heart or not at all."""
 
 NOISE_POINTS = 5.0
-"""Standard error of validation accuracy, at its largest (accuracy 0.5), that hides most differences between
-recipes: the gains of the documents' table (003:70-82) are about one point each."""
+"""A standard error of validation accuracy, at its largest (accuracy 0.5), above so many points hides most
+differences between recipes: the gains of the documents' table (PaddleClas guide, 003:70-82) are about one
+point each."""
 
 
 def check_labels(data: DataSet) -> Iterator[Finding]:
-    """Findings about class counts and the size of the validation part."""
+    """Yields findings about class counts and the size of the validation part."""
     missing = list(_missing(data))
     yield from missing
     yield _balance(data)

@@ -1,4 +1,4 @@
-"""Check that labels can be learnt: a small net is taught for seconds, and asked about validation images."""
+"""Checks that labels can be learnt: a small net is trained for seconds, and scored on validation images."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from trainable.recipe import Recipe
 from trainable.training.run import Run
 
 CLASSES = 10
-"""A sample to learn from has the largest classes only: of a thousand a small net would see too few each."""
+"""A sample has only the largest classes: of a thousand classes a small net would see too few images each."""
 SIDE = 32
-"""Pixels: what most labels can be told by, and a small net learns on a CPU in seconds."""
+"""At this side in pixels most labels can be recognised, and a small net learns on a CPU in seconds."""
 TRAIN, VALIDATION = 2_000, 1_000
 EARLY, LATE = 60, 180
-"""Steps before the first look, when little is learnt by heart, and until the second."""
+"""The net is scored first after EARLY steps, when little is learnt by heart, and again after LATE more."""
 KNOWN = 0.9
-"""Gain at the first look that makes a second needless."""
+"""With this gain at the first scoring, the second is not needed."""
 BATCH = 64
 LEAST_STEPS = 100
-"""Steps below which nothing can be said of a network that has not learnt."""
+"""After fewer steps, nothing can be said of a network that has not learnt."""
 
 PUPIL: Mapping[str, Any] = {
     "model.kind": "resnet_small",
@@ -39,35 +39,37 @@ PUPIL: Mapping[str, Any] = {
     "optimizer.lr": 3e-3,
     "optimizer.scaling": "none",
 }
-"""The data are judged by a small net that learns nearly anything fast: the recipe's own may be slow."""
+"""A small net that learns nearly anything fast tests the data: the recipe's own may be slow."""
 
 LARGE_SIDE = 24
-"""Pixels from which the small net's first layer halves the image: a quarter of the time."""
+"""From this side in pixels on, the small net's first layer halves the image: a quarter of the time."""
 
 FEW = 50
-"""Validation images below which a score says little: half a hundred has a standard error of 7 points."""
+"""With fewer validation images a score says little: 50 images have a standard error of 7 points."""
 
 FEW_CLASSES = 5
-"""With fewer, better than chance may well be luck, and says little either way."""
+"""With fewer classes, an accuracy above chance may well be luck, and says little either way."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a small net learnt from a sample: of its images, of validation images, of their mirrors."""
+    """Holds what a small net learnt from a sample: its scores on its images, on validation images, and on
+    their mirrors."""
 
     train: Association
     early: Association
-    """On validation images, after the first quarter of the steps."""
+    """This is measured on validation images, after the first quarter of the steps."""
     validation: Association
     horizontal: Association
     vertical: Association
     confused: Mapping[Flip, tuple[str, str, float] | None]
-    """Of each flip, the class most often taken for another once mirrored, that other, and how often."""
+    """For each flip: the class that is most often taken for another when mirrored, that other class, and how
+    often."""
     steps: int
 
 
 def teach(subject: Subject, seconds: float) -> Lesson:
-    """Train a small net on a sample for `seconds` at most, and see what it knows."""
+    """Trains a small net on a sample for at most `seconds`, and measures what it knows."""
     chosen = largest_classes(subject.data, CLASSES)
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
     run = Run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
@@ -98,7 +100,7 @@ def teach(subject: Subject, seconds: float) -> Lesson:
 
 
 def check_learning(lesson: Lesson) -> Finding:
-    """Whether what is learnt from training images holds for validation images."""
+    """Checks whether what is learnt from training images holds for validation images."""
     known = lesson.validation
     what = f"a small net after {lesson.steps} steps: {known.images:,} validation images {known}"
     if known.is_knowledge or lesson.early.is_knowledge:
@@ -140,7 +142,8 @@ def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
 def _most_confused(
     plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]
 ) -> tuple[str, str, float] | None:
-    """Among images that are right as they are: the class that goes most often to one other once mirrored."""
+    """Returns, among images that are right unmirrored, the class that most often becomes one other when
+    mirrored."""
     right = plain.argmax(1) == labels
     pairs = torch.zeros(len(names), len(names), dtype=torch.float64)
     pairs.index_put_((labels[right], turned.argmax(1)[right]), torch.ones((), dtype=torch.float64), True)

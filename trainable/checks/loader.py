@@ -1,4 +1,4 @@
-"""Check of the time that steps wait for images, with a number of loader processes that would hide it."""
+"""Checks the time that steps wait for images, and finds a number of loader processes that would hide it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.steps import FirstSteps
 
 MUCH = 0.25
-"""Share of the time waited from which more processes are worth their memory."""
+"""Above this share of waiting time, more processes are worth their memory."""
 
 
 def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int | None = None) -> Finding:
-    """The share of a step's time that goes into images, from steps without loader processes.
+    """Checks the share of a step's time that reading images takes, from steps without loader processes.
 
     `cpus` is how many processors the run has; by default those that this process may use.
     """
@@ -45,12 +45,14 @@ def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int 
 
 
 def wanted_workers(data_seconds: float, step_seconds: float, cpus: int) -> int:
-    """Processes that read a batch in the time of a step, together; one processor is left for the steps."""
+    """Returns how many processes together read a batch in the time of a step; one processor is left for the
+    steps."""
     return max(1, min(math.ceil(data_seconds / max(step_seconds, 1e-9)), cpus - 1))
 
 
 def waited_share(data_seconds: float, step_seconds: float, workers: int) -> float:
-    """Of the time, how much is waited: all reading without processes, what they are behind with some."""
+    """Returns the share of the time that is waited: all reading time without processes, else the time by
+    which they are late."""
     waited = data_seconds if workers == 0 else max(0.0, data_seconds / workers - step_seconds)
     return waited / (waited + step_seconds)
 

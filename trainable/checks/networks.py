@@ -1,4 +1,4 @@
-"""Checks of the network before any step: how it is built, what it answers, and its first loss."""
+"""Checks the network before any step: how it is built, what it answers, and its first loss."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
 IMAGES = 128
-"""Images on which the first loss is measured: its standard error is about 0.05."""
+"""The first loss is measured on so many images: its standard error is about 0.05."""
 
 HIGH, LOW = 1.5, 0.8
-"""First loss over ln K. Networks as their libraries initialise them begin at 1.0 to 1.2 (`resnet_small` with
-each initialisation, mobilenet_v3_small, resnet18, resnet10t); so do ten logits of deviation 1, at 1.2."""
+"""These are bounds of the first loss over ln K. Networks as their libraries initialise them begin at 1.0 to
+1.2 (`resnet_small` with each initialisation, mobilenet_v3_small, resnet18, resnet10t); so do ten logits of
+deviation 1, at 1.2."""
 
 FAR_TOO_HIGH = 10.0
-"""Beyond it the head's first answers are sure and wrong, and the first steps go into unlearning them."""
+"""Beyond this bound the head's first answers are sure and wrong, and the first steps only unlearn them."""
 
 DEPENDENT = 0.01
-"""How far logits may move, over their size, when an image is shown alone: rounding moves them by 1e-5."""
+"""Logits may move by this share of their size when an image is shown alone: rounding moves them by 1e-5."""
 
 
 def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
-    """What `trainable.models.lint` finds, a finding a kind."""
+    """Yields what `trainable.models.lint` finds, with a finding for each kind."""
     found = lints(subject.network().to(images.device), images[:2])
     yield _frozen(subject, [lint.layer for lint in found if lint.kind == "frozen_parameter"])
     yield _unused(subject, [lint.layer for lint in found if lint.kind == "unused_parameter"])
@@ -40,7 +41,7 @@ def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
 
 
 def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
-    """Whether logits [B, classes] are finite, logits at all, and each that of its own image."""
+    """Yields whether outputs are logits [B, classes], are finite, and depend on their own image alone."""
     run.model.eval()
     with torch.inference_mode():
         together = full_precision(run.model(images))
@@ -66,7 +67,8 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 
 
 def check_initial_loss(run: Run) -> Finding:
-    """The loss before any step, with batch statistics, without augmentation, against ln K; in `probing`."""
+    """Compares the loss before any step, with batch statistics and without augmentation, with ln K; call it
+    in `probing`."""
     losses, seen, epoch = 0.0, 0, 0
     run.model.train()
     with torch.no_grad():
@@ -81,7 +83,8 @@ def check_initial_loss(run: Run) -> Finding:
 
 
 def initial_loss(loss: float, classes: int) -> Finding:
-    """The finding about a first loss: a network that knows nothing yet should give every class its share."""
+    """Returns the finding about a first loss: a network that knows nothing yet should give every class its
+    share."""
     guessing = math.log(classes)
     what = f"the loss before training is {loss:.3g}, that of guessing is ln {classes} = {guessing:.3g}"
     if not loss <= HIGH * guessing:
@@ -142,7 +145,8 @@ def _biases(subject: Subject, names: list[str]) -> Finding:
 
 
 def _built(subject: Subject, check: CheckName, names: list[str], what: str, means: str, do: str) -> Finding:
-    """Of a library's network it is a note: whoever chose it by name cannot change it."""
+    """Returns a warning, or a note for a library's network: a person who chose it by name cannot change
+    it."""
     if not names:
         return passed(check, "none")
     level: Level = "warning" if subject.is_own else "note"

@@ -1,4 +1,4 @@
-"""Check that one small batch can be learnt by heart (001:193)."""
+"""Checks that one small batch can be learnt by heart (PyTorch tuning guide, 001:193)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
 STEPS = 200
-"""001:193 says 50 to 200."""
+"""The guide says 50 to 200 (001:193)."""
 
 LOOK_EVERY = 5
 FELL = 0.95
-"""A loss that fell to so much of the first was being learnt when time ran out."""
+"""A loss that fell to this share of the first was being learnt when time ran out."""
 HALF = 0.5
-"""A loss that the recipe's optimizer brought so far down is on its way: its rate is slow, not off."""
+"""A loss that the recipe's optimizer lowered to this share is on its way: its rate is slow, not wrong."""
 LEAST_STEPS = 40
-"""Fewer say nothing: at a low rate, residual blocks that begin as the identity take so many to wake up."""
+"""Fewer steps say nothing: at a low rate, residual blocks that begin as the identity take so many to wake
+up."""
 
 
 def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
-    """Whether one small batch is learnt by heart: with the recipe's optimizer, else with an easy one.
+    """Checks whether one small batch is learnt by heart: with the recipe's optimizer, else with an easy one.
 
-    The recipe's rate is tried as it is for its own batch and, where that fails, for so few images.
+    The recipe's rate is tried unchanged, as for its own batch, and if that fails, scaled for so few images.
     """
     batch = min(images, len(subject.data.train))
     recipe = subject.recipe
@@ -48,13 +49,14 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """How one batch was learnt: its losses, the share of it that is right, and what was reached."""
+    """Holds how one batch was learnt: its losses, the share of it that is right, and whether time was
+    enough."""
 
     losses: tuple[float, ...]
     accuracy: float
     in_time: bool
     constant: bool
-    """Whether all images got the same answer in the end."""
+    """This says whether all images had the same answer in the end."""
 
     @property
     def done(self) -> bool:
@@ -74,7 +76,8 @@ class Attempt:
 
 
 def judged(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
-    """The finding about a batch that the recipe's optimizer did not learn, given how an easy one did."""
+    """Returns the finding about a batch that the recipe's optimizer did not learn, from how an easy one
+    did."""
     best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
         told = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
@@ -120,7 +123,8 @@ def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
 
 
 def _known(run: Run, window: Batch) -> tuple[float, bool]:
-    """The share of a batch that is right, with its own statistics; and whether all answers are the same."""
+    """Returns the share of a batch that is right, with its own statistics; and whether all answers are the
+    same."""
     images, labels = window
     with torch.no_grad():
         outputs = full_precision(run.model(images))
@@ -129,7 +133,7 @@ def _known(run: Run, window: Batch) -> tuple[float, bool]:
 
 
 def _distinct(window: list[Batch]) -> Batch:
-    """One of each image: of two that are equal with different labels only one can be right."""
+    """Returns one of each image: of two equal images with different labels only one can be right."""
     images = torch.cat([images for images, _ in window])
     labels = torch.cat([labels for _, labels in window])
     seen: dict[bytes, int] = {}

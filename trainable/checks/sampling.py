@@ -1,4 +1,4 @@
-"""Some of a data set's images, as pixels: enough to judge it by, few enough to be quick."""
+"""Takes some of a data set's images, as pixels: enough to check it by, and few enough to be quick."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainable.data.source import Integers, Pixels, Selection
 
 
 def parts(data: DataSet) -> Iterator[tuple[str, Part]]:
-    """The parts that there are, by name."""
+    """Yields the parts that exist, by name."""
     yield "train", data.train
     yield "validation", data.validation
     if data.test is not None:
@@ -24,14 +24,14 @@ def parts(data: DataSet) -> Iterator[tuple[str, Part]]:
 
 
 def some(count: int, most: int, seed: int = 0) -> Integers:
-    """At most so many positions below `count`, at random but always the same ones, ascending."""
+    """Returns at most `most` positions below `count`, at random but always the same ones, ascending."""
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
-    """Images of a part as uint8 [n, C, side, side], at the data set's own side by default.
+    """Returns images of a part as uint8 [n, C, side, side], at the data set's own side by default.
 
     Raises DataError naming images that cannot be decoded.
     """
@@ -51,7 +51,8 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
 def in_memory(
     data: DataSet, *, train: int, validation: int, classes: Integers | None = None, side: int | None = None
 ) -> DataSet:
-    """A small copy to learn from: at most so many images of each part, of some classes, at most `side` px.
+    """Returns a small copy to learn from: at most so many images of each part, of some classes, at most
+    `side` px.
 
     Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
     """
@@ -73,7 +74,7 @@ def in_memory(
 
 
 def largest_classes(data: DataSet, most: int) -> Integers:
-    """The classes with most training images among those that validation has too, in order."""
+    """Returns the classes with most training images among those that validation has too, in order."""
     count = len(data.info.classes)
     trained = np.bincount(data.train.labels, minlength=count)
     trained[np.bincount(data.validation.labels, minlength=count) == 0] = 0

@@ -1,4 +1,4 @@
-"""Check that shuffled labels are not learnt: what is known then comes from elsewhere."""
+"""Checks that a network which learns shuffled labels does not know the true ones, as it would from a leak."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LEAST_STEPS = 10
 BATCH = 32
 TRAIN, VALIDATION = 1_000, 500
 LEAKED_GAIN = 0.2
-"""Of the true labels' entropy, what is known after learning shuffled ones if it comes from elsewhere; by luck
-it is below 0.1 (`association.LUCK`)."""
+"""Knowledge of more than this share of the true labels' entropy, after learning shuffled ones, comes from
+elsewhere; by luck the share is below 0.1 (`association.LUCK`)."""
 
 
 def check_shuffled(subject: Subject, seconds: float) -> Finding:
-    """Whether the network knows true labels after learning shuffled ones."""
+    """Checks whether the network knows true labels after learning shuffled ones."""
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION)
     if len(sample.validation) < FEW:
         return unchecked("shuffled labels", f"{len(sample.validation)} validation images are too few to tell")
@@ -42,7 +42,7 @@ def check_shuffled(subject: Subject, seconds: float) -> Finding:
 
 
 def shuffled_finding(known: Association, steps: int) -> Finding:
-    """The finding about what is known of true labels after so many steps on shuffled ones."""
+    """Returns the finding about what is known of true labels after so many steps on shuffled ones."""
     what = f"after {steps} steps on shuffled labels validation images are {known}"
     if known.is_beyond_luck or (known.is_sure and known.gain > LEAKED_GAIN):
         return Finding(
@@ -60,11 +60,12 @@ def shuffled_finding(known: Association, steps: int) -> Finding:
 
 
 def shuffled_labels(labels: Integers, seed: int) -> Integers:
-    """The same labels on other images, such that within each class all labels come in their proportions.
+    """Returns the same labels on other images, such that within each class all labels occur in their
+    proportions.
 
-    A plain shuffle leaves the images of a class leaning to some label, perhaps to their own: nets learn this,
-    and with two classes know all or none by luck. Dealt out in steps of the golden ratio, which spread
-    evenly over every stretch (three-distance theorem), no class leans.
+    After a plain shuffle the images of a class lean to some label, perhaps to their own: nets learn this, and
+    with two classes know all or none by luck. Here labels are dealt in steps of the golden ratio, which
+    spread evenly over every stretch (three-distance theorem), so no class leans.
     """
     generator = np.random.default_rng(seed)
     count = len(labels)

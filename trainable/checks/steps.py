@@ -1,4 +1,4 @@
-"""Checks of single training steps: gradients, weights that move, and the recipe's first steps."""
+"""Checks single training steps: gradients, weights that move, and the recipe's first steps."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
 AGREEMENT = 0.05
-"""How far two gradients of one window may be apart, over their size: rounding gives 1e-3 in bf16, a gradient
-that is added to the last one is apart by its whole size."""
+"""Two gradients of one window may differ by this share of their size: rounding gives 1e-3 in bf16, while a
+gradient that is added to the last one differs by its whole size."""
 
 NEGLIGIBLE = 1e-3
-"""A gradient so much smaller than the largest may leave its weight where it is."""
+"""A gradient that is this much smaller than the largest may leave its weight unchanged."""
 
 EXPLODED = 4.0
-"""A loss so many times the first is beyond the noise of a batch; the rate finder stops there too (001)."""
+"""A loss that is so many times the first is beyond the noise of a batch; the rate finder stops there too
+(PyTorch tuning guide, 001)."""
 
 FIRST_STEPS = 20
 ENOUGH_STEPS = 4
@@ -33,7 +34,8 @@ ENOUGH_STEPS = 4
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """The recipe's own first steps: losses before each, and seconds a step for data and for computing."""
+    """Holds the recipe's own first steps: the loss before each, and the seconds a step takes for data and for
+    computing."""
 
     losses: tuple[float, ...]
     data_seconds: float
@@ -41,7 +43,8 @@ class FirstSteps:
 
 
 def check_step(run: Run) -> Iterator[Finding]:
-    """Whether a step is one: its gradient holds no earlier one's, and its weights move; in `probing`."""
+    """Checks whether a gradient contains no earlier one, and whether the weights move; call it in
+    `probing`."""
     window = next(run.windows())
     before, after = _gradients(run, window), _gradients(run, window)
     if not before:
@@ -72,9 +75,9 @@ def check_step(run: Run) -> Iterator[Finding]:
 
 
 def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
-    """Up to 20 steps as the recipe takes them, schedule and augmentation included; in `probing`.
+    """Takes up to 20 steps as the recipe does, with schedule and augmentation; call it in `probing`.
 
-    Runs that do not fit into memory get a finding instead.
+    A run that does not fit into memory gets a finding instead.
     """
     losses: list[float] = []
     waits: list[float] = []
@@ -109,7 +112,7 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
 
 
 def check_first_steps(taken: FirstSteps) -> Finding:
-    """Whether the loss stays in bounds over the recipe's own first steps."""
+    """Checks whether the loss stays within bounds over the recipe's own first steps."""
     first, last = taken.losses[0], taken.losses[-1]
     what = f"over the recipe's first {len(taken.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
     if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in taken.losses):
@@ -124,7 +127,8 @@ def check_first_steps(taken: FirstSteps) -> Finding:
 
 
 def _gradients(run: Run, window: list[Batch]) -> dict[str, Tensor]:
-    """Each parameter's gradient of a window, by a step at rate 0, the layers' randomness being the same."""
+    """Returns each parameter's gradient of a window, by a step at rate 0; the layers draw the same random
+    numbers."""
     torch.manual_seed(0)
     run.train_on(window, 0.0)
     return {
@@ -140,10 +144,11 @@ def _apart(first: Tensor, second: Tensor) -> float:
 
 
 def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
-    """Parameters that no step of a few moves, although one of them had a gradient worth a step.
+    """Returns the parameters that none of a few steps moves, although one of them had a gradient worth a
+    step.
 
-    A gradient far below the others' may be lost in the rounding of its weight (behind a gamma that begins
-    at 0 it is).
+    A gradient far below the others' may be lost in the rounding of its weight (behind a gamma that begins at
+    0 it is).
     """
     before = {name: each.detach().clone() for name, each in run.model.named_parameters() if name in names}
     pushed: set[str] = set()
@@ -162,12 +167,13 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
 
 
 def _usual_rate(run: Run) -> float:
-    """Whether weights move is no question of the recipe's rate: at least its optimizer's usual one."""
+    """Returns at least the usual rate of the recipe's optimizer: whether weights move must not depend on the
+    recipe's rate."""
     return max(type(run.recipe.optimizer)().lr, applied_lr(run.recipe.optimizer, run.recipe.loop.batch_size))
 
 
 def _scheduled(run: Run, step: int) -> float:
-    """The applied rate of a step, as the recipe's schedule has it."""
+    """Returns the applied rate of a step in the recipe's schedule."""
     recipe = run.recipe
     steps = len(run.data.train) // recipe.loop.batch_size
     factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
@@ -182,12 +188,12 @@ def _endless(run: Run) -> Iterator[list[Batch]]:
 
 
 def _typical(seconds: list[float]) -> float:
-    """The median, without the first step, which warms up."""
+    """Returns the median, without the first step, which warms up."""
     later = sorted(seconds[1:] or seconds)
     return later[len(later) // 2]
 
 
 def wait_for(device: torch.device) -> None:
-    """Until what the device was given is done, so that a clock may be read."""
+    """Waits until the device has done all its work, so that a clock may be read."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""What is checked: a recipe with its images and its network, of which every check takes a fresh copy."""
+"""Defines what is checked: a recipe with its images and its network, of which every check uses a new copy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ PLAIN: Mapping[str, Any] = {
     "evaluation.scales": [1.0],
     "evaluation.norm_batches": 0,
 }
-"""A recipe without what makes training images or labels harder, and without what only costs time here."""
+"""A recipe with these values has nothing that makes training images or labels harder, or that only costs time
+here."""
 
 EASY: Mapping[str, Any] = {
     "optimizer.kind": "adam",
@@ -52,28 +53,29 @@ EASY: Mapping[str, Any] = {
     "model.layer_rates.kind": "uniform",
     "model.freeze_norm": False,
 }
-"""A second opinion on rates: at its paper's rate (1412.6980, section 2) Adam learns a batch with any net."""
+"""These values give a second opinion on rates: at its paper's rate (1412.6980, section 2) Adam learns a batch
+with any net."""
 
 
 LAST = 0.3
-"""Part of the time in which a training that is too slow for its steps settles."""
+"""In this last part of its time, the rate of a training that is too slow for its steps falls to 0."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A recipe resolved for its images, and the network as it is before training."""
+    """Holds a recipe resolved for its images, and the network as it is before training."""
 
     recipe: Recipe
     data: DataSet
     untrained: nn.Module
     without_drops: nn.Module
-    """The same, but leaves nothing out at random."""
+    """This is the same network, but it leaves nothing out at random."""
     device: torch.device
     is_own: bool
-    """Whether the network is a person's own, rather than the recipe's."""
+    """This says whether the network is a person's own, rather than the recipe's."""
 
     def network(self) -> nn.Module:
-        """A copy of the network, to be trained or not."""
+        """Returns a copy of the network, to be trained or not."""
         return copy.deepcopy(self.untrained)
 
     def plain_recipe(self, batch_size: int, values: Mapping[str, Any] | None = None) -> Recipe:
@@ -82,7 +84,7 @@ class Subject:
     def plain_run(
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
-        """A run of the network without dropout on images without augmentation."""
+        """Returns a run of the network without dropout on images without augmentation."""
         return Run(
             self.plain_recipe(batch_size, values),
             data=data or self.data,
@@ -94,7 +96,7 @@ class Subject:
 def make_subject(
     recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
 ) -> Subject:
-    """Raises ModelError where the recipe's network cannot be made."""
+    """Makes the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
     resolved = recipe.model_copy(update={"data": resolve(recipe.data, data.info)})
     if model is not None:
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
@@ -108,7 +110,7 @@ def make_subject(
 
 
 def _made(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
-    """The recipe's network, drawn as `Run` draws it."""
+    """Returns the recipe's network, drawn as `Run` draws it."""
     info = data.info
     with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
         return make_model(
@@ -121,8 +123,8 @@ def _made(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -
 
 
 def _without_drops(model: nn.Module) -> nn.Module:
-    """The same network with every layer of dropout or stochastic depth at probability 0."""
-    torchvision = sys.modules.get("torchvision.ops")  # what is not imported has made no layer
+    """Returns the network, with every layer of dropout or stochastic depth set to probability 0."""
+    torchvision = sys.modules.get("torchvision.ops")  # a package that is not imported has made no layer
     timm = sys.modules.get("timm.layers.drop")
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd) or (
@@ -135,10 +137,10 @@ def _without_drops(model: nn.Module) -> nn.Module:
 
 
 def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
-    """Train a run that is `probing` for so many steps, fewer where they would take longer; how many.
+    """Trains a run in `probing` for so many steps, or fewer if time runs out. Returns how many were taken.
 
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
-    of the time.
+    part of the time.
     """
     began, done, epoch = time.perf_counter(), 0, 0
     while True:
@@ -153,9 +155,10 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
 
 @torch.inference_mode()
 def logits(run: Run, part: str, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """What a run's network answers to a part's images, perhaps turned: [N, classes]; and the labels [N].
+    """Returns what a run's network answers to a part's images, perhaps turned: [N, classes]; and the labels
+    [N].
 
-    On the CPU. Meant while `probing`: the network is in evaluation mode afterwards.
+    Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.
     """
     run.model.eval()
     dtype = next(run.model.parameters()).dtype

@@ -1,4 +1,4 @@
-"""What the curves of a run say: how far apart training and validation are, and what of it is noise."""
+"""Reads the curves of a run: how far apart training and validation are, and how much of it is noise."""
 
 from __future__ import annotations
 
@@ -16,56 +16,63 @@ SAME_RATE = 1.0 + 1e-6
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where one verdict ends and the next begins. Accuracies and gaps are fractions, a point is 0.01.
+    """Holds the limits between verdicts. Accuracies and gaps are fractions, a point is 0.01.
 
     Noise is the larger of two: a standard error of the validation accuracy, and how far it swings by itself.
     """
 
     overfit_gap: float = 0.05
-    """Training "much higher" than validation (003:84); that it means more than 5 points is ours."""
+    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84); the 5 points are
+    ours."""
     underfit_gap: float = 0.01
     """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
     share_of_error: float = 0.1
-    """A gap below a tenth of the training error is not what keeps the accuracy down: the larger of the two is
-    to be worked on first (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
+    """A gap below a tenth of the training error does not limit the accuracy: work first on the larger of the
+    two (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
     train_target: float = 0.95
-    """Below, a net that generalises could still learn more of its images; ours."""
+    """Below this training accuracy, a net that generalises could still learn more of its images; ours."""
     train_saturated: float = 0.99
-    """From here on, more epochs have next to nothing left to learn from; ours."""
+    """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
     standard_errors: float = 2.0
-    """What differs by less is noise: 95 in 100 draws of a normal distribution lie within 1.96."""
+    """A difference of fewer standard errors is noise: 95 in 100 draws of a normal distribution lie within
+    1.96."""
     least_rise: float = 0.005
-    """Half a point over the last tenth of the epochs: less is not worth a longer run; ours."""
+    """A smaller rise over the last tenth of the epochs, here half a point, is not worth a longer run;
+    ours."""
     last_part: float = 0.1
-    """Of the epochs, where validation rises or not: there a cosine is below 3 % of its rate, so that what
-    rises is not the schedule's last fall; at least three epochs."""
+    """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
+    of its rate, so that a rise does not come from the schedule's last fall."""
     late_part: float = 0.25
-    """Of the epochs, where swings count: before, a high rate may still come to rest; at least four epochs."""
+    """In this last share of the epochs, at least four, swings count: before it, a high rate may still come to
+    rest."""
     swing_epochs: int = 8
     """A shorter run has no late part: four epochs are more than half of it."""
     swing: float = 0.02
-    """Two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to 1.1), so that the
-    epoch at which one stops decides more than the recipe."""
+    """A swing is at least two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to
+    1.1), so that the epoch at which one stops decides more than the recipe."""
     collapse: float = 0.05
-    """A fall from the best epoch that the training accuracy shares; as large as the gap of overfitting."""
+    """A fall from the best epoch by this much, in training accuracy too, is a collapse; it is as large as the
+    gap of overfitting."""
     skipped_share: float = 0.01
-    """Of the steps, for overflows: a loss scale that doubles every 2,000 steps (torch's GradScaler) costs
-    one step in 2,000, twenty times fewer."""
+    """More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
+    steps (torch's GradScaler) costs one step in 2,000, twenty times fewer."""
     gradient_spike: float = 10.0
-    """A late epoch's gradient norm over the run's median, where validation fell with it; ours."""
+    """This is a late epoch's gradient norm over the run's median, if validation fell with it; ours."""
     lost_loss: float = 1.5
-    """A training loss over ln K, that of guessing: a run that ends above has unlearnt; ours."""
+    """This is a training loss over ln K, that of guessing: a run that ends above has unlearnt; ours."""
     knocked_out: float = 1.2
-    """A training loss over ln K in any epoch, of a net that has learnt nothing in the end: the rate was too
-    high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate: 1.3 first, then 1.0."""
+    """This is a training loss over ln K in any epoch, for a net that has learnt nothing in the end: above it,
+    the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate: 1.3
+    first, then 1.0."""
     learnt: float = 0.1
-    """Of the way from guessing to always right, in mean recall: less is nothing; ours."""
+    """This is a share of the way from guessing to always right, in mean recall: less counts as nothing;
+    ours."""
     raised_loss: float = 1.05
-    """A training loss over ln K in any epoch, above which a higher rate is not proposed; ours."""
+    """Above this training loss over ln K in any epoch, a higher rate is not proposed; ours."""
 
 
 class Curves:
-    """What is read off a history that did not end diverged."""
+    """Reads a history that did not end diverged."""
 
     def __init__(
         self,
@@ -89,12 +96,13 @@ class Curves:
         self._late = max(4, math.ceil(thresholds.late_part * len(history)))
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
-        # of what validation would be were there no gap, or of what it is: whichever varies more
+        # either of what validation would be without a gap, or of what it is: whichever varies more
         errors = [_standard_error(share, validation_images) for share in (last.val_accuracy, self.train)]
         self.standard_error = max(errors)
 
     def figures(self) -> dict[str, float]:
-        """The numbers by name: accuracies as fractions, what ends in `_points` in hundredths."""
+        """Returns the numbers by name: accuracies as fractions; a name that ends in `_points` has
+        hundredths."""
         last = self._history[-1]
         train = {"clean_train_accuracy" if self.is_clean else "train_accuracy": self.train}
         skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
@@ -120,7 +128,7 @@ class Curves:
 
     @property
     def agreement(self) -> float:
-        """A gap up to here is none that matters."""
+        """Returns the largest gap that does not matter."""
         limits = self.thresholds
         return max(limits.underfit_gap, self.noise, limits.share_of_error * (1.0 - self.train))
 
@@ -130,20 +138,22 @@ class Curves:
 
     @property
     def rises(self) -> bool:
-        """Whether validation rises at the end, and above its best before: a dip made good is no rise."""
+        """Returns whether validation rises at the end, and above its earlier best: recovery from a dip is no
+        rise."""
         visible = max(self.thresholds.least_rise, self.noise)
         before, recent = self._val[: -self.last_epochs], self._val[-self.last_epochs :]
         return self.rise > visible and max(recent) - max(before, default=0.0) > visible
 
     @property
     def rate_left(self) -> float:
-        """The last rate over the highest; 0 where all are 0."""
+        """Returns the last rate over the highest; 0 if all are 0."""
         highest = max(self._rates)
         return self._rates[-1] / highest if highest > 0.0 else 0.0
 
     @property
     def rate_may_rise(self) -> bool:
-        """Whether no epoch's training loss speaks of a rate that was too high already."""
+        """Returns whether a higher rate may be proposed: no epoch's training loss shows that the rate was too
+        high already."""
         limit = self.thresholds.raised_loss * math.log(max(self._classes, 2))
         return max(result.train_loss for result in self._history) <= limit
 
@@ -172,17 +182,19 @@ class Curves:
             yield f"{told}; the net has hardly learnt"
 
     def _visible(self) -> float:
-        """What one epoch's validation accuracy must differ by to say anything."""
+        """Returns by how much one epoch's validation accuracy must differ to say anything."""
         limits = self.thresholds
         return max(limits.swing, limits.standard_errors * self.standard_error)
 
     def _swings_throughout(self) -> bool:
-        """Whether the late epochs go up and down more often than not, and are late ones."""
+        """Returns whether the late epochs change direction more often than not, in a run that is long enough
+        for late ones."""
         often = 2 * sum(each > 0.0 for each in self._swings) > len(self._swings)
         return often and len(self._history) >= self.thresholds.swing_epochs
 
     def _fall(self) -> float:
-        """From the best three epochs to the last three; 0 where the schedule has raised the rate since."""
+        """Returns the fall from the best three epochs to the last three; 0 if the schedule has raised the
+        rate since."""
         if len(self._val) < 6:
             return 0.0
         levels = [median(self._val[start : start + 3]) for start in range(len(self._val) - 2)]
@@ -191,14 +203,16 @@ class Curves:
         return 0.0 if risen else levels[best] - levels[-1]
 
     def _skipped_share(self) -> float:
-        """Of the late epochs' steps; 0 where nothing tells how many there were."""
+        """Returns the share of the late epochs' steps that were skipped; 0 if the number of steps is not
+        known."""
         if self._train_steps is None:
             return 0.0
         late = self._history[-self._late :]
         return fmean(result.skipped_steps for result in late) / max(1, self._train_steps)
 
     def _spike(self) -> float:
-        """The largest gradient norm over the median, of late epochs in which validation fell beyond noise."""
+        """Returns the largest gradient norm over the median, of late epochs in which validation fell beyond
+        noise."""
         usual = median(result.grad_norm for result in self._history)
         pairs = list(pairwise(self._history))[-self._late :]
         fell = [
@@ -214,16 +228,17 @@ class Curves:
 
 
 def _slope(values: Sequence[float]) -> float:
-    """The median slope of all pairs, an epoch (Theil and Sen): no outlier tilts it. 0 for a single value."""
+    """Returns the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts; 0 for a single
+    value."""
     pairs = combinations(enumerate(values), 2)
     return median([(there - here) / (later - first) for (first, here), (later, there) in pairs] or [0.0])
 
 
 def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
-    """At each inner value, the smaller of the steps to and from it where they are opposite, else 0.
+    """Returns, at each inner value, the smaller of the steps to and from it if they are opposite, else 0.
 
-    A curve that only rises, or only falls, swings nowhere, however bent it is. Left out where the rate rose,
-    as at SGDR's restarts: there the schedule swings.
+    A curve that only rises, or only falls, swings nowhere, however bent it is. Values where the rate rose, as
+    at SGDR's restarts, are left out: there the schedule swings.
     """
     found = []
     for index in range(1, len(values) - 1):
@@ -235,9 +250,11 @@ def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
 
 
 def _standard_error(accuracy: float, images: int | None) -> float:
-    """Of an accuracy on so many images, with two right and two wrong ones added, so that it is never 0.
+    """Returns the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
+    that it is never 0.
 
-    0 where the number is not known. Source: Agresti and Coull, The American Statistician 52 (1998).
+    It returns 0 if the number of images is not known. Source: Agresti and Coull, The American Statistician 52
+    (1998).
     """
     if images is None:
         return 0.0

@@ -1,8 +1,9 @@
-"""What a run's curves say once it is over: a verdict, the figures that led to it, and the fields to change.
+"""Diagnoses a run's curves after its end: a verdict, the figures that led to it, and the fields to change.
 
-Training accuracy against validation accuracy decides what to do next (003:84): far apart, the net has learnt
-its images by heart; close together and low, it has not learnt enough. The training accuracy is
-`clean_train_accuracy`: on training images treated as validation images are, for augmented ones are harder.
+Training accuracy against validation accuracy decides what to do next (PaddleClas guide, 003:84): far apart,
+the net has learnt its images by heart; close together and low, it has not learnt enough. The training
+accuracy is `clean_train_accuracy`: on training images treated as validation images are, for augmented ones
+are harder.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from trainable.training.metrics import EpochResult
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a run came to.
+    """Holds the conclusion about a run.
 
-    `figures` are finite and by name: accuracies as fractions, what ends in `_points` in hundredths.
+    `figures` are finite and by name: accuracies as fractions; a name that ends in `_points` has hundredths.
     """
 
     verdict: Verdict
@@ -30,7 +31,7 @@ class Diagnosis:
     changes: tuple[Change, ...]
 
     def tree(self) -> dict[str, Any]:
-        """Plain data: what `metrics.json` and `--json` hold under `diagnosis`."""
+        """Returns plain data, which `metrics.json` and `--json` have under `diagnosis`."""
         return {
             "verdict": self.verdict,
             "figures": dict(self.figures),
@@ -39,7 +40,8 @@ class Diagnosis:
         }
 
     def lines(self) -> list[str]:
-        """For a person: the verdict with its reasons, the figures, then a line for each field to change."""
+        """Returns lines for a person: the verdict with its reasons, the figures, then a line for each field
+        to change."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
         head = [f"{self.verdict}: {'; '.join(self.reasons)}", f"  {figures}"]
         return head + [f"  {change}" for change in self.changes]
@@ -54,14 +56,14 @@ def diagnose(
     validation_images: int | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
 ) -> Diagnosis:
-    """The verdict on a run that is over, from all its epochs.
+    """Returns the verdict on a run that is over, from all its epochs.
 
-    Where several hold, the first of these is given, as each takes away what the next are judged by:
-    `diverged`; `overfit` by a net that knows its training images, which no unstable run does; `unstable`;
-    `overfit`, where validation no longer rises; `still improving`, since the gap at the end of a longer run
-    is another one; `underfit`; `healthy`. `train_images` and `validation_images` are the sizes of the parts:
-    without the second noise is judged by the curve alone, without the first skipped steps are not judged.
-    Raises ValueError where no epoch was trained. Source: 003:84; what else decides stands in `Thresholds`.
+    If several hold, the first of these is the verdict, as each makes the later ones unreliable: `diverged`;
+    `overfit` by a net that knows its training images, which no unstable run does; `unstable`; `overfit`, if
+    validation no longer rises; `still improving`, since a longer run would end with another gap; `underfit`;
+    `healthy`. `train_images` and `validation_images` are the sizes of the parts: without the second, noise is
+    measured on the curve alone; without the first, skipped steps are not looked at. Raises ValueError if no
+    epoch was trained. Source: 003:84; the other limits are in `Thresholds`.
     """
     if not history:
         raise ValueError("there is nothing to diagnose: no epoch was trained")
@@ -83,7 +85,7 @@ _NOT_CLEAN = (
 
 
 def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
-    """Its last scores are stand-ins, so only what came before them is told."""
+    """Diagnoses a diverged run by the epochs before the last, whose scores are only stand-ins."""
     last = history[-1]
     figures = {"epochs": float(last.epoch), "applied_lr": last.applied_lr, "grad_norm": last.grad_norm}
     if before := [result.val_accuracy for result in history[:-1]]:

@@ -1,4 +1,4 @@
-"""Which fields of a recipe to change after a run, by what was wrong with it: proposals, never applied."""
+"""Proposes which fields of a recipe to change after a run, by what was wrong with it; it applies nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 Verdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
 
 TABLE = "003:70-82"
-"""The documents' gains of each augmentation on ResNet50."""
+"""This table has the documents' gains of each augmentation on ResNet50."""
 RATE_STILL_HIGH = 0.1
-"""Of its peak: a step schedule's first drop (1512.03385, 3.4). A run that ends above it never settled."""
+"""This is a share of the peak rate: a step schedule's first drop (1512.03385, 3.4). A run that ends above it
+never settled."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One field to change: `to` is a value that this recipe takes there, as `--set PATH=TO` would set it."""
+    """Holds one field to change: this recipe accepts the value `to` there, as `--set PATH=TO` would set
+    it."""
 
     path: str
     now: Any
@@ -38,10 +40,10 @@ class Change:
 def changes(
     verdict: Verdict, recipe: Recipe, *, rate_left: float = 0.0, rate_may_rise: bool = True
 ) -> tuple[Change, ...]:
-    """What to change, the likeliest first; only fields that this recipe has and that can still move.
+    """Returns what to change, the likeliest first; only fields that this recipe has and that can still move.
 
-    `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false where the curves speak
-    of a rate that is too high already. Each change is valid alone, and all together.
+    `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false if the curves show a
+    rate that is too high already. Each change is valid alone, and all together.
     """
     match verdict:
         case "diverged":
@@ -218,7 +220,7 @@ def _less_augmentation(recipe: Recipe) -> Iterator[Change]:
 
 
 class _Decay(NamedTuple):
-    """The usual value of a kind of weight decay, and between which values a proposal stays."""
+    """Holds the usual value of a kind of weight decay, and the bounds of a proposal."""
 
     usual: float
     lowest: float
@@ -258,12 +260,12 @@ def _change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Change
 
 
 def _rounded(value: float) -> float:
-    """Two significant digits: a proposal is no more exact than that."""
+    """Rounds to two significant digits: a proposal is no more exact than that."""
     return float(f"{value:.2g}")
 
 
 def _shown(value: Any) -> str:
-    """As it is written after `--set PATH=`."""
+    """Returns a value as it is written after `--set PATH=`."""
     if value is None:
         return "null"
     return f"{value:g}" if isinstance(value, float) else str(value)

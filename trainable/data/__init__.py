@@ -1,4 +1,4 @@
-"""Images: data sets by name or path, split, decoded, and loaded in batches."""
+"""Reads images: data sets by name or path, split, decoded, and loaded in batches."""
 
 from trainable.data.dataset import (
     ArrayPart,

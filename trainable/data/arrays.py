@@ -1,4 +1,4 @@
-"""Arrays of images with labels, checked: what the npz and idx formats and a person's own arrays share."""
+"""Checks arrays of images with labels, for the npz and idx formats and for a person's own arrays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from trainable.data.source import ArraySource, Collection
 from trainable.errors import DataError
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
-"""Images uint8 [N, H, W] or [N, H, W, C], labels integer [N] or [N, 1]."""
+"""These are images uint8 [N, H, W] or [N, H, W, C], and labels integer [N] or [N, 1]."""
 
 
 def collect(
     path: str, format: str, parts: Mapping[str, Arrays], classes: Sequence[str] | None = None
 ) -> Collection:
-    """The collection of some of the parts `train`, `validation`, `test`; `train` alone counts as one tree.
+    """Returns the collection of some of the parts `train`, `validation`, `test`; `train` alone counts as one
+    tree.
 
     Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves.
-    Raises DataError for arrays of the wrong type or shape, and where parts have different classes.
+    Raises DataError for arrays of the wrong type or shape, and if parts have different classes.
     """
     checked = {part: _checked(f"{path}: {part}", *arrays) for part, arrays in parts.items()}
     values = {part: np.unique(labels) for part, (_, labels) in checked.items()}
@@ -51,7 +52,7 @@ def collect(
 
 
 def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
-    """The two arrays, labels as int64 [N]."""
+    """Returns the two arrays, with labels as int64 [N]."""
     if images.dtype != np.uint8:
         raise DataError(f"{where}: images must be uint8 from 0 to 255, got {images.dtype}")
     if not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] in (1, 3))):

@@ -1,7 +1,8 @@
-"""A data set by name or path, as its training, validation and test parts with all that is known of them.
+"""Loads a data set by name or path, as its training, validation and test parts with all that is known of
+them.
 
 Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
-where they are and are decoded while training. `loading` turns either into batches.
+in their files and are decoded while training. `loading` turns either into batches.
 """
 
 from __future__ import annotations
@@ -47,24 +48,24 @@ if TYPE_CHECKING:
 Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
 
 BLOCK = 256
-"""Images of a sample that are in memory at once."""
+"""So many images of a sample are in memory at once."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ArrayPart:
-    """Decoded images in memory; the arrays may be read-only views of shared memory."""
+    """Holds decoded images in memory; the arrays may be read-only views of shared memory."""
 
     images: Pixels
-    """uint8 [N, C, H, W]."""
+    """The images are uint8 [N, C, H, W]."""
     labels: Integers
-    """int64 [N]."""
+    """The labels are int64 [N]."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Images and labels as tensors over the same memory: not to be written to."""
+        """Returns images and labels as tensors over the same memory: do not write to them."""
         import torch
 
         with warnings.catch_warnings():
@@ -76,13 +77,13 @@ class ArrayPart:
 @final
 @dataclass(frozen=True, eq=False)
 class FilePart:
-    """Images that are read and decoded each time they are wanted."""
+    """Holds images that are read and decoded each time they are used."""
 
     selection: Selection
 
     @property
     def labels(self) -> Integers:
-        """int64 [N]."""
+        """Returns the labels, int64 [N]."""
         return self.selection.labels
 
     def __len__(self) -> int:
@@ -94,25 +95,26 @@ Part = ArrayPart | FilePart
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What is known of a data set, as plain data."""
+    """Holds what is known of a data set, as plain data."""
 
     path: str
     format: str
     classes: tuple[str, ...]
     channels: Channels
     image_size: int
-    """Side in pixels."""
+    """The side in pixels."""
     train_images: int
     validation_images: int
     test_images: int
     class_counts: tuple[int, ...]
-    """Training images of each class."""
+    """The number of training images of each class."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    """Of each channel of the training images, on [0, 1]; of a sample of them where they are not in memory."""
+    """The mean and deviation of each channel of the training images, on [0, 1]; of a sample of them if they
+    are not in memory."""
     flips: tuple[Flip, ...]
     digest: str
-    """Over who is in which part with which label, and the stored size."""
+    """The digest covers which image is in which part with which label, and the stored size."""
     in_memory: bool
 
     def tree(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class DataInfo:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
-        """What `tree` gave, after a way through JSON: lists become tuples again."""
+        """Reads what `tree` returned, after a way through JSON: lists become tuples again."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()
         }
@@ -129,23 +131,23 @@ class DataInfo:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """The three parts. Cheap to pickle and to share: arrays travel as buffers."""
+    """Holds the three parts. It is cheap to pickle and to share: arrays travel as buffers."""
 
     info: DataInfo
     train: Part
     validation: Part
     test: Part | None
-    """Never looked at during a search."""
+    """A search never looks at this part."""
     resize: Resize = field(default_factory=Stretch)
-    """How images are made square. Training crops act on the square, in memory as from files."""
+    """This says how images are made square. Training crops act on the square, in memory and from files."""
 
     copy: Path | None = None
-    """Of data behind a URI, on the machine that loaded them."""
+    """For data behind a URI, this is their copy on the machine that loaded them."""
 
     def be_here(self) -> None:
-        """See to it that files behind a URI are on this machine too, where they are read while training.
+        """Makes sure that files behind a URI are on this machine too, where they are read while training.
 
-        Raises DataError where they cannot be copied, or not to the same place.
+        Raises DataError if they cannot be copied, or not to the same path.
         """
         if self.copy is None or self.info.in_memory or self.copy.exists():
             return
@@ -160,7 +162,7 @@ class DataSet:
 def load(
     spec: Data, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu", download: bool = False
 ) -> DataSet:
-    """The data set that a recipe's `data` section describes, split, measured and checked.
+    """Loads the data set that a recipe's `data` section describes, split, measured and checked.
 
     Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
     (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them. Raises
@@ -177,7 +179,7 @@ def load(
 
 
 def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
-    """The images of a recipe, made square as its evaluation wants them, for a run on a device."""
+    """Loads the images of a recipe for a run on a device, made square as its evaluation says."""
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
     return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
 
@@ -192,7 +194,7 @@ def from_arrays(
     resize: Resize | None = None,
     device_kind: DeviceKind = "cpu",
 ) -> DataSet:
-    """A person's own arrays as a data set.
+    """Returns a person's own arrays as a data set.
 
     Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
     are split off as `spec` says; its path is only a name here. Raises DataError.
@@ -205,7 +207,7 @@ def from_arrays(
 
 
 def resolve(spec: Data, info: DataInfo) -> Data:
-    """The section with everything that was measured or found written in."""
+    """Returns the section with everything that was measured or found filled in."""
     found = {
         "path": info.path,
         "format": info.format,
@@ -241,7 +243,8 @@ def _read(spec: Data, download: bool) -> Collection:
 
 
 def _format(spec: Data, path: Path) -> Format:
-    """The format given, or the one that the path shows; a folder called digits is `./digits`."""
+    """Returns the format in the section, or else the one that the path shows; a folder called digits is
+    `./digits`."""
     if spec.format != "auto":
         return spec.format
     if spec.name is not None:
@@ -286,7 +289,8 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
 
 
 def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
-    """Who is in which part: what the data bring, else split from the training images; then the limit."""
+    """Returns the images of each part: the data's own parts, else parts split from the training images; then
+    the limit."""
     given = {"train": collection.train, "validation": collection.validation, "test": collection.test}
     members = {
         part: Selection(source, np.arange(len(source)))
@@ -315,7 +319,7 @@ def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
 
 
 def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
-    """What the images become: as the section says, else as most of a sample of them are."""
+    """Returns what the images become: as the section says, else as most of a sample of them are."""
     channels, side = spec.channels, spec.image_size
     if channels is None or side is None:
         measured = channels_and_side(sample(train))
@@ -327,7 +331,7 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
 
 
 def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
-    """Every part decoded, and how often each value occurs in the training images.
+    """Decodes every part, and counts how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
     """
@@ -341,7 +345,8 @@ def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dic
 
 
 def _streamed(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
-    """Every part left where it is, and how often each value occurs in a sample of the training images.
+    """Leaves every part in its files, and counts how often each value occurs in a sample of the training
+    images.
 
     The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
     """

@@ -1,4 +1,4 @@
-"""A stored image as the square, upright uint8 pixels that a model sees; many of them, in parallel."""
+"""Turns stored images into the square, upright uint8 pixels that a model sees, many of them in parallel."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ Resize = Stretch | CenterCrop
 Channels = Literal[1, 3]
 
 SHRINK_MARGIN = 2
-"""JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if that leaves twice what is asked for."""
+"""JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if twice the size asked for remains."""
 
 NAMED = 10
 """So many broken images are named in an error; the rest are counted."""
 
 CHUNK = 64
-"""Images that a thread takes at a time."""
+"""A thread takes so many images at a time."""
 
 
 class Form(NamedTuple):
-    """What every image becomes."""
+    """Describes what every image becomes."""
 
     channels: Channels
     side: int
-    """Pixels."""
+    """The side in pixels."""
     resize: Resize = Stretch()
 
 
 class Broken(NamedTuple):
-    """An image that could not be decoded, and why."""
+    """Names an image that could not be decoded, and says why."""
 
     name: str
     reason: str
 
 
 def square(image: Image.Image, form: Form) -> Image.Image:
-    """The image upright, in mode L or RGB, `form.side` pixels square. Raises whatever Pillow raises."""
+    """Returns the image upright, in mode L or RGB, `form.side` pixels square. Raises whatever Pillow
+    raises."""
     _draft(image, form, form.side)
     image = upright(image, form.channels)
     box = _box(image.width, image.height, form.resize)
@@ -52,7 +53,8 @@ def square(image: Image.Image, form: Form) -> Image.Image:
 
 
 def part_of_square(image: Image.Image, form: Form, box: Integers) -> Image.Image:
-    """A box of what `square` makes, cut from the image itself and `form.side` pixels square: in finer detail.
+    """Returns a box of what `square` makes, `form.side` pixels square, in finer detail: it is cut from the
+    image itself.
 
     `box` is (top, left, height, width) in pixels of that square. Raises whatever Pillow raises.
     """
@@ -66,15 +68,16 @@ def part_of_square(image: Image.Image, form: Form, box: Integers) -> Image.Image
 
 
 def is_finer(image: Image.Image, form: Form) -> bool:
-    """Whether an image that is not decoded yet has more pixels than the square made of it, either way."""
+    """Returns whether an image that is not decoded yet has more pixels than its square, in either
+    direction."""
     left, top, right, bottom = _box(image.width, image.height, form.resize)
     return max(right - left, bottom - top) > form.side
 
 
 def upright(image: Image.Image, channels: int) -> Image.Image:
-    """The image decoded, turned as its EXIF orientation says, in mode L (1 channel) or RGB (3).
+    """Decodes the image and turns it as its EXIF orientation says, in mode L (1 channel) or RGB (3).
 
-    What is transparent becomes white; 16-bit greys keep their upper eight bits. Raises ValueError for 32-bit
+    Transparent parts become white; 16-bit greys lose their lower eight bits. Raises ValueError for 32-bit
     images, whose white is unknown, and whatever Pillow raises.
     """
     ImageOps.exif_transpose(image, in_place=True)
@@ -90,15 +93,15 @@ def upright(image: Image.Image, channels: int) -> Image.Image:
 
 
 def to_array(image: Image.Image) -> Pixels:
-    """An image of mode L or RGB as [C, H, W]."""
+    """Returns an image of mode L or RGB as [C, H, W]."""
     pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
 def decode(selection: Selection, form: Form, threads: int | None = None) -> tuple[Pixels, list[Broken]]:
-    """The images [N, C, side, side], and the broken ones, whose pixels are undefined.
+    """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined.
 
-    Decoded in threads, one for each processor by default: Pillow lets go of the interpreter's lock.
+    They are decoded in threads, one for each processor by default: Pillow releases the interpreter's lock.
     """
     if (ready := _as_they_are(selection, form)) is not None:
         return ready, []
@@ -113,7 +116,7 @@ def decode(selection: Selection, form: Form, threads: int | None = None) -> tupl
 
 
 def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
-    """Raise DataError, naming the data set, if any image is broken."""
+    """Raises DataError, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
@@ -123,7 +126,7 @@ def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
 
 
 def _draft(image: Image.Image, form: Form, side: float) -> None:
-    """Let a JPEG be decoded smaller, if its square keeps twice `side` pixels either way."""
+    """Lets a JPEG be decoded smaller, if its square has twice `side` pixels in both directions then."""
     reach = SHRINK_MARGIN * side
     if isinstance(form.resize, CenterCrop):
         reach /= form.resize.ratio
@@ -131,7 +134,7 @@ def _draft(image: Image.Image, form: Form, side: float) -> None:
 
 
 def _fill(pixels: Pixels, selection: Selection, position: int, form: Form) -> Broken | None:
-    """Decode one image into its place [C, side, side]."""
+    """Decodes one image into `pixels` [C, side, side]. Returns the fault if it is broken."""
     index = int(selection.indices[position])
     try:
         with selection.source.open(index) as image:
@@ -142,7 +145,7 @@ def _fill(pixels: Pixels, selection: Selection, position: int, form: Form) -> Br
 
 
 def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
-    """Arrays that already have the form, without a turn through Pillow; None for everything else."""
+    """Returns arrays that already have the form, without a turn through Pillow; None for everything else."""
     source = selection.source
     if not isinstance(source, ArraySource) or _box(1, 1, form.resize) != (0, 0, 1, 1):
         return None
@@ -153,7 +156,7 @@ def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
 
 
 def _box(width: int, height: int, resize: Resize) -> tuple[float, float, float, float]:
-    """What of the image is kept: (left, top, right, bottom) in pixels."""
+    """Returns the part of the image that is used: (left, top, right, bottom) in pixels."""
     match resize:
         case Stretch():
             return (0, 0, width, height)

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: 1,797 grey images of 8x8 pixels, ten classes, no download."""
+"""Reads scikit-learn's digits: 1,797 grey images of 8x8 pixels, ten classes, no download."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainable.data.source import ArraySource, Collection
 
 
 def read() -> Collection:
-    """The digits as uint8; scikit-learn has them as 0 to 16."""
+    """Returns the digits as uint8; scikit-learn has them as 0 to 16."""
     from sklearn.datasets import load_digits  # a second to import: only where it is used
 
     bundle = load_digits()

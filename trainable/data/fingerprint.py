@@ -1,4 +1,4 @@
-"""A cheap sign that a data set's files are as they were: names, sizes and times, without opening any."""
+"""Says cheaply whether a data set's files are unchanged: by names, sizes and times, without opening any."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 
 def fingerprint(path: Path) -> str:
-    """Sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
+    """Returns sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
 
-    A folder stands for all below it, links followed, as images are looked for; a file for itself and those
-    beside it, since IDX files come in fours. Hidden ones are left out. Nothing there gives a digest, too.
+    A folder means all files below it, through links, as images are looked for. A file means itself and those
+    beside it, since IDX files come in fours. Hidden files in a folder are left out. A path without files has
+    a digest, too.
     """
     digest = hashlib.sha256()
     for line in sorted(_below(path) if path.is_dir() else _beside(path)):

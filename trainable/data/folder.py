@@ -1,4 +1,4 @@
-"""Images in class folders, with folders for the parts above them or without."""
+"""Reads images in class folders, with or without folders for the parts above them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
 )
-"""The file names taken for images; others (README, labels.csv) are left alone."""
+"""Files with these endings are taken for images; others (README, labels.csv) are ignored."""
 
 USUAL_NAMES = {
     "train": ("train", "training"),
@@ -28,7 +28,7 @@ JUNK = frozenset({"__MACOSX"})
 
 @dataclass(frozen=True)
 class Tree:
-    """The class folders of one part and their images."""
+    """Holds the class folders of one part and their images."""
 
     folder: Path
     images: dict[str, list[Path]]
@@ -37,12 +37,13 @@ class Tree:
 def read(
     root: Path, train: str | None = None, validation: str | None = None, test: str | None = None
 ) -> Collection:
-    """The collection under a folder; the arguments name part folders that are not called as usual.
+    """Returns the collection under a folder; the arguments name part folders that do not have the usual
+    names.
 
-    With a training folder, its subfolders are the classes, as those of the other parts must be. Without, the
-    folder's own subfolders are the classes of one tree. Deeper folders belong to the class above them. Hidden
-    files and files that are no images are left alone. Raises DataError for anything that would leave images
-    out: empty classes, classes that differ between parts, images beside the class folders.
+    With a training folder, its subfolders are the classes, and the other parts must have the same ones.
+    Without it, the folder's own subfolders are the classes of one tree. Deeper folders belong to the class
+    above them. Hidden files and files that are no images are ignored. Raises DataError for anything that
+    would leave images out: empty classes, classes that differ between parts, images beside the class folders.
     """
     _check_not_wrapped(root)
     folders = _part_folders(root, {"train": train, "validation": validation, "test": test})
@@ -62,7 +63,8 @@ def read(
 
 
 def _check_not_wrapped(root: Path) -> None:
-    """A folder that holds just one folder would be a data set of one class: it is a wrapping."""
+    """Raises DataError for a folder with one folder or none: one would be a data set of one class, or is a
+    wrapping."""
     children = _subfolders(root)
     if len(children) == 1 and not _subfolders(children[0]):
         raise DataError(f"{root} holds one class only, {children[0].name}/; a data set has two or more")
@@ -75,7 +77,8 @@ def _check_not_wrapped(root: Path) -> None:
 
 
 def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
-    """Folder by part: those named, else those with usual names; empty if the root is one tree of classes."""
+    """Returns folders by part: those named, else those with usual names; empty if the root is one tree of
+    classes."""
     children = {child.name: child for child in _subfolders(root)}
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
@@ -94,7 +97,8 @@ def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
 
 
 def _are_parts(folders: dict[str, Path], children: dict[str, Path]) -> bool:
-    """Whether usual names are parts: `train` beside `bus` and `car`, with images right in it, is a class."""
+    """Returns whether usual names are parts: `train` beside `bus` and `car`, with images directly in it, is a
+    class."""
     if "train" in folders:
         return bool(_subfolders(folders["train"]))
     return len(folders) == len(children)
@@ -148,7 +152,8 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
 
 
 def _images(folder: Path) -> Iterator[Path]:
-    """Every image in the folder and below it; links are followed, as image sets are often made of them."""
+    """Yields every image in the folder and below it; links are followed, as image sets are often made of
+    them."""
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         yield from (Path(place, name) for name in names if _is_image(name))

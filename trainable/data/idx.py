@@ -1,7 +1,8 @@
-"""IDX files, gzipped or not, named as MNIST's: `train-images-idx3-ubyte.gz`, `t10k-labels-idx1-ubyte`, ...
+"""Reads IDX files, gzipped or not, named like MNIST's: `train-images-idx3-ubyte.gz`,
+`t10k-labels-idx1-ubyte`, ...
 
-Format: http://yann.lecun.com/exdb/mnist/ - two zero bytes, the element type, the number of dimensions, the
-dimensions as big-endian 32-bit integers, the elements.
+The format (http://yann.lecun.com/exdb/mnist/) is two zero bytes, the element type, the number of dimensions,
+the dimensions as big-endian 32-bit integers, and the elements.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ UNSIGNED_BYTE = 0x08
 
 
 def is_idx_folder(folder: Path) -> bool:
-    """Whether the folder holds files named like MNIST's."""
+    """Returns whether the folder has files named like MNIST's."""
     return any(NAME.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def read(folder: Path) -> Collection:
-    """The collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
+    """Returns the collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
     files = _files(folder)
     parts: dict[str, Arrays] = {}
     for part in sorted({part for part, _ in files}):
@@ -44,7 +45,8 @@ def read(folder: Path) -> Collection:
 
 
 def read_file(path: Path) -> Pixels:
-    """The array in one file, uint8. Raises DataError if it is not one, is cut short or goes on."""
+    """Returns the array in one file, uint8. Raises DataError if it is not one, or is too short or too
+    long."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -61,7 +63,7 @@ def read_file(path: Path) -> Pixels:
 
 
 def _files(folder: Path) -> dict[tuple[str, str], Path]:
-    """Files by (part, `images` or `labels`); an unpacked file goes before its gzipped twin."""
+    """Returns files by (part, `images` or `labels`); an unpacked file is preferred to its gzipped twin."""
     found: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.iterdir()):
         if match := NAME.fullmatch(path.name):

@@ -1,6 +1,7 @@
-"""Batches of a data set on a device: augmented for training, in order and whole for evaluation; normalised.
+"""Makes normalised batches of a data set on a device: augmented for training, in order and whole for
+evaluation.
 
-What is random in a batch depends on (seed, epoch, position) alone. Which images are in it is the caller's.
+What is random in a batch depends on (seed, epoch, position) alone. The caller chooses the images in it.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from trainable.recipe.augmentations import NoCrop, ResizedCrop
 
 PartName = Literal["train", "validation", "test"]
 Batch = tuple[Tensor, Tensor]
-"""Images float32 [B, C, H, W], normalised, and labels int64 [B]; both on the loader's device."""
+"""A batch is images float32 [B, C, H, W], normalised, and labels int64 [B]; both are on the loader's
+device."""
 
 RESIDENT_SHARE = 4
 """Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
 
 
 def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float = 1.0) -> Loader:
-    """The loader of a data set for a recipe; `gpu_share`, in (0, 1], is how much of the GPU is this run's.
+    """Returns the loader of a data set for a recipe; `gpu_share`, in (0, 1], is the run's share of the GPU.
 
     Raises DataError if the set was loaded for another form.
     """
@@ -53,7 +55,7 @@ def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: 
 
 
 class Loader(abc.ABC):
-    """The batches of one data set for one recipe on one device."""
+    """Makes the batches of one data set for one recipe on one device."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         self.device = device
@@ -72,10 +74,11 @@ class Loader(abc.ABC):
         self.labels: Mapping[str, Integers] = {name: part.labels for name, part in self.parts.items()}
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
-        """Augmented training batches; `batches` are positions in the training part, int64 [B] on the CPU.
+        """Yields augmented training batches; `batches` are positions in the training part, int64 [B] on the
+        CPU.
 
         An image's augmentation depends on (loop.seed, epoch, position) only: not on the batch it is in, on
-        what came before, nor on workers. Batches must be taken before others are asked for.
+        what came before, nor on workers. Read all batches of one call before the next call.
         """
         positions = [batch.numpy() for batch in batches]
         for batch, images in zip(positions, self._augmented(positions, epoch), strict=True):
@@ -87,10 +90,10 @@ class Loader(abc.ABC):
     def evaluate(
         self, name: PartName, chosen: Integers | None = None, batch: int | None = None
     ) -> Iterator[Batch]:
-        """A part's batches in order, not augmented; nothing is left out or padded.
+        """Yields a part's batches in order, not augmented; nothing is left out or padded.
 
-        Of some of its images where `chosen` gives positions, int64 [n]; `evaluation.batch_size` at once, or
-        `batch`. Raises DataError if the data set has no such part.
+        If `chosen` gives positions, int64 [n], only those images are in them; a batch has
+        `evaluation.batch_size` images, or `batch`. Raises DataError if the data set has no such part.
         """
         if name not in self.parts:
             raise DataError(f"the data set has no {name} part; it has {', '.join(self.parts)}")
@@ -102,15 +105,15 @@ class Loader(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give back memory and processes. The loader is of no use afterwards."""
+        """Frees memory and processes. The loader cannot be used afterwards."""
 
     @abc.abstractmethod
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        """Training images uint8 [B, C, H, W] on the device, augmented but for masking."""
+        """Yields training images uint8 [B, C, H, W] on the device, with all augmentation except masking."""
 
     @abc.abstractmethod
     def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        """A part's images uint8 [B, C, H, W] on the device."""
+        """Yields a part's images uint8 [B, C, H, W] on the device."""
 
     def _normalise(self, images: Tensor) -> Tensor:
         return images.to(torch.float32).sub_(self.mean).div_(self.std)
@@ -125,20 +128,20 @@ class Loader(abc.ABC):
 
 @final
 class ArrayLoader(Loader):
-    """Images in memory, on the device where they fit, augmented a batch at a time."""
+    """Loads images from memory, on the device if they fit, and augments a batch at a time."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
         super().__init__(data, recipe, device)
         total = sum(part.images.nbytes for part in self.parts.values() if isinstance(part, ArrayPart))
         self.resident = device.type != "cuda" or may_reside(total, _device_bytes(device), gpu_share)
-        """Whether parts are placed on the device to stay."""
+        """This says whether parts are copied to the device and stay there."""
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         self.images: dict[str, Tensor] = {}
-        """Parts by name, placed when first asked for: a test part is not, during a search."""
+        """Parts by name, copied to the device when first asked for: during a search, a test part is not."""
 
     @property
     def resident_bytes(self) -> int:
-        """Device memory that the parts placed so far take; 0 on a CPU, where they are views."""
+        """Returns the device memory that the parts copied so far take; 0 on a CPU, where they are views."""
         return sum(images.nbytes for images in self.images.values() if images.device.type != "cpu")
 
     def close(self) -> None:
@@ -168,12 +171,12 @@ class ArrayLoader(Loader):
 
 @final
 class FileLoader(Loader):
-    """Images decoded each time, in `loop.workers` processes that live as long as the loader."""
+    """Decodes images each time, in `loop.workers` processes that live as long as the loader."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)
         self.batches: list[FileBatch] = []
-        """What the workers are to read: the batches of the turn that is on."""
+        """The workers read these batches, those of the current turn."""
         self.turn = 0
         workers = recipe.loop.workers
         self.reader: DataLoader[Tensor] | None = DataLoader(
@@ -207,19 +210,20 @@ class FileLoader(Loader):
 
 
 class FileBatch(NamedTuple):
-    """Images to read together: of which part, where in it [B], and for which epoch of training, if any."""
+    """Names images to read together: their part, their positions in it [B], and the training epoch, if
+    any."""
 
     part: PartName
     positions: Integers
     epoch: int | None
-    """None to evaluate: nothing is augmented."""
+    """It is None for evaluation: nothing is augmented."""
 
 
 class FileImages(Dataset[Tensor]):
-    """What a worker does: it reads a batch as uint8 [B, C, side, side], augmented if it is for training.
+    """Does a worker's job: it reads a batch as uint8 [B, C, side, side], augmented if it is for training.
 
-    The whole batch is augmented at once, by the changes that images in memory get. Only the box of a resized
-    crop is cut from the image itself where that has finer pixels than its square.
+    The whole batch is augmented at once, by the same changes as images in memory. Only the box of a resized
+    crop is cut from the image itself if that has finer pixels than its square.
     """
 
     def __init__(self, data: DataSet, recipe: Recipe) -> None:
@@ -227,7 +231,7 @@ class FileImages(Dataset[Tensor]):
         self.form = Form(info.channels, info.image_size, data.resize)
         self.seed = recipe.loop.seed
         self.boxes = make_boxes(spec.crop, info.image_size) if isinstance(spec.crop, ResizedCrop) else None
-        """Of a resized crop, which is made while decoding; `augment` does the rest."""
+        """The boxes of a resized crop, which is made while decoding; `augment` does the rest."""
         rest = spec if self.boxes is None else spec.model_copy(update={"crop": NoCrop()})
         self.augment = make_augment(rest, info.flips, info.image_size)
         given = {"train": data.train, "validation": data.validation, "test": data.test}
@@ -248,7 +252,8 @@ class FileImages(Dataset[Tensor]):
         return self._decoded(batch, lambda image, _: square(image, self.form))
 
     def _crops(self, batch: FileBatch, boxes: Integers) -> Tensor:
-        """Each image's box [B, 4] of its square, cut from the image itself where that has finer pixels."""
+        """Returns each image's box [B, 4] of its square, cut from the image itself if that has finer
+        pixels."""
         squares: list[int] = []
 
         def cut(image: Image.Image, row: int) -> Image.Image:
@@ -263,7 +268,7 @@ class FileImages(Dataset[Tensor]):
         return images
 
     def _decoded(self, batch: FileBatch, shape: Callable[[Image.Image, int], Image.Image]) -> Tensor:
-        """What `shape` makes of each stored image and its row in the batch."""
+        """Returns what `shape` makes of each stored image and its row in the batch."""
         source, indices = self.selections[batch.part]
         chosen = indices[batch.positions].tolist()
         pixels = np.empty((len(chosen), self.form.channels, self.form.side, self.form.side), np.uint8)
@@ -277,9 +282,9 @@ class FileImages(Dataset[Tensor]):
 
 
 def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
-    """Whether all images of a data set together may stay on a GPU.
+    """Returns whether all images of a data set together may stay on a GPU.
 
-    Judged by its whole memory, not by what is free: that changes as other trials come and go.
+    Its whole memory decides, not what is free: that changes as other trials come and go.
     """
     return image_bytes * RESIDENT_SHARE <= device_bytes * gpu_share
 
@@ -289,7 +294,8 @@ def _device_bytes(device: torch.device) -> int:
 
 
 def _check_agree(data: DataSet, recipe: Recipe) -> None:
-    """The images were made for a form; a recipe that asks for another would be trained on the wrong ones."""
+    """Raises DataError if the images were made for another form than the recipe's, which would train on wrong
+    ones."""
     asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
     made = (data.info.channels, data.info.image_size, data.resize)
     names = ("data.channels", "data.image_size", "evaluation.resize")

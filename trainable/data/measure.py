@@ -1,4 +1,4 @@
-"""What the images say of themselves: channels, size, mean, spread; and a digest of who is in which part."""
+"""Measures images: channels, size, mean, spread; and computes a digest of which image is in which part."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trainable.data.source import Integers, Pixels, Selection, Source
 DeviceKind = Literal["cpu", "cuda"]
 
 Counts = Integers
-"""[C, 256]: how often each value occurs in each channel."""
+"""Counts are [C, 256]: how often each value occurs in each channel."""
 
 SAMPLE = 2000
-"""So many images are looked at where looking at all would take too long."""
+"""So many images are looked at if looking at all would take too long."""
 
 LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
 """The default size is the images' own, up to what the device trains in reasonable time."""
@@ -30,7 +30,7 @@ GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N",
 
 
 def sample(selection: Selection, count: int = SAMPLE, seed: int = 0) -> Selection:
-    """At most `count` of the images, the same ones every time, in order."""
+    """Returns at most `count` of the images, the same ones every time, in order."""
     if len(selection.indices) <= count:
         return selection
     chosen = np.random.default_rng(seed).choice(len(selection.indices), count, replace=False)
@@ -38,9 +38,9 @@ def sample(selection: Selection, count: int = SAMPLE, seed: int = 0) -> Selectio
 
 
 def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:
-    """Grey or colour, as most of the images, and their median short side; None if no image can be opened.
+    """Returns grey or colour, as most of the images are, and their median short side; None if no image opens.
 
-    Reads headers, not pixels. Images that cannot be opened are left to be named when they are decoded.
+    It reads headers, not pixels. Images that cannot be opened are named later, when they are decoded.
     """
     modes: Counter[bool] = Counter()
     sides = []
@@ -62,7 +62,7 @@ def _header(source: Source, index: int) -> tuple[str, int, int] | None:
 
 
 def count_values(pixels: Pixels) -> Counts:
-    """How often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
+    """Counts how often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
     counts = np.zeros((pixels.shape[1], 256), np.int64)
     for start in range(0, len(pixels), 1024):  # bincount widens its input to eight bytes a pixel
         for channel, values in enumerate(np.moveaxis(pixels[start : start + 1024], 1, 0)):
@@ -71,7 +71,8 @@ def count_values(pixels: Pixels) -> Counts:
 
 
 def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Each channel's mean and standard deviation on [0, 1], from the counts [C, 256] of its values; exact.
+    """Returns each channel's exact mean and standard deviation on [0, 1], from the counts [C, 256] of its
+    values.
 
     The deviation of a channel with a single value is 1, so that it can be divided by.
     """
@@ -84,7 +85,8 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) -> str:
-    """Sixteen hexadecimal digits over who is in which part with which label, and the stored size."""
+    """Returns sixteen hexadecimal digits over which image is in which part with which label, and the stored
+    size."""
     lines = sorted(
         f"{part}\t{selection.source.name(int(index))}\t{classes[label]}\n"
         for part, selection in parts.items()
@@ -97,13 +99,15 @@ def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) ->
 
 
 def may_be_held(size: int, device_kind: DeviceKind) -> bool:
-    """Whether so many decoded bytes belong in memory: a quarter of the available, at most 1 GiB on a CPU."""
+    """Returns whether so many decoded bytes fit in memory: a quarter of what is free, at most 1 GiB on a
+    CPU."""
     limit = available_memory() // 4
     return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)
 
 
 def available_memory() -> int:
-    """Bytes that this process could still take: the machine's or its control group's, whichever is less."""
+    """Returns the bytes that this process could still take: the machine's or its control group's, the less of
+    both."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):

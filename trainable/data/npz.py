@@ -1,4 +1,4 @@
-"""A `.npz` file in MedMNIST's layout: train_images, train_labels, and the same for val and test."""
+"""Reads a `.npz` file in MedMNIST's layout: train_images, train_labels, and the same for val and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIXES = {"train": "train", "validation": "val", "test": "test"}
 
 
 def read(path: Path) -> Collection:
-    """The collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
+    """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: not an .npz file, or cut short")
     try:

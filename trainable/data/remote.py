@@ -1,4 +1,4 @@
-"""Data behind a URI, copied once a machine: s3://bucket/flowers, or s3://bucket/flowers.npz."""
+"""Copies data behind a URI to each machine once, from s3://bucket/flowers, or s3://bucket/flowers.npz."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from trainable.files.store import Store, StoreError
 
 COMING = ".coming-"
 ATTEMPTS = 10
-"""Of each request: there is nothing to train on before all files are here."""
+"""Each request is tried so often: there is nothing to train on before all files are here."""
 
 
 def data_root() -> Path:
-    """Where copies are kept."""
+    """Returns the folder of the copies."""
     return cache_root() / "data"
 
 
 def cached(uri: str, expected: str | None = None) -> Path:
-    """The copy of a folder or a file on this machine; made where it is missing or the files have changed.
+    """Returns the copy of a folder or a file on this machine; makes it if it is missing or the files have
+    changed.
 
-    Processes that want the same at once wait for the first. Raises DataError where nothing is there, or where
-    the files are not those of the digest that is expected.
+    Processes that need the same copy at once wait for the first. Raises DataError if there is nothing at the
+    URI, or if the files do not have the expected digest.
     """
     store = Store(uri, ATTEMPTS)
     digest = digest_of(store)
@@ -43,7 +44,8 @@ def cached(uri: str, expected: str | None = None) -> Path:
 
 
 def digest_of(store: Store) -> str:
-    """Of the place and of every file there, with its size and time. Raises DataError where there is none."""
+    """Returns a digest of the URI and of every file there, with its size and time. Raises DataError if there
+    is none."""
     try:
         files = store.files()
     except StoreError as error:
@@ -55,7 +57,8 @@ def digest_of(store: Store) -> str:
 
 
 def _copy(store: Store, copy: Path) -> None:
-    """Everything of a store, under its name when it is whole; what a killed process has left goes first."""
+    """Copies a whole store, and renames the copy when it is whole; what a killed process has left is removed
+    first."""
     for left in copy.parent.glob(f"{COMING}*"):
         shutil.rmtree(left)
     coming = Path(tempfile.mkdtemp(dir=copy.parent, prefix=COMING))
@@ -70,7 +73,7 @@ def _copy(store: Store, copy: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """This process alone works in the folder for the block; others wait."""
+    """Lets only this process work in the folder inside the block; others wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Where images come from: a set of labelled images, each opened when it is wanted."""
+"""Defines sources of images: a set of labelled images, each opened when it is needed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ Flip = Literal["horizontal", "vertical"]
 
 
 class Source(abc.ABC):
-    """Labelled images as they are stored; cheap to make, picklable, and safe to read from several threads."""
+    """Provides labelled images as they are stored; cheap to make, picklable, and safe to read from several
+    threads."""
 
     labels: Integers
-    """[N], each a position in the collection's classes."""
+    """The labels are [N], each an index into the collection's classes."""
 
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
-        """The image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
+        """Opens the image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
 
     @abc.abstractmethod
     def name(self, index: int) -> str:
-        """What a person would call the image: a path relative to the data set, or its number."""
+        """Returns a name of the image for people: a path relative to the data set, or its number."""
 
     @abc.abstractmethod
     def stored_bytes(self, indices: Integers) -> int:
-        """How much the images take as stored; 0 where that is not known."""
+        """Returns how many bytes the images take as stored; 0 if that is not known."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -41,7 +42,7 @@ class Source(abc.ABC):
 
 @final
 class ArraySource(Source):
-    """Images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
+    """Holds images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
 
     def __init__(self, images: Pixels, labels: Integers) -> None:
         self.images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
@@ -59,12 +60,12 @@ class ArraySource(Source):
 
 @final
 class FileSource(Source):
-    """Image files under one folder."""
+    """Reads image files under one folder."""
 
     def __init__(self, root: str, paths: Sequence[str], labels: Integers) -> None:
         self.root = root
         self.paths = tuple(paths)
-        """Relative to the root, with forward slashes."""
+        """The paths are relative to the root, with forward slashes."""
         self.labels = labels
 
     def open(self, index: int) -> Image.Image:
@@ -79,23 +80,23 @@ class FileSource(Source):
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set as its format has it, before anything is split off, limited or decoded."""
+    """Holds a data set as its format has it, before anything is split off, limited or decoded."""
 
     path: str
-    """As it would stand in a resolved recipe: absolute, or the name of a bundled set."""
+    """This is the path in a resolved recipe: absolute, or the name of a bundled set."""
     format: str
     classes: tuple[str, ...]
     train: Source
     validation: Source | None = None
     test: Source | None = None
     whole: bool = False
-    """One tree without parts: a test part is split off too, not just a validation part."""
+    """The data are one tree without parts: a test part is split off too, not just a validation part."""
     flips: tuple[Flip, ...] = ()
-    """The flips under which its labels are known to survive."""
+    """Labels are known to survive these flips."""
 
 
 class Selection(NamedTuple):
-    """Some images of a source, in order."""
+    """Holds some images of a source, in order."""
 
     source: Source
     indices: Integers

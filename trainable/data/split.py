@@ -1,4 +1,5 @@
-"""Who is in which part: stratified, seeded, and independent of anything but labels and seed."""
+"""Decides which image is in which part: stratified, seeded, and independent of anything but labels and
+seed."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from trainable.data.source import Integers
 from trainable.errors import DataError
 
 SPLIT, LIMIT = 0, 1
-"""What a shuffle is for; each has its own stream."""
+"""A shuffle has one of these purposes; each has its own stream."""
 
 
 def stratified_split(
     labels: Integers, classes: Sequence[str], validation: float, test: float, seed: int
 ) -> tuple[Integers, Integers, Integers]:
-    """Positions of the training, validation and test images, ascending; test is empty at fraction 0.
+    """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
-    Each class gives the nearest whole number to its fraction, at least one image to every part. Who is in the
-    test part does not depend on the validation fraction. Raises DataError if a class is too small, or nothing
-    would be left to train on.
+    Each class gives the nearest whole number to its fraction, at least one image to every part. The images of
+    the test part do not depend on the validation fraction. Raises DataError if a class is too small, or
+    nothing would be left to train on.
     """
     if validation + test >= 1.0:
         fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
@@ -39,10 +40,11 @@ def stratified_split(
 
 
 def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed: int) -> Integers:
-    """Positions, ascending, of `count` images in the labels' proportions, at least one of every class.
+    """Returns positions, ascending, of `count` images in the labels' proportions, at least one of every
+    class.
 
-    All of them if there are no more than `count`; a smaller count takes a subset of what a larger one takes,
-    up to rounding. Raises DataError if there are more classes than `count`.
+    It returns all of them if there are no more than `count`. A smaller count takes a subset of what a larger
+    one takes, up to rounding. Raises DataError if there are more classes than `count`.
     """
     if count >= len(labels):
         return np.arange(len(labels))
@@ -67,12 +69,13 @@ def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
 
 
 def _share(size: int, fraction: float, most: int) -> int:
-    """The part's images of a class: rounded, at least one, and leaving one for each part that follows."""
+    """Returns a part's images of a class: rounded, at least one, and leaving one for each part that
+    follows."""
     return 0 if fraction == 0.0 else min(max(1, round(size * fraction)), most)
 
 
 def _apportion(seats: int, weights: Integers) -> Integers:
-    """Whole seats in proportion to the weights, by largest remainders; never more than a weight."""
+    """Shares whole seats in proportion to the weights, by largest remainders; never more than a weight."""
     shares, remainders = np.divmod(seats * weights, weights.sum())
     left = seats - int(shares.sum())
     shares[np.argsort(-remainders, kind="stable")[:left]] += 1

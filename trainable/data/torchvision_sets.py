@@ -1,4 +1,4 @@
-"""torchvision's classification data sets, by their names, from a root folder."""
+"""Reads torchvision's classification data sets, by their names, from a root folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
 
 
 class Layout(NamedTuple):
-    """How a data set is asked for its parts: the arguments beside its root."""
+    """Says how each part of a data set is asked for: the arguments besides its root."""
 
     train: dict[str, Any]
     validation: dict[str, Any] | None = None
@@ -49,12 +49,12 @@ LAYOUTS = {
     # Seen from above, there is no upright either.
     "EuroSAT": Layout({}, flips=("horizontal", "vertical")),
 }
-"""The data sets known here, with the flips under which their labels survive and why."""
+"""These are the data sets known here, with the flips under which their labels survive and why."""
 
 
 @final
 class TorchvisionSource(Source):
-    """One part of a torchvision data set."""
+    """Reads one part of a torchvision data set."""
 
     def __init__(self, dataset: Any, labels: Integers) -> None:
         self.dataset = dataset
@@ -72,9 +72,10 @@ class TorchvisionSource(Source):
 
 
 def read(name: str | None, root: Path, download: bool = False) -> Collection:
-    """The data set called `name` under `root`; fetched only with `download`, and only if it is not there.
+    """Returns the data set called `name` under `root`; fetches it only with `download`, and only if it is
+    missing.
 
-    Raises DataError if the name is not known, or the files are not there or broken.
+    Raises DataError if the name is not known, or the files are missing or broken.
     """
     if name not in LAYOUTS:
         known = ", ".join(sorted(LAYOUTS))
@@ -103,7 +104,7 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
 
 
 def _open(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
-    """One part as torchvision's object; its constructors raise RuntimeError for files that are not there."""
+    """Opens one part as torchvision's object; its constructors raise RuntimeError for missing files."""
     from torchvision import datasets  # seconds to import: only where it is used
 
     kind = getattr(datasets, name)
@@ -120,7 +121,7 @@ def _open(name: str, root: Path, arguments: dict[str, Any], download: bool) -> A
 
 
 def _labels(dataset: Any) -> Integers:
-    """The labels without decoding an image; torchvision's data sets keep them under these names."""
+    """Returns the labels without decoding an image; torchvision's data sets have them under these names."""
     for attribute in ("targets", "labels", "_labels"):
         if attribute in vars(dataset):
             return np.asarray(vars(dataset)[attribute], dtype=np.int64)
@@ -135,7 +136,8 @@ def _source(dataset: Any, labels: Integers, known: Integers, where: str) -> Torc
 
 
 def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:
-    """The classes' names where torchvision has them (several synonyms for ImageNet's), else their numbers."""
+    """Returns the classes' names if torchvision has them (several synonyms for ImageNet's), else their
+    numbers."""
     names = getattr(dataset, "classes", None)
     if names is None or len(names) <= known.max():
         return tuple(str(label) for label in known)

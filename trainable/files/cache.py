@@ -1,4 +1,5 @@
-"""What is kept between commands, in the person's own folders (XDG Base Directory Specification)."""
+"""Finds the folders of what lasts between commands, among the person's own (XDG Base Directory
+Specification)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """$XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""
+    """Returns $XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""
     return _below("XDG_CACHE_HOME", ".cache")
 
 
 def state_root() -> Path:
-    """$XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook: what is to last, though nobody named it."""
+    """Returns $XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook, for what must last although nobody named
+    a folder."""
     return _below("XDG_STATE_HOME", ".local/state")
 
 

@@ -1,4 +1,5 @@
-"""One process at a time in a folder: what an orphan of a killed search still writes is waited for."""
+"""Lets one process at a time work in a folder, and waits while an orphan of a killed search still writes
+there."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ PAUSE_SECONDS = 0.1
 
 
 class FolderTaken(RuntimeError):
-    """Another process is at work in the folder and did not end in time."""
+    """Says that another process is at work in the folder and did not end in time."""
 
 
 class Claim:
-    """This process's sole right to a folder, from its making until `release` or the process's end.
+    """Holds this process's sole right to a folder, from its making until `release` or the process's end.
 
-    Waits up to `patience_seconds` for another process's claim to end, then raises FolderTaken. Within one
-    process claims do not exclude each other: hold one a folder.
+    It waits up to `patience_seconds` for another process's claim to end, then raises FolderTaken. Within one
+    process claims do not exclude each other: make only one for a folder.
     """
 
     def __init__(self, folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -40,7 +41,8 @@ class Claim:
 
 
 def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
-    """Lock the file. Not with flock: loader processes would inherit that, and one that hangs keep it."""
+    """Locks the file, but not with flock: loader processes would inherit that, and one that hangs would not
+    release it."""
     until = time.monotonic() + patience_seconds
     while True:
         try:

@@ -1,9 +1,9 @@
-"""A folder in an object store, or in any other file system that pyarrow knows, by its URI: s3://bucket/searches.
+"""Reads and writes a folder in an object store, or in another file system that pyarrow knows, by its URI.
 
     s3://bucket/searches?region=eu-central-1&endpoint_override=http://127.0.0.1:9000
 
 Credentials come from where the store's own tools look for them: environment, profile, the machine's role. A
-URI holds none: it is written into studies and recipes, and printed.
+URI has none: it is written into studies and recipes, and printed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 ATTEMPTS = 3
-"""Of a request that fails: a store that does not answer is given up after 10 s, and not after 99 as with the
-SDK's own 10 attempts."""
+"""A failing request is tried so often: a store that does not answer is given up after 10 s, and not after 99
+as with the SDK's own 10 attempts."""
 S3_OPTIONS = ("scheme", "endpoint_override", "region", "tls_ca_file_path")
-"""What an s3:// URI may say behind its question mark."""
+"""An s3:// URI may have these options after its question mark."""
 WHOLE_FILES = ("s3", "gcs")
-"""Kinds of stores in which a file appears when its last byte is there; in others it is moved to its place."""
+"""In these kinds of stores a file appears when its last byte is there; in others it is renamed when it is
+whole."""
 
 
 def is_uri(text: str) -> bool:
-    """Whether a path names a store, and not a folder of this machine."""
+    """Returns whether a path names a store, and not a folder of this machine."""
     return URI.match(text) is not None
 
 
 def without_credentials(text: str) -> str:
-    """The path or URI itself. Raises ValueError, which does not repeat it, for a URI with credentials."""
+    """Returns the path or URI unchanged. Raises ValueError, which does not repeat it, for a URI with
+    credentials."""
     if is_uri(text) and CREDENTIALS.search(text):
         raise ValueError(
             "a URI must hold no credentials, since it is written into files and printed; give them in the "
@@ -56,20 +58,21 @@ def without_credentials(text: str) -> str:
 
 
 def name_in(place: str) -> str:
-    """The last part of a path or a URI."""
+    """Returns the last part of a path or a URI."""
     return Store(place).name if is_uri(place) else Path(place).name
 
 
 class StoreError(UserError):
-    """A store that cannot be reached, or that refuses."""
+    """Says that a store cannot be reached, or that it refuses."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Files below a URI. Cheap to pickle and to make: nothing is asked for until something is.
+    """Reads and writes files below a URI. It is cheap to pickle and to make: it sends no request until it
+    must.
 
-    A file appears under its name whole or not at all. Every method raises StoreError where the store cannot
-    be reached or refuses, after so many `attempts` where it is S3.
+    A file appears under its name whole or not at all. Every method raises StoreError if the store cannot be
+    reached or refuses, for S3 after so many `attempts`.
     """
 
     uri: str
@@ -82,13 +85,13 @@ class Store:
             raise StoreError(str(error)) from None
 
     def at(self, *names: str) -> Store:
-        """A folder below this one."""
+        """Returns a folder below this one."""
         place, query = self._parts()
         return replace(self, uri="/".join([place, *names]) + query)
 
     @property
     def parent(self) -> Store:
-        """The folder above this one."""
+        """Returns the folder above this one."""
         place, query = self._parts()
         above = place.rpartition("/")[0]
         if not is_uri(above):
@@ -97,20 +100,20 @@ class Store:
 
     @property
     def name(self) -> str:
-        """The last part of the URI's path."""
+        """Returns the last part of the URI's path."""
         return str(self.at()).rpartition("/")[2]
 
     def __str__(self) -> str:
         return self.uri.partition("?")[0]
 
     def names(self) -> list[str]:
-        """What stands directly below, in order; nothing where the folder is not there."""
+        """Returns the names directly below, in order; none if the folder does not exist."""
         return sorted(each.base_name for each in self._below(recursive=False))
 
     def files(self) -> Mapping[str, tuple[int, float]]:
-        """The size in bytes and the time of last change of every file below, by its relative path.
+        """Returns the size in bytes and the time of last change of every file below, by its relative path.
 
-        Where a file stands here itself, its path is `.`.
+        If the URI is that of a file, the path is `.`.
         """
         import pyarrow.fs as fs
 
@@ -125,7 +128,8 @@ class Store:
         }
 
     def get_all(self, copy: Path) -> None:
-        """Copy everything below to a folder of this machine, or the file that stands here itself."""
+        """Copies everything below to a folder of this machine, or copies the file if the URI is that of a
+        file."""
         import pyarrow.fs as fs
 
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +137,7 @@ class Store:
             fs.copy_files(self._path, str(copy), self._files, fs.LocalFileSystem())
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """Returns a file's content, or None if there is no such file."""
         with self._told(name):
             try:
                 with self._files.open_input_stream(f"{self._path}/{name}") as stream:
@@ -143,7 +147,8 @@ class Store:
                 return None
 
     def age(self, name: str) -> float | None:
-        """Seconds since a file was written, by the store's clock and this machine's; None where it is not."""
+        """Returns seconds since a file was written, by the store's clock and this machine's; None if there is
+        no file."""
         import pyarrow.fs as fs
 
         with self._told(name):
@@ -151,7 +156,7 @@ class Store:
         return time.time() - found.mtime_ns / 1e9 if found.type == fs.FileType.File else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a small file there."""
+        """Writes a small file to the store."""
         with (
             self._told(name),
             self._placed(name) as path,
@@ -160,14 +165,14 @@ class Store:
             stream.write(content)
 
     def put(self, file: Path, name: str) -> None:
-        """Copy a file of this machine there."""
+        """Copies a file of this machine to the store."""
         import pyarrow.fs as fs
 
         with self._told(name), self._placed(name) as path:
             fs.copy_files(str(file), path, fs.LocalFileSystem(), self._files)
 
     def get(self, name: str, file: Path) -> None:
-        """Copy a file from there, under a name of its own until it is whole."""
+        """Copies a file from the store, under another name until it is whole."""
         import pyarrow.fs as fs
 
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +182,7 @@ class Store:
             coming.replace(file)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing where it is not there."""
+        """Removes a file, or a folder with all that is in it; does nothing if it does not exist."""
         import pyarrow.fs as fs
 
         path = f"{self._path}/{name}"
@@ -198,10 +203,10 @@ class Store:
 
     @contextmanager
     def _placed(self, name: str) -> Iterator[str]:
-        """The path to write a file's content to, for the block; afterwards it stands under its name."""
+        """Yields the path to write a file's content to, and afterwards gives the file its name."""
         path = f"{self._path}/{name}"
         if self._files.type_name in WHOLE_FILES:
-            yield path  # folders are parts of names there; marks of them would cost requests
+            yield path  # folders are parts of names there; markers for them would cost requests
             return
         folder, _, last = path.rpartition("/")
         self._files.create_dir(folder, recursive=True)
@@ -228,7 +233,7 @@ class Store:
 
     @cached_property
     def _opened(self) -> tuple[FileSystem, str]:
-        """The file system behind the URI, and the path in it."""
+        """Returns the file system behind the URI, and the path in it."""
         import pyarrow as arrow
         import pyarrow.fs as fs
 
@@ -241,27 +246,28 @@ class Store:
         return files, path
 
     def _s3(self, region: str) -> FileSystem:
-        """As `from_uri` makes it, which knows no way to say how often to try."""
+        """Makes S3's file system as `from_uri` does, which cannot say how often to try."""
         import pyarrow.fs as fs
 
         options = {name: values[0] for name, values in parse_qs(self.uri.partition("?")[2]).items()}
         if unknown := sorted(options.keys() - set(S3_OPTIONS)):
             raise StoreError(f"{self}: unknown {', '.join(unknown)}; known are {', '.join(S3_OPTIONS)}")
         retries = fs.AwsStandardS3RetryStrategy(max_attempts=self.attempts)
-        # what is opened late is written in one request where it is small, and not in three
+        # a small file that is opened late is written in one request, and not in three
         return fs.S3FileSystem(
             **{**options, "region": region}, retry_strategy=retries, allow_delayed_open=True
         )
 
     def _parts(self) -> tuple[str, str]:
-        """The URI before its question mark, without a slash at its end, and from there on."""
+        """Returns the URI before its question mark, without a slash at its end, and the rest from there
+        on."""
         match = URI.match(self.uri)
         if match is None:
             raise StoreError(f"{self.uri}: expected a URI, as s3://bucket/folder")
         return match["place"], match["query"] or ""
 
     def __getstate__(self) -> dict[str, object]:
-        return {"uri": self.uri, "attempts": self.attempts}  # what was opened is opened again
+        return {"uri": self.uri, "attempts": self.attempts}  # the file system is opened again
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass instead of being kept: less memory, more time."""
+"""Computes activations again in the backward pass instead of storing them: less memory, more time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainable.models.layers import batch_norms, repeated_blocks
 
 
 def checkpoint_blocks(model: nn.Module) -> int:
-    """Make each repeated block of a network recompute its activations in backward; returns how many.
+    """Makes each repeated block of a network recompute its activations in backward; returns how many blocks.
 
-    Chen et al., arXiv 1604.06174. Loss, gradients, running statistics and the random numbers of dropout are
-    those of the network as it was; names in its state dict, copies and pickles too. About a third more time
-    in the step, and memory for one block instead of all. Raises ModelError where nothing repeats.
+    Chen et al., arXiv 1604.06174. Loss, gradients, running statistics and the random numbers of dropout do
+    not change; nor do names in the state dict, copies and pickles. A step takes about a third more time, and
+    memory for one block instead of all. Raises ModelError if nothing repeats.
     """
     blocks = repeated_blocks(model)
     if not blocks:
@@ -33,7 +33,8 @@ def checkpoint_blocks(model: nn.Module) -> int:
 
 
 class Recomputed:
-    """A block's `forward` that keeps its inputs alone; it knows the block, so that a copy knows the copy."""
+    """Replaces a block's `forward` and stores only its inputs; it knows the block, so that a copy knows the
+    copy."""
 
     def __init__(self, block: nn.Module) -> None:
         self.block = block
@@ -59,9 +60,9 @@ class Recomputed:
 
 @contextmanager
 def _statistics_kept(block: nn.Module) -> Iterator[None]:
-    """While a block is computed again its BatchNorms take the batch into copies of their buffers.
+    """Lets a block's BatchNorms update copies of their buffers while the block is computed again.
 
-    To track nothing meanwhile would be simpler, but then autograd keeps other tensors than the first time,
+    To track nothing meanwhile would be simpler, but then autograd stores other tensors than the first time,
     which `checkpoint` refuses.
     """
     kept = [(norm, dict(norm.named_buffers(recurse=False))) for norm in batch_norms(block) if norm.training]

@@ -1,4 +1,4 @@
-"""What is dropped at random while a network trains: features before the head, branches of residual blocks."""
+"""Drops parts at random while a network trains: features before the head, branches of residual blocks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FAMILIES_WITH_DEPTH = (
 
 
 def set_head_dropout(model: nn.Module, probability: float | None) -> None:
-    """Features before the head are dropped with a probability in [0, 1) in training; None changes nothing.
+    """Drops features before the head with a probability in [0, 1) in training; None changes nothing.
 
-    Srivastava et al., JMLR 15:1929. Where the network has dropouts beside its head (vgg, mobilenet,
-    efficientnet, ...) theirs is replaced; elsewhere the head's input is dropped by a hook, so that the names
-    of the parameters stay. For timm's models use the constructor's `drop_rate` instead.
+    Srivastava et al., JMLR 15:1929. If the network has dropouts beside its head (vgg, mobilenet,
+    efficientnet, ...) their probability is replaced; else a hook drops from the head's input, so that the
+    names of the parameters stay. For timm's models use the constructor's `drop_rate` instead.
     """
     if probability is None:
         return
@@ -39,12 +39,12 @@ def set_head_dropout(model: nn.Module, probability: float | None) -> None:
 
 
 def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
-    """Residual branches are dropped, image by image, in training: `spec.stochastic_depth` says how often.
+    """Drops residual branches, image by image, in training: `spec.stochastic_depth` says how often.
 
     The probability rises linearly from the first block to its value at the last (Huang et al., arXiv
     1603.09382, section 3); what survives is divided by its probability, so that evaluation changes nothing.
-    None leaves the network as its library made it. timm's models must have been made with a
-    `drop_path_rate`. Raises ModelError for a network whose blocks cannot be dropped.
+    None leaves the network as its library made it. timm's models must have been made with a `drop_path_rate`.
+    Raises ModelError for a network whose blocks cannot be dropped.
     """
     if spec.stochastic_depth is None:
         return
@@ -66,7 +66,7 @@ def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
 
 
 class DroppedInput:
-    """A forward pre-hook: a layer's input with dropout while the layer is in training mode."""
+    """Applies dropout to a layer's input, as a forward pre-hook, while the layer is in training mode."""
 
     def __init__(self, probability: float) -> None:
         self.probability = probability
@@ -77,9 +77,9 @@ class DroppedInput:
 
 
 class DroppedBranch:
-    """A forward hook on the last layer of a residual branch: the branch is dropped for some of the images.
+    """Drops a residual branch for some of the images, as a forward hook on its last layer.
 
-    It goes by the block's mode and not by its layer's, which is in evaluation mode while norms are frozen.
+    It follows the block's mode and not its layer's, which is in evaluation mode while norms are frozen.
     """
 
     def __init__(self, block: nn.Module, probability: float) -> None:
@@ -107,7 +107,8 @@ def _drop_branches(branches: list[tuple[nn.Module, nn.BatchNorm2d]], last: float
 
 
 def _rescale_torchvision(model: nn.Module, last: float) -> bool:
-    """Those of its families that have stochastic depth have it on, rising, from their constructor."""
+    """Scales the probabilities of torchvision's families that have stochastic depth, rising, from their
+    constructor."""
     from torchvision.ops import StochasticDepth
 
     drops = [each for each in model.modules() if isinstance(each, StochasticDepth)]
@@ -118,7 +119,8 @@ def _rescale_torchvision(model: nn.Module, last: float) -> bool:
 
 
 def _rescale_timm(model: nn.Module, last: float) -> bool:
-    """Some of its families rise to a step before the rate that they are given."""
+    """Scales timm's probabilities: some of its families rise only to a step before the rate that they are
+    built with."""
     from timm.layers.drop import DropPath
 
     drops = [each for each in model.modules() if isinstance(each, DropPath)]

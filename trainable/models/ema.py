@@ -1,4 +1,4 @@
-"""An exponential moving average of a model's weights."""
+"""Computes an exponential moving average of a model's weights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import nn
 
 
 class Ema:
-    """A second copy of a model whose parameters and running statistics trail the trained ones.
+    """Holds a second copy of a model whose parameters and running statistics trail the trained ones.
 
-    After update t = 0, 1, ... average = d_t * average + (1 - d_t) * weights, where the decay warms up as
-    d_t = clip(1 - (1 + t)^(-2/3), 0, decay), so that the first update copies and short runs are not ruled by
-    the first weights (timm's ModelEmaV3 with warm-up: gamma 1, power 2/3). Integer buffers are copied.
+    After update t = 0, 1, ... average = d_t * average + (1 - d_t) * weights, where the decay warms up as d_t
+    = clip(1 - (1 + t)^(-2/3), 0, decay), so that the first update copies, and the first weights do not
+    dominate short runs (timm's ModelEmaV3 with warm-up: gamma 1, power 2/3). Integer buffers are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -29,7 +29,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights as they are now: once after every optimizer step."""
+        """Adds the current weights to the average; call it once after every optimizer step."""
         weight = 1.0 - decay_at(self.updates, self.decay)
         torch._foreach_lerp_(self._averages, self._sources, weight)
         for counter, source in self._counters:
@@ -45,7 +45,7 @@ class Ema:
 
 
 def decay_at(update: int, decay: float) -> float:
-    """The decay of update `update`, counting from 0."""
+    """Returns the decay of update `update`, counting from 0."""
     return min(decay, 1.0 - math.pow(1.0 + update, -2.0 / 3.0))
 
 

@@ -1,4 +1,4 @@
-"""Which parameters are trained in an epoch, and which normalisations keep their statistics.
+"""Decides which parameters are trained in an epoch, and which normalisations do not update their statistics.
 
 What holds in an epoch is a function of the epoch alone, so a resumed run sets it the same way: on a new
 model, `freeze_norm` if the recipe says so, then `freeze_body` while the body is frozen, then `set_training`.
@@ -15,7 +15,7 @@ _HELD = "_held_back"
 
 
 def freeze_body(model: nn.Module) -> None:
-    """Only the head is trained from here on; what was frozen before stays so after `unfreeze`.
+    """Freezes all but the head; what was frozen before stays so after `unfreeze`.
 
     Raises ModelError for a network without a head.
     """
@@ -26,24 +26,24 @@ def freeze_body(model: nn.Module) -> None:
 
 
 def unfreeze(model: nn.Module) -> None:
-    """The body is trained again, but for what the model itself, or `freeze_norm`, keeps frozen."""
+    """Unfreezes the body, except what the model itself, or `freeze_norm`, has frozen."""
     for name in _held_back(model):
         model.get_parameter(name).requires_grad_(True)
     setattr(model, _HELD, ())
 
 
 def freeze_norm(model: nn.Module) -> None:
-    """Scale and shift of every BatchNorm are trained no more; `set_training` keeps the statistics."""
+    """Freezes scale and shift of every BatchNorm; `set_training` freezes the statistics."""
     names = _norm_parameters(model)
     _stop(model, names)
     setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
 
 
 def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> None:
-    """Put the model into training mode, but for the BatchNorms that normalise by their statistics.
+    """Puts the model into training mode, except the BatchNorms that normalise by their statistics.
 
-    Those are all with `freeze_norm`, and those of the body while it is frozen: else its features would drift
-    although no weight of it is trained. Must be called wherever `model.train()` was.
+    With `freeze_norm` those are all BatchNorms. While the body is frozen they are those of the body: else its
+    features would drift although no weight of it is trained. Call this wherever `model.train()` was called.
     """
     model.train()
     if freeze_norm:
@@ -61,7 +61,7 @@ def _stop(model: nn.Module, names: list[str]) -> None:
     for name in names:
         parameter = model.get_parameter(name)
         parameter.requires_grad_(False)
-        parameter.grad = None  # an optimizer that holds it would go on stepping with the last one
+        parameter.grad = None  # an optimizer that has it would go on stepping with the last one
 
 
 def _norm_parameters(model: nn.Module) -> list[str]:
@@ -75,6 +75,7 @@ def _norm_parameters(model: nn.Module) -> list[str]:
 
 
 def _held_back(model: nn.Module) -> tuple[str, ...]:
-    """The names of the parameters that `freeze_body` froze, kept on the model so that they go with it."""
+    """Returns the names of the parameters that `freeze_body` froze; the model stores them, so that they go
+    with it."""
     held: tuple[str, ...] = getattr(model, _HELD, ())
     return held

@@ -1,4 +1,4 @@
-"""The layers of a network as groups from the stem to the head, and each group's share of the rate."""
+"""Groups the layers of a network from the stem to the head, and computes each group's share of the rate."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from trainable.recipe import models as specs
 
 
 def head_of(model: nn.Module) -> str:
-    """The name of the layer that gives the logits.
+    """Returns the name of the layer that computes the logits.
 
-    timm's models name it (the first, where there are two); in others it is the last linear layer or
-    convolution in the order of definition. Raises ModelError where there is none.
+    timm's models name it (the first, if there are two); in others it is the last linear layer or convolution
+    in the order of definition. Raises ModelError if there is none.
     """
     return _heads_of(model)[0]
 
 
 def head_parameters(model: nn.Module) -> set[str]:
-    """The names of the parameters of the head, or heads: a distilled transformer has two."""
+    """Returns the names of the parameters of the head, or heads: a distilled transformer has two."""
     heads = _heads_of(model)
     return {name for name, _ in model.named_parameters() if any(_within(name, head) for head in heads)}
 
 
 def layer_groups(model: nn.Module) -> list[list[str]]:
-    """Every parameter's name once, in groups from the stem to the head, which alone is the last.
+    """Returns every parameter's name once, in groups from the stem to the head, which alone is the last.
 
     timm's models say themselves which parameters make a layer; elsewhere a group is a repeated block or a
-    layer outside of blocks, with the normalisation behind it. Parameters outside of any layer (class tokens,
+    layer outside blocks, with the normalisation behind it. Parameters outside any layer (class tokens,
     positions) belong to the stem. Raises ModelError for a network without a head.
     """
     head = head_parameters(model)
@@ -42,7 +42,7 @@ def layer_groups(model: nn.Module) -> list[list[str]]:
 
 
 def rate_factors(spec: specs.LayerRates, model: nn.Module) -> dict[str, float]:
-    """What the rate of each parameter, by name, is multiplied with: 1 at the head, less below it.
+    """Returns the factor of each parameter's rate, by name: 1 at the head, less below it.
 
     Geometric: arXiv 1801.06146, section 3.2. Decayed: arXiv 2003.10555, section 3.4.
     """
@@ -77,7 +77,8 @@ def _heads_of(model: nn.Module) -> tuple[str, ...]:
 
 
 def _heads_of_timm(model: nn.Module) -> tuple[str, ...]:
-    """timm's models carry a `pretrained_cfg`, a dict that names the classifier or classifiers."""
+    """Returns the heads that a model of timm names: its `pretrained_cfg`, a dict, has the classifier or
+    classifiers."""
     configuration = getattr(model, "pretrained_cfg", None)
     named = configuration.get("classifier") if isinstance(configuration, dict) else None
     return (named,) if isinstance(named, str) else tuple(named or ())
@@ -109,7 +110,7 @@ def _groups_by_block(model: nn.Module) -> list[list[str]]:
 
 
 def _units(module: nn.Module, prefix: str, blocks: set[str]) -> Iterator[tuple[str, nn.Module]]:
-    """Blocks, and what stands beside them: containers, and whatever else holds blocks, are opened."""
+    """Yields blocks, and what is beside them; containers, and whatever else contains blocks, are opened."""
     for child_name, child in module.named_children():
         name = f"{prefix}.{child_name}" if prefix else child_name
         holds_blocks = any(_within(block, name) and block != name for block in blocks)

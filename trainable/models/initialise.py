@@ -1,4 +1,4 @@
-"""How the weights of a new network are drawn."""
+"""Draws the weights of a new network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
 @torch.no_grad()
 def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "orthogonal"]) -> None:
-    """Draw the weights of convolutions and linear layers anew from torch's global generator; biases are 0.
+    """Draws the weights of convolutions and linear layers again from torch's global generator; biases become
+    0.
 
     Kaiming: normal of variance 2 / fan out (arXiv 1502.01852, section 2.2, backward case); the head, which no
-    ReLU follows, of 1 / fan in, so that logits begin small. Xavier: uniform of variance
-    2 / (fan in + fan out) (Glorot and Bengio 2010, equation 16). Orthogonal: orthonormal rows or columns,
-    whichever are fewer, of each weight as a matrix [outputs, inputs] (arXiv 1312.6120). A fan counts what one
-    unit is connected to: a group of a grouped convolution. Normalisations scale by 1 and shift by 0, but a
-    scale that the network's library begins at zero is left to `begin_as_identity`. `default` does nothing.
+    ReLU follows, of 1 / fan in, so that logits begin small. Xavier: uniform of variance 2 / (fan in + fan
+    out) (Glorot and Bengio 2010, equation 16). Orthogonal: orthonormal rows or columns, whichever are fewer,
+    of each weight as a matrix [outputs, inputs] (arXiv 1312.6120). A fan counts what one unit is connected
+    to: a group of a grouped convolution. Normalisations scale by 1 and shift by 0, except scales that the
+    network's library begins at zero: `begin_as_identity` decides on them. `default` does nothing.
     """
     if kind == "default":
         return
@@ -45,10 +46,11 @@ def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "
 
 @torch.no_grad()
 def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
-    """The last scale of each residual block becomes 0 or 1, as `spec.zero_init_residual` says, or stays.
+    """Sets the last scale of each residual block to 0 or 1, as `spec.zero_init_residual` says; None changes
+    nothing.
 
     With 0 each block begins as its shortcut (Goyal et al., arXiv 1706.02677, section 5.1). Raises ModelError
-    where 0 is asked for and no residual block ends in a normalisation.
+    if 0 is asked for and no residual block ends in a normalisation.
     """
     if spec.zero_init_residual is None:
         return
@@ -63,7 +65,7 @@ def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
 
 
 def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
-    """The scale of the last normalisation of each residual block, in order of definition."""
+    """Returns the scale of the last normalisation of each residual block, in order of definition."""
     match spec:
         case specs.ResNetSmall():
             return [each.second_norm.weight for each in model.modules() if isinstance(each, BasicBlock)]
@@ -76,7 +78,7 @@ def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
 
 
 def _scales_of_timm(block: nn.Module) -> list[nn.Parameter]:
-    """timm's residual blocks have `zero_init_last`: what it makes zero is what is asked for."""
+    """Returns the scales that `zero_init_last`, which timm's residual blocks have, makes zero."""
     zero_last = getattr(block, "zero_init_last", None)
     if zero_last is None:
         return []
@@ -113,7 +115,7 @@ def _draw(
 
 
 def _fans(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear) -> tuple[float, float]:
-    """How many numbers one output is made of, and how many one input goes into (at stride 1)."""
+    """Returns how many numbers one output is made of, and how many one input goes into (at stride 1)."""
     window = layer.weight[0, 0].numel()
     groups = 1 if isinstance(layer, nn.Linear) else layer.groups
     return layer.weight.shape[1] * window, layer.weight.shape[0] * window / groups

@@ -1,4 +1,4 @@
-"""What kinds of layers there are: normalisations, containers, and the blocks that a network repeats."""
+"""Recognises kinds of layers: normalisations, containers, and the blocks that a network repeats."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ NORMALISATIONS = (
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 QUERIES = re.compile(r"(to_)?(q|qk|qkvs?|query)(_proj)?|(in|q)_proj_weight")
-"""What attention layers call their queries: those of torch, of torchvision, and of timm's families."""
+"""Attention layers of torch, of torchvision, and of timm's families call their queries so."""
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:
-    """The layers that normalise by the statistics of a batch, in order of definition."""
+    """Returns the layers that normalise by the statistics of a batch, in order of definition."""
     return [each for each in model.modules() if isinstance(each, BATCH_NORMS)]
 
 
 def has_attention(model: nn.Module) -> bool:
-    """Whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
+    """Returns whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
 
-    Told by what the queries are called, since the layers of the libraries have no common ancestor.
+    The names of the queries decide, since the layers of the libraries have no common ancestor.
     """
     names = [name for name, _ in (*model.named_modules(), *model.named_parameters())]
     return any(QUERIES.fullmatch(part) for name in names for part in name.split("."))
 
 
 def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
-    """The blocks that a network is stacked from, by name, in order of definition; none lies in another.
+    """Returns the blocks that a network is stacked from, by name, in order of definition; none is inside
+    another.
 
-    A block stands in a container, is none itself, and has parameters and more than one layer. What holds two
-    blocks of one type in one container (a stage) is not a block: its members are. Where nothing stands in a
-    container, what has a sibling of its type is a block (inception's modules, the stages of timm's regnets).
+    A block is in a container, is not a container itself, and has parameters and more than one layer. A module
+    with two blocks of one type in one container (a stage) is not a block: its members are. If no block is in
+    a container, a module that has a sibling of its type is a block (inception's modules, the stages of timm's
+    regnets).
     """
     members = dict(_members(model))
     blocks = {name: each for name, each in members.items() if not _is_stage(each)} or dict(_siblings(model))
@@ -50,12 +52,12 @@ def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def has_parameters(module: nn.Module) -> bool:
-    """Whether the module, or one inside of it, has parameters."""
+    """Returns whether the module, or one inside it, has parameters."""
     return next(module.parameters(), None) is not None
 
 
 def leaves(module: nn.Module) -> list[nn.Module]:
-    """The layers without layers of their own, in order of definition."""
+    """Returns the layers without layers of their own, in order of definition."""
     return [each for each in module.modules() if not any(each.children())]
 
 

@@ -1,4 +1,4 @@
-"""The networks of torchvision and timm, by name, untrained."""
+"""Makes the networks of torchvision and timm, by name, untrained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ RGB = 3
 def from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
 ) -> nn.Module:
-    """torchvision's network, drawn from torch's global generator; ModelError as in `make_model`."""
+    """Returns torchvision's network, drawn from torch's global generator. Raises ModelError as `make_model`
+    does."""
     from torchvision import models  # 4 s of imports that most runs do not need
 
     name = spec.name
@@ -36,10 +37,10 @@ def from_torchvision(
 
 
 def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size: int) -> nn.Module:
-    """timm's network with the recipe's dropout and stochastic depth.
+    """Returns timm's network with the recipe's dropout and stochastic depth.
 
-    Weights are drawn from torch's global generator. Raises ModelError as `make_model` does, and where the
-    network knows no dropout or stochastic depth that is asked for.
+    Weights are drawn from torch's global generator. Raises ModelError as `make_model` does, and if the
+    network does not have the dropout or stochastic depth that is asked for.
     """
     import timm
 
@@ -60,7 +61,8 @@ def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size:
 
 
 def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> dict[str, Any]:
-    """What timm's constructor is told of the data; the size only where the network is built for one."""
+    """Returns the arguments of timm's constructor for the data; the size only if the network is built for one
+    size."""
     import timm
 
     options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
@@ -71,7 +73,7 @@ def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> 
 
 
 def check_timm_name(name: str) -> None:
-    """Raise ModelError unless timm has the network; `hf-hub:` and `local-dir:` names are kept out too."""
+    """Raises ModelError unless timm has the network; `hf-hub:` and `local-dir:` names are refused too."""
     import timm
 
     known = timm.list_models()
@@ -80,7 +82,8 @@ def check_timm_name(name: str) -> None:
 
 
 def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
-    """The residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, each with its last norm."""
+    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, each with its last
+    norm."""
     from torchvision.models import resnet
 
     ends: list[tuple[nn.Module, Any]] = []
@@ -93,12 +96,12 @@ def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm
 
 
 def title_of(spec: specs.Model) -> str:
-    """What messages call a network: `resnet_small`, `timm's resnet18`."""
+    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`."""
     return spec.kind if isinstance(spec, specs.ResNetSmall) else f"{spec.kind}'s {spec.name}"
 
 
 def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:
-    """The fault of a network that refuses the images of the data, with its own reason."""
+    """Returns the fault of a network that refuses the images of the data, with its own reason."""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
@@ -107,7 +110,7 @@ def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -
 
 
 def _torchvision_options(name: str, image_size: int) -> dict[str, Any]:
-    """What the models that are built for one size, or that train with a second head, must be told."""
+    """Returns the arguments of models that are built for one size, or that train with a second head."""
     if name.startswith("vit_"):
         return {"image_size": image_size}
     if name.startswith("maxvit_"):
@@ -118,7 +121,8 @@ def _torchvision_options(name: str, image_size: int) -> dict[str, Any]:
 
 
 def _replace_first_convolution(model: nn.Module, channels: int) -> None:
-    """The same geometry over other channels; its weights are the first channels of those that were drawn."""
+    """Replaces the first convolution by one of the same geometry for other channels; its weights are the
+    first channels of those that were drawn."""
     name, old = next((name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d))
     new = nn.Conv2d(
         channels,

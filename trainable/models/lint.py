@@ -1,4 +1,4 @@
-"""What is questionable about how a network is built, found by one pass through a copy of it."""
+"""Finds what is questionable about how a network is built, by one pass through a copy of it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from torch import Tensor, nn
 from trainable.models.layers import BATCH_NORMS
 
 WIDTH_RATIO = 4
-"""Above it a 1x1 convolution's memory access is worth a note (our bound: a ResNet's bottleneck has 4)."""
+"""Above this ratio a 1x1 convolution's memory access is worth a note (our bound: a ResNet's bottleneck has
+4)."""
 
 GROUPS = 8
-"""Above it a grouped convolution's memory access is worth a note (the paper's table 2 ends at 8)."""
+"""Above this number a grouped convolution's memory access is worth a note (the paper's table 2 ends at 8)."""
 
 
 @dataclass(frozen=True)
 class Lint:
-    """One finding: what it is, the layer or parameter it is about, and what it means in a sentence.
+    """Holds one finding: what it is, the layer or parameter it is about, and what it means in a sentence.
 
-    `memory_access` is a note: slower than need be, not wrong. The others are worth a warning.
+    `memory_access` is a note: the network is slower than it could be, not wrong. The others are worth a
+    warning.
     """
 
     kind: Literal["bias_before_norm", "unused_parameter", "frozen_parameter", "memory_access"]
@@ -33,10 +35,11 @@ class Lint:
 
 
 def lints(model: nn.Module, images: Tensor) -> list[Lint]:
-    """The findings about a network that takes `images` [B, channels, side, side], by kind, then by layer.
+    """Returns the findings about a network that takes `images` [B, channels, side, side], by kind, then by
+    layer.
 
-    A copy is run forward and backward in training mode; the network itself, and torch's generators, stay as
-    they are. Rules of memory access: Ma et al., arXiv 1807.11164, section 2, G1 and G2.
+    A copy is run forward and backward in training mode; the network itself, and torch's generators, do not
+    change. Rules of memory access: Ma et al., arXiv 1807.11164, section 2, G1 and G2.
     """
     trace = _traced(model, images)
     return [
@@ -49,7 +52,8 @@ def lints(model: nn.Module, images: Tensor) -> list[Lint]:
 
 @dataclass
 class _Trace:
-    """What one pass showed; `followed` holds the layers whose output is the input of a BatchNorm."""
+    """Holds what one pass showed; `followed` maps layers to the BatchNorm that takes their output as its
+    input."""
 
     followed: dict[str, str] = field(default_factory=dict)
     areas: dict[str, int] = field(default_factory=dict)
@@ -77,7 +81,8 @@ def _generators_kept(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
-    """Layers report their outputs, BatchNorms their inputs; outputs are held, so that no id comes twice."""
+    """Records the layers' outputs and the BatchNorms' inputs; outputs are stored, so that no id occurs
+    twice."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[int, tuple[str, Tensor, int]] = {}
 

@@ -1,4 +1,4 @@
-"""From a model's spec to a network: built, drawn, dropped from and loaded as the recipe says."""
+"""Makes a network of a model's spec: built, drawn, with dropout and loaded as the recipe says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 def make_model(
     spec: specs.Model, *, classes: int, channels: int, image_size: int, download: bool = False
 ) -> nn.Module:
-    """A network that maps images [B, channels, image_size, image_size] to logits [B, classes].
+    """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes].
 
     Weights are drawn from torch's global generator; those of `spec.weights` then replace all but the head's.
     Nothing is fetched without `download`. Raises ModelError for an unknown name (naming close ones), for
@@ -31,7 +31,7 @@ def make_model(
     model = _construct(spec, classes=classes, channels=channels, image_size=image_size)
     initialise(model, spec.initialisation)
     begin_as_identity(model, spec)
-    if not isinstance(spec, specs.TimmModel):  # whose constructor has seen to it
+    if not isinstance(spec, specs.TimmModel):  # timm's constructor has done it
         set_head_dropout(model, spec.dropout)
     set_stochastic_depth(model, spec)
     if spec.weights is not None:
@@ -42,7 +42,7 @@ def make_model(
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers training adjusts."""
+    """Returns how many numbers training adjusts."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -83,7 +83,7 @@ def _state(
 
 
 def _try_one_image(model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int) -> None:
-    """One blank image forward, so that a misfit is an error before any data are trained on."""
+    """Runs one blank image forward, so that a misfit is an error before any data are trained on."""
     model.eval()
     try:
         with torch.inference_mode():

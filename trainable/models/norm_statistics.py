@@ -1,8 +1,8 @@
-"""BatchNorm's running statistics measured anew, for the weights as they are now.
+"""Measures BatchNorm's running statistics again, for the current weights.
 
 The running mean of the last steps lags behind weights that move fast: at a high rate a net scores far below
-what its own statistics would give it, and the first rung of a search would rank trials by luck. "Precise BN"
-of Wu and Johnson, arXiv 2105.07576, section 3.
+what its own statistics would give it, and the first rung of a search would rank trials by luck. This is
+"Precise BN" of Wu and Johnson, arXiv 2105.07576, section 3.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 SMALLEST = 2
-"""Images of a batch that has statistics."""
+"""A batch of fewer images has no statistics."""
 
 
 @torch.no_grad()
 def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast) -> None:
-    """Replace running means and variances by their averages over batches of images [B, C, H, W].
+    """Replaces running means and variances by their averages over batches of images [B, C, H, W].
 
     Each batch counts by its images, and one of a single image, which has no variance, not at all. Only what
-    `model.train()` puts into training is measured: a net may keep some of its own frozen. Everything but
+    `model.train()` puts into training is measured: a net may have frozen some itself. Everything but
     BatchNorm is in evaluation mode meanwhile, and the whole model afterwards.
     """
     model.train()
@@ -33,7 +33,7 @@ def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.au
         return
     momenta = [each.momentum for each in norms]
     for each in norms:
-        each.momentum = 1.0  # what a batch leaves is its own statistics
+        each.momentum = 1.0  # a batch then leaves its own statistics
         each.train()
     try:
         _average(model, norms, batches, autocast)
@@ -61,6 +61,6 @@ def _average(
 
 
 def _statistics(norms: Sequence[_BatchNorm]) -> list[Tensor]:
-    """The running means and variances themselves."""
+    """Returns the running means and variances themselves."""
     found = [each for norm in norms for each in (norm.running_mean, norm.running_var)]
     return [each for each in found if each is not None]

@@ -1,4 +1,5 @@
-"""The weights that torchvision and timm publish for their networks; fetched only if that is allowed."""
+"""Loads the weights that torchvision and timm publish for their networks; fetches them only if that is
+allowed."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ from trainable.recipe import models as specs
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
-    """torchvision's best weights for a network, from torch's cache or, with `download`, from its server.
+    """Returns torchvision's best weights for a network, from torch's cache or, with `download`, from its
+    server.
 
-    What is fetched is checked against the hash in its name. Raises ModelError where there are none, or
-    where they would have to be fetched and may or can not be.
+    A fetched file is checked against the hash in its name. Raises ModelError if there are no weights, or if
+    they must be fetched and that is not allowed or fails.
     """
     from torchvision import models
 
@@ -41,10 +43,10 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
 def timm_weights(
     spec: specs.TimmModel, *, channels: int, classes: int, image_size: int, download: bool
 ) -> dict[str, Tensor]:
-    """timm's weights for a network, fitted by timm to the channels and the size of the images.
+    """Returns timm's weights for a network, fitted by timm to the channels and the size of the images.
 
-    They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError
-    as `torchvision_weights` does.
+    They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError as
+    `torchvision_weights` does.
     """
     import timm
 

@@ -1,4 +1,4 @@
-"""Our small residual net, for images of a few pixels."""
+"""Defines our small residual net, for images of a few pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from torch.nn import functional
 
 
 class SmallResNet(nn.Module):
-    """A residual net for images up to 64 px: a 3x3 stem and three stages of (depth - 2) / 6 basic blocks.
+    """Computes a residual net for images up to 64 px: a 3x3 stem and three stages of (depth - 2) / 6 basic
+    blocks.
 
     He et al., arXiv 1512.03385, section 4.2, with projection shortcuts (their option B). Convolutions are
     drawn from kaiming's normal, fan out (arXiv 1502.01852); the last gamma of each block begins at zero, so
@@ -34,7 +35,7 @@ class SmallResNet(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut: identity, or 1x1 where the shape changes."""
+    """Computes two 3x3 convolutions around a shortcut: identity, or 1x1 if the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class BasicBlock(nn.Module):
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    """Without bias: the normalisation that follows would take it out again."""
+    """Returns a convolution without bias, which the normalisation that follows would remove."""
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 

@@ -1,4 +1,4 @@
-"""BatchNorm over the batch of all ranks, on any device: torch's own works on GPUs only."""
+"""Computes BatchNorm over the batch of all ranks, on any device: torch's own works on GPUs only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainable.ranks import Ranks
 
 
 def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
-    """The network with every BatchNorm normalising a training batch by the statistics of all ranks.
+    """Returns the network with every BatchNorm normalising a training batch by the statistics of all ranks.
 
-    Parameters, buffers and their names stay, and so does evaluation. Every rank must call the network, and
-    backward, equally often: each BatchNorm waits for the others once in each direction. In a world of one
+    Parameters, buffers and their names do not change, nor does evaluation. Every rank must call the network,
+    and backward, equally often: each BatchNorm waits for the others once in each direction. In a world of one
     the network is returned as it is; else it is changed in place, unless it is itself a BatchNorm.
     """
     if ranks.world == 1:
@@ -33,7 +33,8 @@ def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
 
 
 class _Shared:
-    """The ranks, which a copy of a network (its average, say) shares: a process group cannot be copied."""
+    """Holds the ranks, which a copy of a network (its average, say) shares: a process group cannot be
+    copied."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -43,7 +44,8 @@ class _Shared:
 
 
 class SyncedNorm(nn.modules.batchnorm._BatchNorm):
-    """A BatchNorm of any dimension, over all ranks; layers inside of the one it replaces follow it."""
+    """Computes a BatchNorm of any dimension over all ranks, then the layers inside the one that it
+    replaces."""
 
     def __init__(self, old: nn.modules.batchnorm._BatchNorm, shared: _Shared) -> None:
         tracks = old.running_mean is not None
@@ -79,7 +81,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """The moving averages, with the unbiased variance, as torch's."""
+        """Updates the moving averages, with the unbiased variance, as torch does."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
@@ -90,7 +92,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class _OverRanks(torch.autograd.Function):
-    """Normalise by the mean and variance of all ranks' batches together (arXiv 1502.03167, section 3).
+    """Normalises by the mean and variance of all ranks' batches together (arXiv 1502.03167, section 3).
 
     A rank's loss depends on every rank's images through the statistics, so backward sums over the ranks too.
     The sums are of doubles, one number a channel: a mean that is large against the deviation costs no digits.
@@ -137,7 +139,8 @@ class _OverRanks(torch.autograd.Function):
 
 
 def _statistics(features: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and (biased) variance of each channel [C] and the count of numbers in one, over all ranks."""
+    """Returns mean and (biased) variance of each channel [C] and the count of numbers in one, over all
+    ranks."""
     wide = torch.promote_types(features.dtype, torch.float32)
     variance, mean = torch.var_mean(features.to(wide), _all_but_channels(features), correction=0)
     variance, mean = variance.double(), mean.double()

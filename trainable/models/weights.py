@@ -1,4 +1,4 @@
-"""Weights from a file into a network: everything but the head, and nothing left unsaid."""
+"""Loads weights from a file into a network: everything but the head, and it names whatever does not fit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and in
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """What was taken from a file: how many tensors, and the names of those of a head that were left out."""
+    """Says what was loaded from a file: how many tensors, and the names of those of a head that were left
+    out."""
 
     loaded: int
     left_out: tuple[str, ...]
 
 
 def weights_digest(weights: str | None) -> str | None:
-    """Twelve hexadecimal digits over a file of weights; None where a run begins from no file."""
+    """Returns twelve hexadecimal digits over a file of weights, or None if a run begins from no file."""
     if weights is None or weights == OWN_WEIGHTS:
         return None
     with Path(weights).expanduser().open("rb") as file:
@@ -39,11 +40,12 @@ def weights_digest(weights: str | None) -> str | None:
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a file, by name, on the CPU: safetensors, or a torch file of nothing but tensors.
+    """Returns the tensors of a file, by name, on the CPU: safetensors, or a torch file of nothing but
+    tensors.
 
-    A torch file is a state dict, or holds one under `state_dict` or `model`; it is read with
+    A torch file is a state dict, or has one under `state_dict` or `model`; it is read with
     `weights_only=True`, so that nothing in it is run. Prefixes of wrappers (`module.`, `_orig_mod.`) are
-    taken off. Raises ModelError for a file that is missing or is no such thing.
+    removed. Raises ModelError for a file that is missing or is neither.
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -61,12 +63,12 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> WeightsReport:
-    """Copy a state into a network, but for its head, which stays as it was drawn: the classes are others.
+    """Copies a state into a network, except its head, which stays as it was drawn: the classes are others.
 
-    The head stays new even where its shape agrees. A first convolution of three channels is summed over them
-    for grey images (as timm does), which keeps what it answers to a grey image stored as RGB. Missing
-    counters of BatchNorm, which older files lack, are no fault. Raises ModelError that names whatever else
-    is missing, unexpected or of another shape; the network is unchanged then.
+    The head stays new even if its shape agrees. A first convolution of three channels is summed over them for
+    grey images (as timm does), so that it answers as to a grey image stored as RGB. Missing counters of
+    BatchNorm, which older files lack, are no fault. Raises ModelError that names whatever else is missing,
+    unexpected or of another shape; the network is unchanged then.
     """
     head = head_parameters(model)
     expected = {name: tensor for name, tensor in model.state_dict().items() if name not in head}

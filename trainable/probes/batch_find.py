@@ -1,7 +1,8 @@
-"""The largest micro-batch that fits, and the smallest that is as fast: whole training steps are tried.
+"""Finds the largest micro-batch that fits, and the smallest that is as fast, by trying whole training steps.
 
-The documents ask for the largest batch (000:57, 002:11, 004:43). Accumulation keeps the effective batch
-whatever the micro-batch is, so what is found here changes no result but for BatchNorm's statistics.
+The documents ask for the largest batch (training tricks notes, 000:57; PyTorch speed notes, 002:11; 17 ways
+guide, 004:43). Accumulation leaves the effective batch the same for every micro-batch, so the micro-batch
+changes no result except through BatchNorm's statistics.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from trainable.training.memory import give_back, ran_out
 from trainable.training.run import Run
 
 Bound = Literal["memory", "limit", "largest", "images"]
-"""What keeps the micro-batch from being larger: it ran out of memory, `limit_bytes` (on a CPU its default,
-too), `largest`, or the number of images."""
+"""This stops the micro-batch from being larger: memory ran out, `limit_bytes` (also its default on a CPU),
+`largest`, or the number of images."""
 
 FINEST = 8
-"""Between two powers of two the sizes tried are so many parts apart: eighths, which kernels like too."""
+"""Between two powers of two, sizes are tried in so many steps: eighths, which suit kernels too."""
 FLAT = 0.05
-"""A size within so much of the fastest is as fast."""
+"""A size whose speed is within this share of the fastest is as fast."""
 TIMED_SECONDS, TIMED_STEPS = 0.3, 8
-"""A size is timed for so long at least, or so many steps."""
+"""A size is timed for at least so long, or for so many steps."""
 CPU_STEP_SECONDS = 2.0
-"""On a CPU no size is tried whose step takes longer: memory is reckoned there, and speed is flat by then."""
+"""On a CPU no size is tried whose step takes longer: memory is estimated there, and speed is flat by then."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One size: whether a step fits, the bytes that it takes, and its speed where a step was taken.
+    """Holds one size: whether a step fits, the bytes that it takes, and its speed if a step was taken.
 
-    `peak_bytes` is what the process takes of a CUDA device at most; on a CPU what the weights, the optimizer
-    and the step are reckoned to take together. None where memory ran out.
+    On a CUDA device `peak_bytes` is the most that the process takes; on a CPU it is an estimate of what the
+    weights, the optimizer and the step take together. It is None if memory ran out.
     """
 
     images: int
@@ -52,7 +53,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class BatchFound:
-    """The sizes tried, smallest first, and what they say; `largest` is 0 where not even one image fits."""
+    """Holds the sizes tried, smallest first, and the results; `largest` is 0 if not even one image fits."""
 
     tried: tuple[Tried, ...]
     largest: int
@@ -66,7 +67,8 @@ class BatchFound:
 
     @property
     def flat(self) -> int | None:
-        """The smallest size whose speed is within 5 % of the best: a larger one takes memory for nothing."""
+        """Returns the smallest size whose speed is within 5 % of the best: a larger one uses memory for
+        nothing."""
         timed = {
             each.images: each.images_per_second
             for each in self.tried
@@ -77,12 +79,12 @@ class BatchFound:
 
     @property
     def micro_batch(self) -> int | None:
-        """The value for `loop.micro_batch`; None where the whole effective batch fits."""
+        """Returns the value for `loop.micro_batch`, or None if the whole effective batch fits."""
         return self.largest if 0 < self.largest < self.batch_size else None
 
     @property
     def image_bytes(self) -> int | None:
-        """What one more image takes, between the two largest sizes that fit."""
+        """Returns the bytes that one more image takes, between the two largest sizes that fit."""
         sizes = [(each.images, each.peak_bytes) for each in self.tried if each.fits]
         match sizes[-2:]:
             case [(fewer, int(less)), (more, int(most))]:
@@ -91,21 +93,21 @@ class BatchFound:
                 return None
 
     def tree(self) -> dict[str, Any]:
-        """Plain data, all numbers finite."""
+        """Returns plain data, all numbers finite."""
         read = {name: getattr(self, name) for name in ("found", "flat", "micro_batch", "image_bytes")}
         return {**asdict(self), **read}
 
 
 def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None = None) -> BatchFound:
-    """The largest micro-batch of a run: found by doubling, then by halving what lies between.
+    """Finds the largest micro-batch of a run, first by doubling, then by halving the interval that remains.
 
     Args:
-        limit_bytes: what may be taken, as `Tried.peak_bytes` counts; by default all that a CUDA device gives,
-            on a CPU half of the memory that is free.
+        limit_bytes: how much may be used, as `Tried.peak_bytes` counts; by default all that a CUDA device
+            has, on a CPU half of the memory that is free.
         largest: the most images to try; by default, and at most, as many as there are to train on.
 
     Each size is a whole training step on that many images, at a rate of 0. On a CPU steps of over two seconds
-    are left out, and memory is reckoned along a line through small steps: running out of it would end more
+    are left out, and memory is estimated along a line through small steps: running out of it would end more
     than this process. The run is afterwards as it was. Raises UserError for impossible arguments.
     """
     _check(limit_bytes, largest)
@@ -127,7 +129,7 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
 
 
 def sizes(most: int) -> list[int]:
-    """The sizes that may be tried, up to `most`: powers of two and the eighths between them."""
+    """Returns the sizes that may be tried, up to `most`: powers of two and the eighths between them."""
     grid, size = [], 1
     while size <= most:
         grid.append(size)
@@ -140,9 +142,11 @@ def search(
     attempt: Callable[[int], Tried],
     enough: Callable[[Tried], bool] = lambda tried: False,
 ) -> list[Tried]:
-    """What attempts say, smallest first: of the grid's powers of two and its last, then halving.
+    """Returns what attempts say, smallest first: of the grid's powers of two and its last size, then by
+    halving.
 
-    Doubling ends early where it is `enough`. Sizes are taken to fit up to some size, and not beyond.
+    Doubling ends early if an attempt is `enough`. It is assumed that sizes fit up to some size, and not
+    beyond.
     """
     tried: list[Tried] = []
     fits, fails = -1, len(grid)
@@ -162,7 +166,8 @@ def search(
 
 
 def _doubling(grid: Sequence[int]) -> list[int]:
-    """Places of the powers of two, and the last; a single image only where no more are wanted."""
+    """Returns the indices of the powers of two, and the last; a single image only if no more are asked
+    for."""
     powers = [place for place, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
 
@@ -187,7 +192,7 @@ def _tried_on_cuda(
 
 
 def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[Tried], Bound | None]:
-    line = steps.line(limit)  # None where two images are too many: then one is tried, or none
+    line = steps.line(limit)  # None if two images are too many: then one is tried, or none
 
     def reckoned(size: int) -> int | None:
         return line.bytes(size) if line is not None else None
@@ -211,7 +216,8 @@ def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[
 
 
 class _Steps:
-    """Training steps on so many images: a window's own, over and over. Weights stay, since the rate is 0."""
+    """Takes training steps on so many images of one window, repeated. Weights do not change, since the rate
+    is 0."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -224,7 +230,7 @@ class _Steps:
         self._layout = torch.channels_last if last else torch.contiguous_format
 
     def take(self, size: int) -> float:
-        """One step; its seconds."""
+        """Takes one step and returns its seconds."""
         started = time.perf_counter()
         chosen = torch.arange(size, device=self._labels.device) % len(self._labels)
         images = self._images[chosen].contiguous(memory_format=self._layout)
@@ -234,7 +240,8 @@ class _Steps:
         return time.perf_counter() - started
 
     def speed(self, size: int) -> float | None:
-        """Images a second, by the median of a few steps after a first one; None where memory runs out."""
+        """Returns images a second, by the median of a few steps after a first one; None if memory runs
+        out."""
         seconds: list[float] = []
         try:
             self.take(size)
@@ -247,9 +254,10 @@ class _Steps:
         return size / median(seconds)
 
     def line(self, limit: int) -> Line | None:
-        """What weights, optimizer and a step on so many images take, without taking it.
+        """Returns a line for the memory of weights, optimizer and a step on any number of images, without
+        taking that step.
 
-        None where the smallest step runs out of memory; it makes what the optimizer keeps.
+        It returns None if the smallest step runs out of memory. That step also creates the optimizer's state.
         """
         if self.speed(SMALLEST) is None:
             return None

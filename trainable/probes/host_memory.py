@@ -1,4 +1,4 @@
-"""How much memory this process may still take on the machine that it runs on."""
+"""Measures how much memory this process may still take on the machine that it runs on."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ ROOT = Path("/")
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """What the machine has free, or what the process's control groups leave it where that is less.
+    """Returns what the machine has free, or what the process's control groups allow if that is less.
 
-    Linux tells both; elsewhere it is the machine's whole memory. `root` is where /proc and /sys lie.
+    Linux says both; elsewhere it is the machine's whole memory. /proc and /sys are below `root`.
     """
     return min([_machine_bytes(root), *_group_bytes(root)])
 
 
 def _machine_bytes(root: Path) -> int:
-    """MemAvailable counts what caches would give back (proc(5))."""
+    """Returns MemAvailable, which counts what caches would give back (proc(5)), or else the whole memory."""
     for line in _lines(root / "proc/meminfo"):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -26,7 +26,7 @@ def _machine_bytes(root: Path) -> int:
 
 
 def _group_bytes(root: Path) -> Iterator[int]:
-    """What every group that the process is in, and each above it, has left: version 2, then version 1."""
+    """Yields what every group of the process, and each above it, has left: version 2, then version 1."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -43,7 +43,7 @@ def _group_bytes(root: Path) -> Iterator[int]:
 
 
 def _cached(statistics: Path) -> int:
-    """File pages that the kernel would take back first; they count as used."""
+    """Returns the file pages that the kernel would free first; they count as used."""
     for line in _lines(statistics):
         name, value = line.split()
         if name in ("inactive_file", "total_inactive_file"):
@@ -52,7 +52,7 @@ def _cached(statistics: Path) -> int:
 
 
 def _number(path: Path) -> int | None:
-    """The file's number; None where it is missing or says `max`."""
+    """Returns the file's number, or None if it is missing or says `max`."""
     text = next(iter(_lines(path)), "")
     return int(text) if text.strip().isdigit() else None
 

@@ -1,4 +1,4 @@
-"""How much memory a computation's tensors take at most: for the CPU, whose allocator keeps no such count."""
+"""Measures the peak memory of a computation's tensors, for the CPU, whose allocator does not count it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of the storages made in its `with` and alive at once; `peak` is the most there were.
+    """Counts the bytes of storages that are made inside its `with` and are alive at once; `peak` is the most
+    there were.
 
-    Backward passes and recomputed activations are counted as well. What a kernel takes for itself, a
-    convolution's re-ordered copies for one, is not seen.
+    Backward passes and recomputed activations are counted as well. What a kernel uses itself, a convolution's
+    re-ordered copies for one, is not seen.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class LiveBytes(TorchDispatchMode):
         self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def restart(self) -> int:
-        """The peak since the last call; the count of the peak begins anew."""
+        """Returns the peak since the last call, and starts to count the peak again."""
         peak, self.peak = self.peak, self._live
         return peak
 
@@ -54,7 +55,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def held_bytes(tree: Any) -> int:
-    """Bytes of the tensors in nested containers, each storage once."""
+    """Returns the bytes of the tensors in nested containers, each storage once."""
     sizes = {_place(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
     return sum(sizes.values())
 

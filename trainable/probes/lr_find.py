@@ -1,7 +1,8 @@
-"""Which learning rates a recipe can take: a geometric sweep over its own batches, with its own optimizer.
+"""Finds which learning rates a recipe can use, by a geometric sweep over its own batches, with its own
+optimizer.
 
-Smith, Cyclical Learning Rates, arXiv 1506.01186, section 3.3; the document 001, lines 22 to 76, whose own
-finder leaves the weights spoilt. What comes out is a band: a prior for a search, never the answer.
+Smith, Cyclical Learning Rates, arXiv 1506.01186, section 3.3; PyTorch tuning guide, 001:22-76, whose own
+finder leaves the weights spoilt. The result is a band: a prior for a search, never the answer.
 """
 
 from __future__ import annotations
@@ -21,42 +22,47 @@ from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
 BETA = 0.98
-"""Of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""
+"""This is the decay of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err
+upwards."""
 EXPLODED = 4.0
-"""A smoothed loss so many times the best ends a sweep (001)."""
+"""A smoothed loss that is so many times the best ends a sweep (001)."""
 BELOW, ABOVE = 1e-3, 1e4
-"""A sweep's ends over the usual rate of the optimizer's kind, whatever the recipe's own rate is."""
+"""A sweep's ends are these multiples of the usual rate of the optimizer's kind, whatever the recipe's own
+rate is."""
 LEAST_STEPS = 30
-"""Fewer, and a step is a quarter of a decade."""
+"""With fewer steps, a step is a quarter of a decade."""
 SETTLING, LEAST_SETTLING = 0.1, 5
-"""The part, and the least number, of first steps in which the smoothed loss averages too few to be read."""
+"""In this share of the first steps, at least this number, the smoothed loss averages too few losses to be
+read."""
 LEAST_FALL, NOISE = 0.02, 4.0
-"""Less than such a part of the loss is no fall; nor is less than so many standard errors of what is compared:
-the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to tell."""
+"""A fall by less than this share of the loss is no fall; nor is one by less than so many standard errors of
+what is compared: the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to
+show it."""
 LEARNT = 1e-3
-"""Losses of so small a part of the first say that the batches are known by heart."""
+"""Losses below this share of the first say that the batches are known by heart."""
 LAST = 5
-"""Points: a minimum among the last says that the loss was falling still."""
+"""A minimum among so many last points says that the loss was still falling."""
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Three readings of a curve, as learning rates."""
+    """Holds three readings of a curve, as learning rates."""
 
     minimum_tenth: float
-    """A tenth of the rate at which the smoothed loss is least."""
+    """This is a tenth of the rate at which the smoothed loss is least."""
     steepest: float
-    """Where it falls fastest with the logarithm of the rate. Since it lags, that is not far below the rate at
+    """Here it falls fastest with the logarithm of the rate. Since it lags, that is not far below the rate at
     which the loss itself is least: mostly the upper end of the band."""
     valley: float
-    """In the middle of its longest fall (`valley`)."""
+    """This is in the middle of its longest fall (`valley`)."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep: the rates as applied, in order, the loss before the step at each, and that loss smoothed.
+    """Holds one sweep: the applied rates, in order, the loss before the step at each, and that loss smoothed.
 
-    It ends before `exploded` losses. `suggestions` is None where nothing can be read off, for a `reason`.
+    It ends before `exploded` losses. `suggestions` is None if nothing can be read from the curve; `reason`
+    says why.
     """
 
     rates: tuple[float, ...]
@@ -69,10 +75,10 @@ class Sweep:
 
 @dataclass(frozen=True)
 class LrBand:
-    """What the sweeps say together: the median of each suggestion, and the band that they span.
+    """Holds what the sweeps say together: the median of each suggestion, and the band that they span.
 
-    Rates are as applied to the recipe's batch; `at_256` times one is the recipe's own unit, `optimizer.lr`.
-    Where most sweeps say nothing there are no suggestions, and `reason` says why.
+    Rates are as applied to the recipe's batch; multiplied by `at_256` they are in the recipe's own unit,
+    `optimizer.lr`. If most sweeps say nothing there are no suggestions, and `reason` says why.
     """
 
     sweeps: tuple[Sweep, ...]
@@ -87,7 +93,7 @@ class LrBand:
 
     @property
     def band(self) -> tuple[float, float] | None:
-        """The least and the greatest suggestion, as applied."""
+        """Returns the least and the greatest suggestion, as applied."""
         if self.suggestions is None:
             return None
         values = asdict(self.suggestions).values()
@@ -95,11 +101,11 @@ class LrBand:
 
     @property
     def band_at_256(self) -> tuple[float, float] | None:
-        """The same as values of `optimizer.lr`."""
+        """Returns the band as values of `optimizer.lr`."""
         return None if self.band is None else (self.band[0] * self.at_256, self.band[1] * self.at_256)
 
     def tree(self) -> dict[str, Any]:
-        """Plain data, all numbers finite."""
+        """Returns plain data, all numbers finite."""
         return {
             "found": self.found,
             "reason": self.reason,
@@ -115,15 +121,15 @@ class LrBand:
 def lr_find(
     run: Run, *, lowest: float | None = None, highest: float | None = None, steps: int = 100, sweeps: int = 3
 ) -> LrBand:
-    """The band of learning rates that the loss of a run's own batches recommends.
+    """Returns the band of learning rates that the loss of a run's own batches recommends.
 
     Args:
         lowest, highest: ends of the sweep, as applied; by default around the usual rate of the optimizer.
         steps: optimizer steps of a sweep, at least 30.
-        sweeps: each over other batches; the medians of what they say are taken.
+        sweeps: how many, each over other batches; the result is the median of what they say.
 
-    The schedule takes no part; of two optimizers the first is swept. The run is afterwards as it was. Raises
-    UserError for impossible arguments, and where a batch does not fit into memory.
+    The schedule is not used; of two optimizers the first is swept. The run is afterwards as it was. Raises
+    UserError for impossible arguments, and if a batch does not fit into memory.
     """
     spec, batch = run.recipe.optimizer, run.recipe.loop.batch_size
     factor = spec.lr / applied_lr(spec, batch)
@@ -139,13 +145,13 @@ def lr_find(
 
 
 def geometric(low: float, high: float, steps: int) -> list[float]:
-    """Rates from low to high, both included, each the same factor above the one before."""
+    """Returns rates from low to high, both included, each the same factor above the one before."""
     ratio = math.log(high / low) / (steps - 1)
     return [low * math.exp(ratio * step) for step in range(steps)]
 
 
 def sweep(loss_at: Callable[[float], float], rates: Sequence[float]) -> Sweep:
-    """A curve and what can be read off it; `loss_at` steps at a rate and gives the loss before the step.
+    """Returns a curve and its suggestions; `loss_at` steps at a rate and returns the loss before the step.
 
     The smoothed loss is EMA(0.98) / (1 - 0.98^i). The sweep ends when it is over 4 times its best, or when a
     loss is not finite; that point is no part of the curve.
@@ -170,12 +176,12 @@ def sweep(loss_at: Callable[[float], float], rates: Sequence[float]) -> Sweep:
 
 
 def valley(losses: Sequence[float]) -> int | None:
-    """The position in the middle of a curve's longest fall; None where it does not fall.
+    """Returns the position in the middle of a curve's longest fall, or None if it does not fall.
 
-    The longest falling subsequence ends at position e after L points; S = L/3; the position is
-    e - L + int(S) + int(S/2): a third and a sixth of the way down (fastai, callback/schedule.py).
+    The longest falling subsequence ends at position e after L points; S = L/3; the position is e - L + int(S)
+    + int(S/2): a third and a sixth of the way down (fastai, callback/schedule.py).
     """
-    ends: list[float] = []  # of the falling subsequences of each length the greatest last loss, negated
+    ends: list[float] = []  # the greatest last loss, negated, of the falling subsequences of each length
     end = length = 0
     for position, loss in enumerate(losses):
         reached = bisect_left(ends, -loss)
@@ -197,7 +203,7 @@ def _read(rates: Sequence[float], smoothed: Sequence[float]) -> Suggestions | No
 
 
 def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, exploded: bool) -> str | None:
-    """Why nothing can be read off a curve."""
+    """Returns why nothing can be read from a curve, or None if something can."""
     if len(losses) < first + LAST:
         return f"the loss exploded within {len(losses)} steps: sweep from a lower rate"
     start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
@@ -219,7 +225,7 @@ def _least_mean(losses: Sequence[float]) -> float:
 
 
 def _medians(said: Sequence[Suggestions]) -> Suggestions:
-    """Medians on the logarithm, which matters for an even number only."""
+    """Returns medians on the logarithm, which matters for an even number only."""
 
     def middle(name: str) -> float:
         return math.exp(median(math.log(getattr(each, name)) for each in said))
@@ -242,7 +248,7 @@ def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
 
 
 def _windows(run: Run, turn: int, turns: int) -> Iterator[list[Batch]]:
-    """A turn's own windows, without end: those of epochs turn, turn + turns, ..."""
+    """Yields a turn's own windows, without end: those of epochs turn, turn + turns, ..."""
     epoch = turn
     while True:
         yield from run.windows(epoch)

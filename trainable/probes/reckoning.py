@@ -1,4 +1,4 @@
-"""What a training step on many images takes of a CPU's memory, told from steps on few."""
+"""Estimates from steps on few images how much of a CPU's memory a training step on many takes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from trainable.probes.live_bytes import LiveBytes
 from trainable.training.memory import ran_out
 
 SMALLEST = 2
-"""Images: BatchNorm needs two values a channel."""
+"""The smallest step has so many images: BatchNorm needs two values a channel."""
 MOST_IMAGES, ENOUGH_BYTES, OVER_HELD = 64, 64 * 2**20, 4
-"""Steps grow until they have so many images, or take so many bytes and so many times what is held: there
-activations outweigh the rest, and bytes grow in a straight line."""
+"""Steps grow until they have so many images, or take so many bytes and so many times the bytes that are held:
+there activations outweigh the rest, and bytes grow in a straight line."""
 
 KERNELS = 2.0
-"""What kernels take for themselves is not seen: the process was measured to grow by 1.0 to 1.9 times the live
-bytes (residual nets at 8 and 28 px, fp32 and bf16, with and without checkpointing)."""
+"""The memory that kernels use themselves is not seen: the process was measured to grow by 1.0 to 1.9 times
+the live bytes (residual nets at 8 and 28 px, fp32 and bf16, with and without checkpointing)."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Bytes as a line in the images: what is held, and the more of two peaks.
+    """Describes bytes as a line in the images: those that are held, and the larger of two peaks.
 
     Up to the optimizer's step the peak of live tensors is `at_bytes` at `at_images` and grows by
     `image_bytes` an image; in that step it is `update_bytes` whatever the batch.
@@ -43,10 +43,10 @@ class Line:
 
 
 def draw_line(take: Callable[[int], object], held: int, limit: int) -> Line:
-    """The line through the two largest of a few small steps, which `take` takes on so many images.
+    """Returns the line through the two largest of a few small steps; `take` takes a step on so many images.
 
     Peaks bend upwards only (they are the most of several lines), so the last two steps are the truest. No
-    step is taken that is reckoned to be over `limit` bytes, nor one after a step for which memory ran out.
+    step is taken whose estimate is over `limit` bytes, nor one after a step for which memory ran out.
     """
     fewer, less = 0, 0
     more, (most, update) = SMALLEST, _peaks(take, SMALLEST)
@@ -65,7 +65,7 @@ def draw_line(take: Callable[[int], object], held: int, limit: int) -> Line:
 
 
 def _peaks(take: Callable[[int], object], size: int) -> tuple[int, int]:
-    """The most bytes alive before the optimizer's step, and in it."""
+    """Returns the most bytes alive before the optimizer's step, and in it."""
     before = 0
     with LiveBytes() as live:
 

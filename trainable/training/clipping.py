@@ -1,4 +1,4 @@
-"""Adaptive gradient clipping: a unit's gradient is held to a share of its weights."""
+"""Clips gradients adaptively: a unit's gradient may be at most a share of its weights in length."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 @torch.no_grad()
 def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: float = 1e-3) -> None:
-    """Shrink the gradients in place so that no unit's is longer than `factor` times its weights.
+    """Shrinks the gradients in place so that no unit's is longer than `factor` times its weights.
 
-    A unit is a row of what has rows (an output channel, an output of a linear layer) and otherwise the whole
-    parameter. Weights shorter than `eps` count as that long, or zeros could never move. The caller leaves the
-    final linear layer out. Brock et al., arXiv 2102.06171, section 4.1; `factor` is their lambda.
+    A unit is a row of a parameter with rows (an output channel, an output of a linear layer), and otherwise
+    the whole parameter. Weights shorter than `eps` count as that long, or zeros could never move. The caller
+    leaves the final linear layer out. Brock et al., arXiv 2102.06171, section 4.1; `factor` is their lambda.
 
-    Waits for no device: the few numbers that decide stay where the gradients are.
+    It waits for no device: the few numbers that decide stay where the gradients are.
     """
     moving = [each for each in parameters if each.grad is not None]
     gradients = [each.grad for each in moving if each.grad is not None]
@@ -32,7 +32,7 @@ def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: floa
 
 
 def _unit_norms(values: Tensor) -> Tensor:
-    """The Euclidean length of each unit, [units]."""
+    """Returns the Euclidean length of each unit, [units]."""
     dimensions = tuple(range(1, values.ndim)) or None
     norms: Tensor = torch.linalg.vector_norm(values, dim=dimensions)
     return norms.view(-1)

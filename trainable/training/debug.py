@@ -1,4 +1,5 @@
-"""Debug tools around a run, each off unless it is asked for; one that is on says so, for it slows a run.
+"""Runs debug tools around a run. Each is off unless it is asked for, and says when it is on, as it slows a
+run.
 
 `profile` records a few steps, `anomaly` stops at the first gradient that is nan and names the forward step.
 `--debug gradcheck` checks a layer instead of a run: it belongs to `tunebook check`.
@@ -23,18 +24,19 @@ Say = Callable[[str], None]
 
 PROFILE_FILE = "profile.json"
 WAIT, WARMUP, ACTIVE = 2, 1, 5
-"""Steps: the first ones choose kernels and fill caches, the profiler's own first step is slow (torch's
-documents of torch.profiler.schedule); five keep the trace to some MB."""
+"""These count steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow
+(torch's documents of torch.profiler.schedule); five keep the trace to some MB."""
 ROWS = 12
 
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
-    """The tools of these names, each once. Raises UserError naming the known ones."""
+    """Returns the tools with these names, each once. Raises UserError naming the known ones."""
     return chosen(names, get_args(Tool), {"gradcheck": "checks a layer, use `tunebook check`"})
 
 
 def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str, str]) -> tuple[Name, ...]:
-    """The known tools of these names, each once; `elsewhere` says what others are and which command has them.
+    """Returns the known tools with these names, each once; `elsewhere` says what others do and which command
+    has them.
 
     Raises UserError naming the known ones.
     """
@@ -50,9 +52,9 @@ def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str
 def debugging(
     tools: Sequence[Tool], *, device: torch.device, folder: Path | None, say: Say
 ) -> Iterator[None]:
-    """Around a run: its tools on, each told in a line, and everything as it was afterwards.
+    """Switches the tools on around a run, says so in a line for each, and switches them off afterwards.
 
-    `folder` is where files go; without one there are none.
+    Files are written to `folder`; None writes no files.
     """
     with ExitStack() as stack:
         for tool in tools:
@@ -68,7 +70,8 @@ def debugging(
 
 @contextmanager
 def anomalies(say: Say) -> Iterator[None]:
-    """Within, a backward pass that computes nan raises RuntimeError and warns of the forward step."""
+    """Lets a backward pass that computes nan raise RuntimeError, with a warning that names the forward
+    step."""
     say("debug anomaly is on: every gradient is checked for nan, steps are slower")
     with torch.autograd.set_detect_anomaly(True):
         yield
@@ -76,10 +79,10 @@ def anomalies(say: Say) -> Iterator[None]:
 
 @contextmanager
 def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[None]:
-    """Within, a few optimizer steps are recorded; the costliest operations are told as soon as they are.
+    """Records a few optimizer steps and says the costliest operations as soon as the recording ends.
 
-    `folder` gets a Chrome trace, `profile.json`. Steps are counted by torch's hook after every optimizer's
-    step, so that nothing stands in the training loop for it.
+    A Chrome trace, `profile.json`, is written to `folder`. Steps are counted by torch's hook after every
+    optimizer's step, so the training loop needs no code for it.
     """
     say(f"debug profile is on: steps {WAIT + WARMUP + 1} to {WAIT + WARMUP + ACTIVE} are recorded")
     activities = [ProfilerActivity.CPU]
@@ -109,15 +112,16 @@ def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[No
 
 
 def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
-    """A table of the operations that took longest by themselves, on the GPU where there is one, else the CPU.
+    """Yields a table of the operations that took longest by themselves, on the GPU if there is one, else on
+    the CPU.
 
-    No lines where nothing was recorded.
+    It yields no lines if nothing was recorded.
     """
     on_gpu = device.type == "cuda"
     times = [
         (event.self_device_time_total if on_gpu else event.self_cpu_time_total, event)
         for event in profiler.key_averages()
-        if not event.key.startswith("ProfilerStep")  # what no operation claimed of a step
+        if not event.key.startswith("ProfilerStep")  # time of a step outside all operations
     ]
     whole = sum(time for time, _ in times)
     if whole <= 0.0:
@@ -128,7 +132,7 @@ def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
 
 
 def _trace(profiler: profile, folder: Path) -> Path:
-    """Whole or not at all, as the other files of a run."""
+    """Writes the trace whole or not at all, like the other files of a run, and returns its path."""
     partial = folder / f".{PROFILE_FILE}"
     profiler.export_chrome_trace(str(partial))
     return partial.replace(folder / PROFILE_FILE)

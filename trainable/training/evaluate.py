@@ -1,4 +1,4 @@
-"""Scores of a model on a part of the data: exact, over every image once."""
+"""Scores a model on a part of the data exactly, with every image once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from trainable.training.metrics import worst
 
 TOP = 5
 TOP_FROM_CLASSES = 11
-"""Top-5 accuracy says something only where there are more than ten classes."""
+"""Top-5 accuracy says something only if there are more than ten classes."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
+    """Holds what a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
 
-    `balanced_accuracy` is the mean recall over the classes that the part holds; `confusion[true][predicted]`
-    counts images, where it was asked for.
+    `balanced_accuracy` is the mean recall over the classes that the part contains;
+    `confusion[true][predicted]` counts images, if it was asked for.
     """
 
     loss: float
@@ -41,7 +41,7 @@ class Scores:
         return math.isfinite(self.loss)
 
     def metrics(self, prefix: str) -> dict[str, float]:
-        """The scores by name, such as `test_accuracy`; top-5 left out where it is not measured."""
+        """Returns the scores by name, such as `test_accuracy`, without top-5 if it is not measured."""
         named = {
             f"{prefix}_loss": self.loss,
             f"{prefix}_accuracy": self.accuracy,
@@ -54,7 +54,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at an image: at a size (its own where None), mirrored or not."""
+    """Holds one way to look at an image: at a size (None is its own), mirrored or not."""
 
     size: int | None = None
     mirrored: bool = False
@@ -68,10 +68,10 @@ PLAIN = View()
 
 
 def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
-    """Every scale of `evaluation.scales`, each mirrored too where `evaluation.flip` says so.
+    """Returns a view for every scale of `evaluation.scales`, each mirrored too if `evaluation.flip` says so.
 
-    Sizes are multiples of 32 pixels, of 4 where images are under 64, but a scale of 1 is the image as it is.
-    Scales that come to one size are one view.
+    Sizes are multiples of 32 pixels, or of 4 if images are under 64, but a scale of 1 is the image unchanged.
+    Scales with the same size are one view.
     """
     asked = [side if scale == 1.0 else on_grid(scale * side, side) for scale in spec.scales]
     sizes = [None if size == side else size for size in asked]
@@ -80,7 +80,7 @@ def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
 
 
 def worst_scores(classes: int, images: int = 0) -> Scores:
-    """The finite scores that stand for a model which is lost."""
+    """Returns the finite scores that stand for a model which is lost."""
     accuracy = worst("val_accuracy", classes)
     top5 = accuracy if classes >= TOP_FROM_CLASSES else None
     return Scores(worst("val_loss", classes), accuracy, accuracy, top5, images)
@@ -96,9 +96,9 @@ def evaluate(
     views: Sequence[View] = (PLAIN,),
     ranks: Ranks = ALONE,
 ) -> Scores:
-    """Score a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
+    """Scores a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
 
-    Each rank brings its own batches and an empty tally; the sums are reduced, so that every rank returns the
+    Each rank has its own batches and an empty tally; the sums are reduced, so that every rank returns the
     same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
     halves.
     """
@@ -109,7 +109,7 @@ def evaluate(
 
 
 def _answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
-    """Logits [B, classes] of a batch, in parts that fit into memory."""
+    """Returns logits [B, classes] of a batch, computed in parts that fit into memory."""
     try:
         return answers(model, images, autocast, views)
     except Exception as error:
@@ -120,7 +120,7 @@ def _answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: 
 
 
 def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
-    """Logits [B, classes]; of several views, the logarithm of the mean of their probabilities."""
+    """Returns logits [B, classes]; for several views, the logarithm of the mean of their probabilities."""
     seen = []
     for view in views:
         with autocast:
@@ -132,12 +132,12 @@ def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: S
 
 
 def full_precision(logits: Tensor) -> Tensor:
-    """Logits in which a loss may be computed: half formats become fp32, fp64 stays."""
+    """Returns logits in which a loss may be computed: half formats become fp32, fp64 stays."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
 class Tally:
-    """Running sums on the device, all in one vector of float64 (counts are exact up to 2^53)."""
+    """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53)."""
 
     def __init__(self, classes: int, device: torch.device, confusion: bool = False) -> None:
         self._classes = classes
@@ -147,7 +147,7 @@ class Tally:
         self._seen, self._right, self._confusion = self._sums[2:].split([classes, classes, self._pairs])
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Take in logits [B, classes] and labels [B]."""
+        """Adds logits [B, classes] and labels [B]."""
         predicted = logits.argmax(1)
         ones = torch.ones_like(labels, dtype=torch.float64)
         self._loss += functional.cross_entropy(logits, labels, reduction="sum")
@@ -159,7 +159,7 @@ class Tally:
             self._confusion.index_add_(0, labels * self._classes + predicted, ones)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
-        """The scores over everything that every rank took in. Raises ValueError where that is nothing."""
+        """Returns the scores over everything that all ranks added. Raises ValueError if that is nothing."""
         loss, top5, *counts = ranks.reduce(self._sums).tolist()
         seen, right = counts[: self._classes], counts[self._classes : 2 * self._classes]
         images = int(sum(seen))

@@ -1,4 +1,4 @@
-"""What one epoch of training reports: the only vocabulary of metrics, each with its unit."""
+"""Defines what one epoch of training reports: the only names of metrics, each with its unit."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ OBJECTIVES: dict[str, Mode] = {
     "val_top5_accuracy": "max",
     "val_loss": "min",
 }
-"""The metrics that a search may optimise, and in which direction each is better."""
+"""A search may optimise these metrics, each in the direction in which it is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochResult:
-    """The numbers of one epoch; every one finite, also when the run diverged.
+    """Holds the numbers of one epoch; every one is finite, also when the run diverged.
 
-    Accuracies are fractions in [0, 1]; losses are nats an image; training figures are taken on the augmented
-    images as they were trained on, `val_*` on the whole validation part with the weights, averaged where
-    `regularisation.averaging` says so. A diverged epoch carries `worst(classes)` in its scores.
+    Accuracies are fractions in [0, 1]; losses are nats an image. Training figures are measured on the
+    augmented images that were trained on, `val_*` on the whole validation part, with averaged weights if
+    `regularisation.averaging` says so. The scores of a diverged epoch are `worst(classes)`.
     """
 
     epoch: int
-    """Epochs done, counting from 1."""
+    """Counts the epochs done, from 1."""
     train_loss: float
     train_accuracy: float
     val_loss: float
     val_accuracy: float
     val_balanced_accuracy: float
-    """Mean recall over the classes that the validation part holds."""
+    """The mean recall over the classes that the validation part contains."""
     val_top5_accuracy: float | None
-    """None where there are ten classes or fewer."""
+    """It is None for ten classes or fewer."""
     applied_lr: float
-    """The learning rate applied at the epoch's last step (after scaling with the batch)."""
+    """The learning rate that the epoch's last step used, after scaling with the batch."""
     grad_norm: float
-    """Mean L2 norm of the gradient before clipping, over the steps that measure it: each where it is clipped
-    or scaled, else every eighth."""
+    """The mean L2 norm of the gradient before clipping, over the steps that measure it: every step if
+    gradients are clipped by norm or scaled, else every eighth."""
     skipped_steps: int
-    """Optimizer steps left out because an fp16 gradient overflowed."""
+    """Counts the optimizer steps that were skipped because an fp16 gradient overflowed."""
     epoch_seconds: float
-    """Training and evaluation together."""
+    """Training and evaluation together took this time."""
     data_seconds: float
-    """Spent waiting for batches while training."""
+    """Training waited for batches for this time."""
     evaluation_seconds: float
     images_per_second: float
-    """Training images over training seconds."""
+    """Training images divided by training seconds."""
     peak_memory_bytes: int
-    """Most GPU memory held since the run began. On a CPU it is the most that the process has held since it
-    started, so in a search's actor, which serves trial after trial, an earlier trial's peak may be in it."""
+    """The most GPU memory used since the run began. On a CPU it is the most that the process has used since
+    it started, so in a search's actor, which trains one trial after the other, it may be an earlier trial's
+    peak."""
     micro_batch: int
-    """Most images that a rank trained on at once in the last step: fewer than asked for after running out of
-    memory."""
+    """The most images that a rank trained on at once in the last step: fewer than asked for after running out
+    of memory."""
     clean_train_accuracy: float | None = None
-    """In the last epoch: of the training images (a sample of them where they are many) as validation images
-    are scored, not augmented."""
+    """This is measured in the last epoch, on the training images (a sample if there are many), not augmented,
+    as validation images are scored."""
     diverged: bool = False
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ class EpochResult:
                 raise ValueError(f"{field.name} must be finite, got {value}")
 
     def metrics(self) -> dict[str, float]:
-        """The numbers by name, without `epoch` and `diverged`; None left out."""
+        """Returns the numbers by name, without `epoch`, `diverged` and those that are None."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -76,7 +77,8 @@ class EpochResult:
         }
 
     def score(self, objective: str) -> float | None:
-        """The value of an objective; None where it was not measured. Raises KeyError for another name."""
+        """Returns the value of an objective, or None if it was not measured. Raises KeyError for another
+        name."""
         if objective not in OBJECTIVES:
             raise KeyError(objective)
         value: float | None = getattr(self, objective)
@@ -91,8 +93,9 @@ class EpochResult:
 
 
 def worst(metric: str, classes: int) -> float:
-    """The worst finite value of a metric: 0 for accuracies, ten times the loss of guessing for losses.
+    """Returns the worst finite value of a metric: 0 for accuracies, ten times the loss of guessing for
+    losses.
 
-    Guessing uniformly among K classes costs ln K nats; a run that diverged is ranked behind any that guesses.
+    Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.
     """
     return 0.0 if OBJECTIVES.get(metric, "max") == "max" else 10.0 * math.log(max(classes, 2))

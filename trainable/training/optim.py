@@ -1,4 +1,4 @@
-"""From an optimizer's spec to what steps: parameter groups, and the rate that the batch asks for."""
+"""Makes the optimizers of a spec: their parameter groups, and the rate for the batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from trainable.models.layers import NORMALISATIONS
 from trainable.recipe import REFERENCE_BATCH, optimizers
 
 Group = dict[str, Any]
-"""Parameters that share a weight decay and a factor of the rate, as torch's optimizers take them."""
+"""A group holds parameters with one weight decay and one factor of the rate, as torch's optimizers take
+them."""
 
 SinglePhase = (
     optimizers.SGD
@@ -28,7 +29,7 @@ SinglePhase = (
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the run that one optimizer does, from `start`, a fraction of the run, to the next phase.
+    """Holds the optimizer of a part of the run, from `start`, a fraction of the run, to the next phase.
 
     `lr` is the rate for the effective batch, before the schedule and the groups' own factors.
     """
@@ -38,9 +39,9 @@ class Phase:
     start: float
 
     def set(self, factor: float, momentum: float | None = None) -> None:
-        """Give every group the schedule's rate and, unless None, its momentum.
+        """Sets every group's rate from the schedule's factor and, unless None, its momentum.
 
-        Adam's kind takes the momentum as its beta1, as torch's OneCycleLR does; Adadelta has neither.
+        Adam and its kin take the momentum as beta1, as in torch's OneCycleLR; Adadelta has neither.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * factor * group["rate_factor"]
@@ -53,7 +54,8 @@ class Phase:
 
 
 def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
-    """The learning rate for an effective batch, from the recipe's rate at 256 images; Adam's of two.
+    """Returns the learning rate for an effective batch, from the recipe's rate at 256 images; with two,
+    Adam's.
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
     """
@@ -67,14 +69,14 @@ def make_phases(
     batch_size: int,
     rate_factors: Mapping[str, float] | None = None,
 ) -> tuple[Phase, ...]:
-    """The optimizers of a run over the model's parameters, in the order of their turns; mostly one.
+    """Returns the optimizers of a run over the model's parameters, in the order of their turns; mostly one.
 
     Args:
         batch_size: the effective batch, over ranks and accumulated micro-batches.
-        rate_factors: of the learning rate, by a parameter's name; 1 where it says nothing.
+        rate_factors: of the learning rate, by a parameter's name; 1 for a name that is not in it.
 
-    A parameter without a gradient is left alone, by decay too, and joins at the first step that it has one.
-    The model must be on its device already.
+    A parameter without a gradient does not change, not even by decay, and joins at the first step at which it
+    has one. The model must be on its device already.
     """
     phases = []
     for each, start in _turns(spec):
@@ -91,11 +93,12 @@ def parameter_groups(
     decay_norm_and_bias: bool,
     rate_factors: Mapping[str, float] | None = None,
 ) -> list[Group]:
-    """All parameters, frozen ones too, in groups of one weight decay and one factor of the rate.
+    """Returns all parameters, also frozen ones, in groups with one weight decay and one factor of the rate.
 
     Groups that decay come first, and among them those whose parameters the model names first. Unless
-    `decay_norm_and_bias`, the parameters of normalisations and every vector (biases, layer scales) are spared
-    (He et al., Bag of Tricks, arXiv 1812.01187, section 3.1). Raises ValueError for a factor of no parameter.
+    `decay_norm_and_bias`, the parameters of normalisations and every vector (biases, layer scales) do not
+    decay (He et al., Bag of Tricks, arXiv 1812.01187, section 3.1). Raises ValueError for a factor of no
+    parameter.
     """
     factors = rate_factors or {}
     named = dict(model.named_parameters())
@@ -123,7 +126,7 @@ def _norm_and_bias(model: nn.Module) -> set[str]:
 
 
 def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
-    """The optimizers that have a turn, each with the fraction of the run at which it begins."""
+    """Returns the optimizers that have a turn, each with the fraction of the run at which it begins."""
     if not isinstance(spec, optimizers.AdamThenSGD):
         return ((spec, 0.0),)
     adam = optimizers.AdamW(
@@ -147,7 +150,8 @@ def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
 
 
 def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Fused kernels, where torch has them, take a third of the time or less, on CPUs too."""
+    """Makes an optimizer, with torch's fused kernels where they exist: they take a third of the time or less,
+    on CPUs too."""
     match spec:
         case optimizers.SGD():
             return _fused_sgd(spec, groups, lr)
@@ -168,10 +172,11 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
 
 
 def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Optimizer:
-    """SGD whose momentum begins at zeros, which is what torch's own amounts to.
+    """Makes SGD whose momentum begins at zeros, which is equal to what torch's own does.
 
-    Left to its first step, torch's fused SGD keeps a momentum of garbage when that step overflows, as with a
-    loss scaler it should, and raises a TypeError when a layer gets its first gradient later than others.
+    Before its first step, torch's fused SGD has no momentum. It stores garbage as momentum if that step
+    overflows, as it should with a loss scaler, and raises a TypeError if a layer gets its first gradient
+    later than others.
     """
     optimizer = optim.SGD(groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=True)
     for group in groups:
@@ -181,7 +186,7 @@ def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Op
 
 
 def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimizer:
-    """You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
+    """Makes LARS: You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
     from timm.optim.lars import Lars
 
     return Lars(
@@ -190,7 +195,7 @@ def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimi
 
 
 def _lamb(spec: optimizers.LAMB, groups: list[Group], lr: float) -> optim.Optimizer:
-    """You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
+    """Makes LAMB: You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
 
     As in the authors' runs, the gradient of all groups together is first clipped to a norm of 1. Bias
     correction counts the steps of the run, so a layer unfrozen late has none of it.

@@ -1,4 +1,4 @@
-"""Number formats: what `auto` means on a device, and torch's switches for it, set and put back."""
+"""Chooses number formats: what `auto` means on a device, and torch's switches for it, set and restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Format = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 def resolve(spec: training.Precision, device: torch.device) -> Format:
-    """The format that a run computes in. `auto`: bf16 where the device has units for it, else fp16 on CUDA.
+    """Returns the format that a run computes in. `auto` is bf16 if the device has units for it, else fp16 on
+    CUDA.
 
     Micikevicius et al., arXiv 1710.03740; on CPUs with AMX or AVX512-BF16 units bf16 trains a small residual
     net 1.2 to 2 times as fast as fp32, without them slower. Raises RecipeError for tf32 off CUDA.
@@ -31,14 +32,14 @@ def resolve(spec: training.Precision, device: torch.device) -> Format:
 
 
 def check(spec: training.Precision, device_kind: str) -> None:
-    """Raises RecipeError where a kind of device (`cpu`, `cuda`) does not have the format."""
+    """Raises RecipeError if a kind of device (`cpu`, `cuda`) does not have the format."""
     if spec.kind == "tf32" and device_kind != "cuda":
         message = f"tf32 is a format of CUDA devices, this run is on {device_kind}"
         raise RecipeError([Fault("precision.kind", message)])
 
 
 def autocast(number_format: Format, device: torch.device) -> torch.autocast:
-    """A context in which forward passes compute in the format; it may be entered again and again."""
+    """Returns a context in which forward passes compute in the format; it may be entered many times."""
     match number_format:
         case "fp32" | "tf32":
             return torch.autocast(device.type, enabled=False)
@@ -52,10 +53,11 @@ def autocast(number_format: Format, device: torch.device) -> torch.autocast:
 
 @contextmanager
 def switches(number_format: Format, device: torch.device, *, one_size: bool = True) -> Iterator[None]:
-    """Torch's process-wide CUDA switches for a run, put back afterwards; nothing on other devices.
+    """Sets torch's process-wide CUDA switches for a run and restores them afterwards; does nothing on other
+    devices.
 
-    TF32 is allowed for convolutions by default, so fp32 must forbid it. Images of one size let cuDNN search
-    for its fastest kernels once; with several it would search again and again.
+    TF32 is allowed for convolutions by default, so fp32 must forbid it. If images have one size, cuDNN
+    searches for its fastest kernels once; with several sizes it would search again and again.
     """
     if device.type != "cuda":
         yield

@@ -1,4 +1,4 @@
-"""Whether a recipe, its data and its model go together: told before any training."""
+"""Checks before any training whether a recipe, its data and its model fit together."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trainable.training.evaluate import View
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
-    """Raises DataError where no whole batch can be had, RecipeError for sizes or mirrors that these images
-    do not allow."""
+    """Raises DataError if there is no whole batch, RecipeError for sizes or mirrors that these images do not
+    allow."""
     batch = recipe.loop.batch_size
     if batch > info.train_images:
         raise DataError(
@@ -42,7 +42,7 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
 
 
 def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo, views: Sequence[View]) -> None:
-    """One blank image forward at every size that a run will use beside its own.
+    """Runs one blank image forward at every size that a run will use besides its own.
 
     Raises ModelError naming the field that asks for a size which the model does not take.
     """

@@ -1,4 +1,4 @@
-"""One training run: a Recipe in, an EpochResult after every step().
+"""Trains one recipe: a Recipe goes in, and an EpochResult comes out of every step().
 
     run = Run(Recipe())
     while not run.finished:
@@ -44,26 +44,27 @@ PREFIXES: dict[Part, str] = {"train": "train", "validation": "val", "test": "tes
 STATE_VERSION = 2
 
 CLEAN_IMAGES = 2_000
-"""Training images scored at the end of a run: the standard error of their accuracy is 1.1 points at most."""
+"""So many training images are scored at the end of a run: the standard error of their accuracy is 1.1 points
+at most."""
 
 
 class Run:
-    """One recipe being trained on one device, as one of `ranks`.
+    """Trains one recipe on one device, as one of `ranks`.
 
     Args:
-        recipe: what to train; `run.recipe` is it with every open field of `data` filled in.
-        data: the images, where they are at hand; else they are loaded as the recipe says.
-        model: a network of your own, [B, C, H, W] -> logits [B, classes], in place of `recipe.model`. It is
+        recipe: what to train; `run.recipe` is the same recipe, with every open field of `data` filled in.
+        data: the images, if they are loaded already; else they are loaded as the recipe says.
+        model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`. It is
             moved to the device and trained in its own number format.
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
             data; the weights of rank 0 are used.
         device: the first CUDA device, or the CPU, by default.
-        gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images are held
-            there only where they take little of it.
+        gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images stay
+            there only if they take little of it.
         download: whether weights that a library publishes may be fetched.
 
-    The caller's random generators are left as they were. Raises UserError for what the recipe, the data or
-    the model make impossible, before any training.
+    The caller's random generators do not change. Raises UserError, before any training, for what the recipe,
+    the data or the model make impossible.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Run:
 
     @property
     def history(self) -> tuple[EpochResult, ...]:
-        """The results so far, first to last, those from before a resume included."""
+        """Returns the results so far, first to last, with those from before a resume."""
         return self._history
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Returns the number of epochs done."""
         return len(self._history)
 
     @property
@@ -116,16 +117,17 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """True after the last epoch, and once the run has diverged."""
+        """Returns True after the last epoch, and after the run has diverged."""
         return self.epoch >= self.recipe.loop.epochs or self.diverged
 
     @property
     def micro_batch(self) -> int:
-        """The most images that this rank trains on at once; fewer than asked for once memory ran out."""
+        """Returns the most images that this rank trains on at once; fewer than asked for after memory ran
+        out."""
         return self._trainer.micro_batch
 
     def step(self) -> EpochResult:
-        """Train one epoch and score the validation part.
+        """Trains one epoch and scores the validation part.
 
         A loss that is not finite, or a training loss far beyond recovery (`trainer.LOST_FACTOR`), ends the
         run with a result that says `diverged`. Raises RunError for a crash, UserError for faulty images,
@@ -139,9 +141,9 @@ class Run:
         return result
 
     def score(self, part: Part, *, confusion: bool = False) -> Scores:
-        """Score the weights, averaged where `regularisation.averaging` says so, on a whole part.
+        """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
-        Raises DataError where there is no such part. Scores that are not finite are replaced by the worst.
+        Raises DataError if there is no such part. Scores that are not finite are replaced by the worst.
         """
         if part == "test" and self.data.test is None:
             raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
@@ -151,11 +153,12 @@ class Run:
         return scores if scores.finite else self._task.worst(scores.images)
 
     def evaluate(self, part: Part) -> dict[str, float]:
-        """The scores of a part by name, such as `test_accuracy`."""
+        """Returns the scores of a part by name, such as `test_accuracy`."""
         return self.score(part).metrics(PREFIXES[part])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resume needs: tensors and plain values, which `weights_only=True` can read.
+        """Returns everything that a resume needs: tensors and plain values, which `weights_only=True` can
+        read.
 
         The tensors are the run's own, as torch's are: save or copy them before the next step.
         """
@@ -170,7 +173,8 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state as if the run had never stopped. Raises StateError for another run's state."""
+        """Continues from a state as if the run had never stopped. Raises StateError for another run's
+        state."""
         expected = {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
         for name, value in expected.items():
             if state.get(name) != value:
@@ -180,15 +184,15 @@ class Run:
         self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights, averaged where `regularisation.averaging` says so, by name, on their device."""
+        """Returns the weights, averaged if `regularisation.averaging` says so, by name, on their device."""
         return self._scored_model().state_dict()
 
     @contextmanager
     def probing(self, epoch: int | None = None) -> Iterator[None]:
-        """A time to try steps in (`windows`, `train_on`): the run is afterwards as it was before.
+        """Lets the caller try steps (`windows`, `train_on`); afterwards the run is as it was before.
 
-        They are taken as in an epoch, counted from 0 (what is frozen, how large images are): the next one by
-        default.
+        Steps are taken as in an epoch, counted from 0, which decides what is frozen and how large images are;
+        by default it is the next epoch.
         """
         weights = copy.deepcopy(self.model.state_dict())
         trainer = copy.deepcopy(self._trainer.state_dict())
@@ -203,16 +207,17 @@ class Run:
                 self._trainer.load_state_dict(trainer)
 
     def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
-        """An epoch's effective batches on the device, each as the micro-batches that `train_on` takes."""
+        """Yields an epoch's effective batches on the device, each as the micro-batches that `train_on`
+        takes."""
         batches = self._opened(epoch, 0)
         while window := list(islice(batches, self._trainer.micro_batches)):
             yield window
 
     def train_on(self, window: Sequence[Batch], lr: float | None = None, size: int | None = None) -> Tensor:
-        """One optimizer step while `probing`, at rate `lr` as applied and images of `size` pixels.
+        """Takes one optimizer step in `probing`, at the applied rate `lr` and with images of `size` pixels.
 
-        None: the run's own. The mean loss before the step, on the device. Raises torch.OutOfMemoryError, and
-        ValueError outside of `probing`.
+        None means the run's own. Returns the mean loss before the step, on the device. Raises
+        torch.OutOfMemoryError, and ValueError outside `probing`.
         """
         if self._probe is None:
             raise ValueError("steps are tried while probing: `with run.probing(): ...`")
@@ -220,7 +225,7 @@ class Run:
         return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
 
     def close(self) -> None:
-        """End the loader's processes; the run cannot go on afterwards."""
+        """Ends the loader's processes; the run cannot continue afterwards."""
         self._loader.close()
 
     # --- one epoch ------------------------------------------------------------------------------------
@@ -241,11 +246,12 @@ class Run:
         return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first))
 
     def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
-        """The micro-batches of an epoch from a window on."""
+        """Yields the micro-batches of an epoch from a window on."""
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
     def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
-        """Scores of a part, or of some of its images, over all ranks; BatchNorm is settled before."""
+        """Returns the scores of a part, or of some of its images, over all ranks; BatchNorm's statistics are
+        ready before."""
         batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
         return evaluate(
             self._scored_model(),
@@ -257,7 +263,8 @@ class Run:
         )
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:
-        """At the end of a run: what it scores on training images that are shown as validation images are."""
+        """Returns, at the end of a run, the accuracy on training images that are shown as validation images
+        are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
@@ -265,7 +272,7 @@ class Run:
         return scores.accuracy if scores.finite else None
 
     def _sample(self, count: int) -> Tensor:
-        """Training images at random, the same in every epoch and on every rank: positions, int64."""
+        """Returns positions, int64, of random training images, the same in every epoch and on every rank."""
         generator = seeds.generator(self.recipe.loop.seed, Use.SAMPLE)
         return torch.randperm(self.data.info.train_images, generator=generator)[:count]
 
@@ -303,10 +310,10 @@ class Run:
         )
 
     def _settle_norm(self, epoch: int) -> None:
-        """Running statistics as they are scored with after an epoch, counted from 0.
+        """Sets the running statistics with which the weights are scored after an epoch, counted from 0.
 
-        The mean over ranks, or measured for these weights: on batches of the training step's own size, which
-        are known to fit into memory.
+        They are the mean over ranks, or are measured for these weights, on batches of the training step's own
+        size, which are known to fit into memory.
         """
         if self._ranks.world > 1:
             self._average_buffers()
@@ -320,7 +327,8 @@ class Run:
         measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
 
     def _average_buffers(self) -> None:
-        """Ranks see different images, so their running statistics differ: from here on they are the mean."""
+        """Replaces the running statistics by their mean over ranks, which differ as ranks see different
+        images."""
         models = [self.model] if self._trainer.ema is None else [self.model, self._trainer.ema.model]
         buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
         self._ranks.sum_in_place(buffers)
@@ -340,7 +348,8 @@ class Run:
         )
 
     def _place(self, model: nn.Module) -> nn.Module:
-        """On the device, in the memory layout, with rank 0's weights and what the loop asks of its layers."""
+        """Moves a model to the device and memory layout, with rank 0's weights and what the loop asks of its
+        layers."""
         if self.recipe.loop.sync_norm:
             model = with_sync_norm(model, self._ranks)
         if self.recipe.loop.checkpoint_activations:
@@ -379,7 +388,8 @@ class Run:
         return seeds.global_generators(self.device, seeds.derive(self.recipe.loop.seed, use, *parts))
 
     def _computing(self) -> AbstractContextManager[Any]:
-        """The run's own generators and number formats, and the caller's again afterwards."""
+        """Uses the run's own generators and number formats in the context, and restores the caller's
+        afterwards."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
         one_size = self.recipe.augmentation.size.kind == "fixed"

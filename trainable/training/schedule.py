@@ -1,4 +1,4 @@
-"""Rate and momentum as pure functions of progress: nothing to save, nothing to drift."""
+"""Computes rate and momentum as pure functions of progress, so nothing is saved and nothing can drift."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import assert_never
 from trainable.recipe import schedules
 
 ROUNDING = 1e-9
-"""What a quotient may fall short of a whole number: 0.3 / 0.1 is 2.9999999999999996."""
+"""A quotient may be this far below a whole number: 0.3 / 0.1 is 2.9999999999999996."""
 
 
 def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float:
-    """What the base rate is multiplied by, in [0, 1], for the step that begins at `progress`.
+    """Returns the factor of the base rate, in [0, 1], for the step that begins at `progress`.
 
     Args:
         progress: epochs done before the step, fractions included, in [0, epochs].
         epochs: length of the run.
         step: length of one step in epochs. Warm-up gives (t + 1) / w at its step t of w, so that the first
-            already moves and the last one has the whole rate (Goyal et al., arXiv 1706.02677, section 2.2).
-            A 1cycle's legs end with their last step, not after it, so that the run's last step has the
+            step already moves and the last one has the whole rate (Goyal et al., arXiv 1706.02677, section
+            2.2). A 1cycle's legs end with their last step, not after it, so that the run's last step has the
             lowest rate.
 
-    After warm-up the shape runs over what is left of the run. Shapes equal torch's schedulers of the same
-    name, step by step.
+    After warm-up the shape covers the rest of the run. Shapes equal torch's schedulers of the same name, step
+    by step.
     """
     warmup = spec.warmup_epochs
     if progress < warmup:
@@ -33,10 +33,10 @@ def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float =
 
 
 def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float | None:
-    """The momentum that the schedule asks for, or None where it leaves the optimizer's alone.
+    """Returns the momentum that the schedule asks for, or None if it does not change the optimizer's.
 
-    Arguments as for `factor`. A 1cycle's is highest where the rate is lowest, through warm-up too (Smith,
-    arXiv 1803.09820, section 4.3).
+    The arguments are those of `factor`. A 1cycle's momentum is highest where the rate is lowest, through
+    warm-up too (Smith, arXiv 1803.09820, section 4.3).
     """
     if not isinstance(spec, schedules.OneCycle) or not spec.cycle_momentum:
         return None
@@ -47,9 +47,10 @@ def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float
 
 
 def cycle_ends(spec: schedules.Schedule, epochs: int) -> tuple[int, ...]:
-    """The epochs after which the rate is at the low end of a cycle, in (0, epochs]; () without cycles.
+    """Returns the epochs after which the rate is at the low end of a cycle, in (0, epochs]; () without
+    cycles.
 
-    Scores compare there and only there (Loshchilov and Hutter, arXiv 1608.03983, section 3). Ends within an
+    Scores compare at these epochs only (Loshchilov and Hutter, arXiv 1608.03983, section 3). Ends within an
     epoch are left out, since nothing is scored there: a warm-up or a cycle of 2.5 epochs loses some of them.
     """
     match spec:
@@ -70,7 +71,8 @@ def _begins_anew(since: float, first: float, growth: int) -> bool:
 
 
 def _shape(spec: schedules.Schedule, since: float, length: float, step: float) -> float:
-    """The factor `since` epochs after warm-up, of `length` epochs."""
+    """Returns the factor `since` epochs after warm-up; `length` is the rest of the run after warm-up, in
+    epochs."""
     position = min(1.0, since / length)
     match spec:
         case schedules.Constant():
@@ -101,7 +103,7 @@ def _half_cosine(begin: float, end: float, position: float) -> float:
 
 
 def _cycle(since: float, first: float, growth: int) -> tuple[float, float]:
-    """Where the current cycle began and how long it is, in epochs; the first one's length is `first`.
+    """Returns where the current cycle began and how long it is, in epochs; the first one's length is `first`.
 
     Lengths are counted in first cycles, which are whole numbers: a logarithm would miss 3**5.
     """
@@ -117,7 +119,7 @@ def _cycle(since: float, first: float, growth: int) -> tuple[float, float]:
 def _along_legs(
     spec: schedules.OneCycle, values: Sequence[float], since: float, length: float, step: float
 ) -> float:
-    """Between the values at the ends of a 1cycle's legs, `since` epochs after it began."""
+    """Interpolates between the values at the ends of a 1cycle's legs, `since` epochs after it began."""
     ends = _legs(spec, length, step)
     leg = next((leg for leg in range(1, len(ends)) if since <= ends[leg]), len(ends) - 1)
     begin, end = ends[leg - 1], ends[leg]
@@ -128,14 +130,15 @@ def _along_legs(
 
 
 def _legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
-    """Where the legs begin and end, in epochs after warm-up; in a run of a few steps one may be empty."""
+    """Returns where the legs begin and end, in epochs after warm-up; in a run of a few steps one may be
+    empty."""
     up = max(0.0, spec.rise * length - step)
     end = max(up, length - step)
     return (0.0, up, 2.0 * up, end) if spec.equal_legs else (0.0, up, end)
 
 
 def _triangle(spec: schedules.Cyclic, since: float) -> float:
-    """The height in [0, 1] `since` epochs after warm-up (Smith, arXiv 1506.01186, section 3)."""
+    """Returns the height in [0, 1] `since` epochs after warm-up (Smith, arXiv 1506.01186, section 3)."""
     cycles, position = divmod(since / (2.0 * spec.rise_epochs), 1.0)
     height = 1.0 - abs(2.0 * position - 1.0)
     match spec.mode:

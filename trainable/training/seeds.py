@@ -1,7 +1,7 @@
-"""Randomness of a run as functions of its seed: nothing is carried from one epoch to the next.
+"""Derives the randomness of a run from its seed: nothing is carried from one epoch to the next.
 
-Every generator that an epoch uses is seeded anew from (seed, use, epoch), and from the rank where ranks are
-to differ. So a resumed run draws what one that never stopped would have drawn, and no state is saved.
+Every generator that an epoch uses is seeded again from (seed, use, epoch), and from the rank if ranks must
+differ. So a resumed run draws what one that never stopped would have drawn, and no state is saved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 
 
 class Use(enum.IntEnum):
-    """What the numbers are for. The values are part of every saved run: never change or reuse one."""
+    """Says what random numbers are used for. The values are part of every saved run: never change or reuse
+    one."""
 
     WEIGHTS = 1
     ORDER = 2
@@ -25,18 +26,19 @@ class Use(enum.IntEnum):
 
 
 def derive(seed: int, use: Use, *parts: int) -> int:
-    """A seed of 63 bits, independent between uses and parts (numpy's SeedSequence)."""
+    """Returns a seed of 63 bits, independent between uses and parts (numpy's SeedSequence)."""
     return int(np.random.SeedSequence([seed, use, *parts]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
-    """A CPU generator of our own."""
+    """Returns a new CPU generator, seeded by `derive`."""
     return torch.Generator().manual_seed(derive(seed, use, *parts))
 
 
 @contextmanager
 def global_generators(device: torch.device, seed: int) -> Iterator[None]:
-    """Seed the global generators of the CPU and one device, which torch's layers draw from; put them back."""
+    """Seeds the global generators of the CPU and one device, which torch's layers draw from, and restores
+    them."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, device_type="cuda"):
         torch.default_generator.manual_seed(seed)

@@ -1,7 +1,7 @@
-"""What a run learns: how outputs are compared with targets, in training and in scoring.
+"""Defines what a run learns: how outputs are compared with targets, in training and in scoring.
 
-The seam for other tasks: the trainer and the evaluation know a Task, not what its outputs mean. A task whose
-targets are images (segmentation) brings its own `loss`, `right` and tally here, and its transforms change
+Other tasks can be added here: the trainer and the evaluation know a Task, not what its outputs mean. A task
+whose targets are images (segmentation) has its own `loss`, `right` and tally here, and its transforms change
 image and target alike.
 """
 
@@ -20,7 +20,7 @@ from trainable.training.evaluate import Scores, Tally, worst_scores
 
 
 def make_task(spec: specs.Classification, classes: int, label_smoothing: float) -> Task:
-    """The task of a recipe, over so many classes."""
+    """Returns the task of a recipe, over so many classes."""
     match spec:
         case specs.Classification():
             return Classification(classes, label_smoothing)
@@ -29,35 +29,36 @@ def make_task(spec: specs.Classification, classes: int, label_smoothing: float) 
 
 
 class Task(abc.ABC):
-    """What one kind of learning asks of the loop around it."""
+    """Defines what one kind of learning provides to the training loop."""
 
     classes: int
 
     @property
     @abc.abstractmethod
     def guessing(self) -> float:
-        """The loss of a model that knows nothing."""
+        """Returns the loss of a model that knows nothing."""
 
     @abc.abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of a batch, on the device."""
+        """Returns the mean loss of a batch, on the device."""
 
     @abc.abstractmethod
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """How right each answer of a batch is, [B], in [0, 1]; on the device."""
+        """Returns how right each answer of a batch is, [B], in [0, 1]; on the device."""
 
     @abc.abstractmethod
     def tally(self, device: torch.device, confusion: bool = False) -> Tally:
-        """An empty tally of scores."""
+        """Returns an empty tally of scores."""
 
     @abc.abstractmethod
     def worst(self, images: int = 0) -> Scores:
-        """The finite scores that stand for a model which is lost."""
+        """Returns the finite scores that stand for a model which is lost."""
 
 
 @final
 class Classification(Task):
-    """One label an image: cross-entropy of logits [B, classes] with labels [B] or soft ones [B, classes]."""
+    """Learns one label an image: cross-entropy of logits [B, classes] with labels [B] or soft ones [B,
+    classes]."""
 
     def __init__(self, classes: int, label_smoothing: float = 0.0) -> None:
         self.classes = classes
@@ -73,7 +74,7 @@ class Classification(Task):
         return functional.cross_entropy(outputs, targets, label_smoothing=self._smoothing)
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """0 or 1, or the share of the answered class where labels are mixed."""
+        """Returns 0 or 1 for each answer, or the share of the answered class if labels are mixed."""
         predicted = outputs.argmax(1)
         return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
 

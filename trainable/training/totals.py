@@ -1,4 +1,4 @@
-"""An epoch's sums, kept on the device, and what an epoch of training came to."""
+"""Sums up an epoch on the device, and holds what an epoch of training measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainable.data.loading import Batch
 
 @dataclass(frozen=True)
 class Trained:
-    """What an epoch of training measured; `lost` where it ended early because the loss is lost."""
+    """Holds what an epoch of training measured; `lost` says that it ended early because the loss is lost."""
 
     loss: float
     accuracy: float
@@ -29,7 +29,7 @@ class Trained:
 
 
 class Totals:
-    """An epoch's sums: steps append what they have; adding up, in float64, is left to the few readings."""
+    """Sums up an epoch: steps append what they have, and the few readings add it up, in float64."""
 
     def __init__(self, device: torch.device) -> None:
         self._images = torch.zeros(2, dtype=torch.float64, device=device)
@@ -39,14 +39,16 @@ class Totals:
         self._norms: list[Tensor] = []
 
     def add_step(self, losses: list[Tensor], right: list[Tensor], norm: Tensor | None) -> None:
-        """A step's shares of the loss, how right its answers were, and its gradient norm where measured."""
+        """Adds a step's shares of the loss, how right its answers were, and its gradient norm if it was
+        measured."""
         self._losses += losses
         self._right += right
         if norm is not None:
             self._norms.append(norm)
 
     def of_images(self) -> Tensor:
-        """[2], of this rank's images so far: the loss, the right answers. A copy, on the device."""
+        """Returns [2], over this rank's images so far: the loss, the right answers. It is a copy, on the
+        device."""
         if self._losses:
             self._images[0] += torch.stack(self._losses).sum(dtype=torch.float64)
             self._images[1] += torch.cat(self._right).sum(dtype=torch.float64)
@@ -55,7 +57,8 @@ class Totals:
         return self._images.clone()
 
     def of_steps(self) -> Tensor:
-        """[3], of the steps so far, alike on every rank: finite norms, how many, how many not finite."""
+        """Returns [3], over the steps so far, alike on every rank: the sum and the count of finite norms, and
+        the count of others."""
         if self._norms:
             norms = torch.stack(self._norms).double()
             finite = norms.isfinite()
@@ -67,9 +70,9 @@ class Totals:
 
 
 class Batches:
-    """An epoch's micro-batches, which can be begun again at any window; adds up how long one waited.
+    """Reads an epoch's micro-batches, which can start again at any window, and adds up how long one waited.
 
-    `open_at(window)` gives the micro-batches from a window on, cut as they are to be cut by then.
+    `open_at(window)` returns the micro-batches from a window on, in the sizes that hold when it is called.
     """
 
     def __init__(self, open_at: Callable[[int], Iterator[Batch]]) -> None:
@@ -84,5 +87,5 @@ class Batches:
         return batch
 
     def back_to(self, window: int) -> None:
-        """Go on from a window, counted from 0."""
+        """Continues from a window, counted from 0."""
         self._batches = self._open_at(window)

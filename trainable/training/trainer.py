@@ -1,4 +1,4 @@
-"""The training step, and the loop of it over an epoch: nothing in it waits for the device."""
+"""Takes training steps, and loops over them for an epoch: nothing in it waits for the device."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ from trainable.training.task import Task
 from trainable.training.totals import Batches, Totals, Trained
 
 CHECK_EVERY = 32
-"""Steps between two looks at the loss on the host: rare enough to cost nothing on a GPU."""
+"""The host looks at the loss once in so many steps: rarely enough to cost nothing on a GPU."""
 
 NORM_EVERY = 8
-"""Steps between two norms of the gradient that only the record needs: one takes 1 % of a small net's step."""
+"""A norm of the gradient that only the record needs is measured once in so many steps: one takes 1 % of a
+small net's step."""
 
 LOST_FACTOR = 1e3
-"""A mean loss so many times that of guessing is beyond recovery, long before numbers overflow."""
+"""A mean loss that is so many times that of guessing is beyond recovery, long before numbers overflow."""
 
 
 class Trainer:
-    """A model's optimizer, gradient scaler and weight average, and the loop over an epoch's steps.
+    """Holds a model's optimizer, gradient scaler and weight average, and loops over an epoch's steps.
 
     An effective batch, a window, is cut into equal micro-batches, as few as `loop.micro_batch` allows, on
     each rank. Each loss is weighted by its share of the effective batch, so gradients add up to those of one
-    large batch, whatever the cut.
+    large batch, however it is cut.
 
-    Where a window does not fit into the device's memory it is cut into twice as many and taken again from its
-    beginning; the cut stays. Effective batch and rate never change. (BatchNorm's running statistics have then
-    seen the first part of that window twice.)
+    If a window does not fit into the device's memory, it is cut into twice as many micro-batches and trained
+    again from its beginning; later windows are cut alike. Effective batch and rate never change. (BatchNorm's
+    running statistics have then seen the first part of that window twice.)
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Trainer:
         self._batch = recipe.loop.batch_size
         self.steps = train_images // self._batch
         self.share = self._batch // ranks.world
-        """Images of a window that are one rank's, at least: all cut alike, and none has an empty part."""
+        """Each rank has at least this many images of a window: all ranks cut alike, and no rank has an empty
+        part."""
         largest = math.ceil(self._batch / ranks.world)
         self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
         self._mixing = make_mixing(recipe.augmentation.mixing)
@@ -101,13 +103,14 @@ class Trainer:
 
     @property
     def micro_batch(self) -> int:
-        """The most images that this rank trains on at once."""
+        """Returns the most images that this rank trains on at once."""
         return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
-        """This rank's micro-batches of an epoch from window `first` on, as indices into the training part.
+        """Returns this rank's micro-batches of an epoch from window `first` on, as indices into the training
+        part.
 
-        The images that fill no window are dropped.
+        Images that do not fill a window are dropped.
         """
         generator = seeds.generator(self._recipe.loop.seed, Use.ORDER, epoch)
         order = torch.randperm(self._train_images, generator=generator)[: self.steps * self._batch]
@@ -115,7 +118,7 @@ class Trainer:
         return [part for window in windows for part in window.tensor_split(self.micro_batches)]
 
     def epoch(self, epoch: int, open_at: Callable[[int], Iterator[Batch]]) -> Trained:
-        """Train one epoch, counted from 0; `open_at` gives its micro-batches from a window on."""
+        """Trains one epoch, counted from 0; `open_at` returns its micro-batches from a window on."""
         generator = self.mixing_generator(epoch)
         totals, batches = Totals(self._device), Batches(open_at)
         started = time.perf_counter()
@@ -130,11 +133,11 @@ class Trainer:
         return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
 
     def mixing_generator(self, epoch: int) -> torch.Generator:
-        """What an epoch's mixing is drawn from, the same on every rank: a batch is mixed in one way."""
+        """Returns the generator of an epoch's mixing, the same on every rank: a batch is mixed in one way."""
         return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch)
 
     def begin(self, epoch: int) -> None:
-        """Training mode as it is in an epoch: with what is frozen then."""
+        """Puts the model into training mode for an epoch, with what is frozen then."""
         spec = self._recipe.model
         body_frozen = epoch < spec.freeze_epochs
         if body_frozen:
@@ -152,10 +155,10 @@ class Trainer:
         lr: float | None = None,
         size: int | None = None,
     ) -> Tensor:
-        """One optimizer step on a window of your own, as it would be taken in an epoch.
+        """Takes one optimizer step on a window of your own, as it would be taken in an epoch.
 
-        Rate (as applied) and size of the images are yours, or the run's own. The mean loss, on the device.
-        Nothing is caught here: running out of memory is yours to see.
+        The rate (as applied) and the size of the images are yours, or the run's own. Returns the mean loss,
+        on the device. It catches nothing: the caller sees it if memory runs out.
         """
         self.begin(epoch)
         phase = self._phases[0]
@@ -187,7 +190,8 @@ class Trainer:
     # --- one step -------------------------------------------------------------------------------------
 
     def _paced(self, progress: float) -> tuple[Phase, float]:
-        """The optimizer whose turn it is, set to the schedule's rate and momentum; and the rate's factor."""
+        """Returns the optimizer whose turn it is, set to the schedule's rate and momentum; and the rate's
+        factor."""
         spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
         done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
         phase = [each for each in self._phases if each.start <= done][-1]
@@ -196,7 +200,7 @@ class Trainer:
         return phase, factor
 
     def _size(self, epoch: int, step: int) -> int:
-        """The side in pixels of a step's images."""
+        """Returns the side in pixels of a step's images."""
         return size_at(
             self._recipe.augmentation.size,
             self._image_size,
@@ -210,9 +214,11 @@ class Trainer:
     def _gradients(
         self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """A window's gradients, in as many parts as fit; its shares of the loss, and how right it was.
+        """Computes a window's gradients, in as many parts as needed. Returns its shares of the loss, and how
+        right it was.
 
-        Ranks agree before any of them is summed: what does not fit on one is cut further on all.
+        Ranks agree before any of the gradients are summed: if a part does not fit on one rank, all ranks cut
+        further.
         """
         drawn = generator.get_state()
         while True:
@@ -231,9 +237,9 @@ class Trainer:
     def _tried(
         self, batches: Batches, size: int, generator: torch.Generator
     ) -> list[tuple[Tensor, Tensor]] | None:
-        """A window's parts on this rank; None where memory ran out and they can be cut further.
+        """Trains a window's parts on this rank. Returns None if memory ran out and they can be cut further.
 
-        The memory is free once this returns: the exception held the frames that hold it.
+        The memory is free after this returns: the exception held the frames that hold it.
         """
         try:
             return [
@@ -246,14 +252,16 @@ class Trainer:
             return None
 
     def _may_cut(self) -> bool:
-        """With synchronised BatchNorm the other ranks are waiting in a layer, where nobody can tell them."""
+        """Returns whether parts can be cut further. With synchronised BatchNorm the other ranks wait inside a
+        layer, where they cannot be told to cut."""
         synced = self._recipe.loop.sync_norm and self._ranks.world > 1
         return self.micro_batches < self.share and not synced
 
     def _backward(
         self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
     ) -> tuple[Tensor, Tensor]:
-        """Add a micro-batch's gradients; its share of the window's loss, and how right each answer was."""
+        """Adds a micro-batch's gradients. Returns its share of the window's loss, and how right each answer
+        was."""
         images, targets = resized(images, size), labels
         if self._mixing is not None:
             images, targets = self._mixing(images, labels, self._task.classes, generator)
@@ -267,7 +275,8 @@ class Trainer:
         return loss.detach(), self._task.right(outputs.detach(), targets)
 
     def _update(self, phase: Phase, measured: bool) -> Tensor | None:
-        """One optimizer step on the window's gradients; their norm over all ranks, before clipping."""
+        """Takes one optimizer step on the window's gradients. Returns their norm over all ranks, before
+        clipping."""
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         if self._ranks.world > 1:
             self._ranks.sum_in_place(gradients)
@@ -295,7 +304,7 @@ class Trainer:
     # --- what it came to ------------------------------------------------------------------------------
 
     def _mean_loss(self, totals: Totals, steps: int) -> float:
-        """One number read from the device; the same on every rank."""
+        """Returns the mean loss, one number read from the device; it is the same on every rank."""
         return self._ranks.reduce(totals.of_images()[0]).item() / steps
 
     def _is_lost(self, loss: float) -> bool:
@@ -330,6 +339,7 @@ def _make_average(spec: Averaging, model: nn.Module) -> Ema | None:
 
 
 def _below_head(model: nn.Module) -> list[nn.Parameter]:
-    """What adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
+    """Returns the parameters that adaptive clipping bounds: all but the last layer's (arXiv 2102.06171,
+    section 4.1)."""
     head = head_parameters(model)
     return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

@@ -1,4 +1,4 @@
-"""What a trial works with: its data, its device, and its share of the machine."""
+"""Defines what a trial works with: its data, its device, and its share of the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Shared(Generic[Value]):
-    """A value in Ray's object store, passed on by reference: a process fetches it when it asks."""
+    """Holds a value in Ray's object store, passed on by reference: a process fetches it when it calls
+    `get`."""
 
     reference: Any
 
@@ -29,19 +30,21 @@ class Shared(Generic[Value]):
 
 @dataclass(frozen=True)
 class Seat:
-    """What every trial of a search works with; `threads` and `gpu_share` are those of each of its ranks."""
+    """Holds what every trial of a search works with; `threads` and `gpu_share` are those of each of its
+    ranks."""
 
     data: Shared[DataSet]
-    """One copy on each machine, for all ranks and trials."""
+    """All ranks and trials share one copy on each machine."""
     device: str
-    """"cpu" or "cuda": a trial that was given no GPU must not take one that it sees."""
+    """This is "cpu" or "cuda": a trial without a GPU must not use one that it sees."""
     threads: int
-    """Torch's intra-op threads, and the processors that are reserved."""
+    """The number of torch's intra-op threads, and of the processors that are reserved."""
     step_seconds: float
-    """The longest that an epoch may take, and the making of a run, and that one rank may wait for another."""
+    """An epoch may take at most this long, and so may making a run; one rank waits for another at most this
+    long."""
     gpu_share: float = 1.0
     """The part of the GPU's memory, in (0, 1]."""
     workers: int = 1
-    """Ranks of a trial."""
+    """The number of ranks of a trial."""
     download: bool = False
-    """Whether torchvision and timm may fetch published weights, once a machine."""
+    """Says whether torchvision and timm may fetch published weights, once a machine."""

@@ -1,7 +1,8 @@
-"""The ranks of a data-parallel trial: Ray actors in the trial's placement group, kept from trial to trial.
+"""Runs the ranks of a data-parallel trial: Ray actors in the trial's placement group, reused from trial to
+trial.
 
-One process group serves all trials of a team. A team that has lost a rank, or in which one has failed, is
-ended whole: its trial goes on in a new one, from its checkpoint.
+One process group serves all trials of a team. If a team has lost a rank, or one of its ranks has failed, the
+whole team is ended: its trial continues in a new one, from its checkpoint.
 """
 
 from __future__ import annotations
@@ -26,47 +27,48 @@ from trainable.tune.seat import Seat
 from trainable.tune.worker import TrialAssignment, Worker
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-"""Of the collectives, by device. What ranks agree on is on the host, on GPUs too."""
+"""The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs."""
 GRACE_SECONDS = 2.0
-"""How long the other ranks' errors are waited for once one has failed: the first is often not the cause."""
+"""After one rank has failed, the other ranks' errors are waited for this long: the first is often not the
+cause."""
 FREE_SECONDS = 60.0
-"""How long ranks may take to give back what a trial held."""
+"""Ranks may take this long to free what a trial used."""
 ADDRESS_OF_INTERFACE = 0x8915
-"""SIOCGIFADDR of Linux's <linux/sockios.h>."""
+"""This is SIOCGIFADDR of Linux's <linux/sockios.h>."""
 
 
 class RankLost(RuntimeError):
-    """A process of a data-parallel trial has died."""
+    """Says that a process of a data-parallel trial has died."""
 
 
 class RankSilent(RuntimeError):
-    """A rank waited for another in vain."""
+    """Says that a rank waited for another in vain."""
 
 
 class Rank:
-    """One rank's process; `join` makes it able to work."""
+    """Runs one rank in its own process; it can work after `join`."""
 
     def __init__(self, rank: int, seat: Seat) -> None:
         self._rank, self._seat = rank, seat
 
     def open(self) -> tuple[str, int]:
-        """Open the address where the ranks meet, on rank 0: its host, and a port."""
+        """Opens the address where the ranks meet, on rank 0: its host, and a port."""
         host = ray.util.get_node_ip_address()
         self._store = _store(host, 0, self._seat.workers, is_master=True, wait_for_workers=False)
         return host, self._store.port
 
     def has_started(self) -> None:
-        """Answer, once this process has started."""
+        """Answers as soon as this process has started."""
 
     def copy_data(self) -> None:
-        """See to it that the images are on this machine, however long that takes."""
+        """Makes sure that the images are on this machine, however long that takes."""
         self._seat.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:
-        """Meet the others; no collective may take longer than the seat's `step_seconds`."""
+        """Meets the other ranks; no collective may take longer than the seat's `step_seconds`."""
         seat = self._seat
         interface = interface_of(ray.util.get_node_ip_address())
-        if interface is not None:  # else gloo takes what the host's name stands for, often 127.0.1.1
+        if interface is not None:  # else gloo takes the address of the host's name, often 127.0.1.1
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         if self._rank != 0:
             self._store = _store(*address, seat.workers, is_master=False)
@@ -80,7 +82,7 @@ class Rank:
         self._worker = Worker(seat, Ranks(self._rank, seat.workers, _all_reduce, distributed.barrier))
 
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
-        """What `Worker.step` returns, on rank 0; None on the others."""
+        """Returns what `Worker.step` returns on rank 0, and None on the others."""
         results = self._worker.step(TrialAssignment.from_config(config))
         return results if self._rank == 0 else None
 
@@ -89,9 +91,10 @@ class Rank:
 
 
 class Team:
-    """The seat's `workers` ranks in the bundles of this actor's placement group; used as a `Worker` is.
+    """Runs the seat's `workers` ranks in the bundles of this actor's placement group; it is used like a
+    `Worker`.
 
-    Raises RankLost where a rank cannot be started within the seat's `step_seconds`.
+    Raises RankLost if a rank cannot be started within the seat's `step_seconds`.
     """
 
     def __init__(self, seat: Seat) -> None:
@@ -113,13 +116,13 @@ class Team:
         self._answers([rank.join.remote(address) for rank in self._ranks], seat.step_seconds)
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
-        """As `Worker.step`. Raises RankLost, or what a rank has raised."""
+        """Does what `Worker.step` does, on all ranks. Raises RankLost, or what a rank has raised."""
         first, *_ = self._answers([rank.step.remote(assignment.config()) for rank in self._ranks])
         results: tuple[EpochResult, ...] = first
         return results
 
     def free(self) -> str:
-        """As `Worker.free`, of all ranks; a team that has lost a rank is in no state to go on."""
+        """Does what `Worker.free` does, on all ranks; a team that has lost a rank cannot continue."""
         try:
             answers = self._answers([rank.free.remote() for rank in self._ranks], FREE_SECONDS)
             return "; ".join(filter(None, answers))
@@ -127,12 +130,13 @@ class Team:
             return f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
-        """End all ranks at once."""
+        """Ends all ranks at once."""
         for rank in self._ranks:
             ray.kill(rank)
 
     def _answers(self, calls: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Every rank's answer. Where one fails, all are ended, since they wait for it. Raises its error."""
+        """Returns every rank's answer. If one fails, all are ended, since they wait for it, and its error is
+        raised."""
         until = None if seconds is None else time.monotonic() + seconds
         waiting, failed = list(calls), False
         while waiting and not failed:
@@ -149,8 +153,8 @@ class Team:
 
 
 def cause(errors: dict[int, Exception]) -> Exception:
-    """The error, of those by rank, that the others follow from: that of a process that died, or else one that
-    is not a rank's vain wait for another."""
+    """Returns the error that caused the others, of errors by rank: that of a process that died, or else one
+    that is not a rank's vain wait for another."""
     for rank, error in errors.items():
         if isinstance(error, RayError):
             return RankLost(f"rank {rank} of the trial has died: {' '.join(str(error).split())}")
@@ -161,7 +165,7 @@ def cause(errors: dict[int, Exception]) -> Exception:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of this machine's network interface that has an IPv4 address; None where none has it."""
+    """Returns the name of this machine's network interface with an IPv4 address, or None if none has it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
@@ -174,7 +178,7 @@ def interface_of(address: str) -> str | None:
 
 
 def _error(call: Any) -> Exception | None:
-    """Why a call that is over has failed, as the rank raised it; None where it has not."""
+    """Returns why a finished call has failed, as the rank raised it, or None if it has not."""
     try:
         ray.get(call)
     except RayTaskError as error:
@@ -187,7 +191,7 @@ def _error(call: Any) -> Exception | None:
 
 
 def _store(host: str, port: int, world: int, **options: Any) -> Any:
-    """The store through which ranks exchange messages; on rank 0, port 0 is any that is free."""
+    """Returns the store through which ranks exchange messages; on rank 0, port 0 stands for any free port."""
     return distributed.TCPStore(host, port, world, **options)  # type: ignore[attr-defined]
 
 

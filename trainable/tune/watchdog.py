@@ -1,4 +1,4 @@
-"""A deadline for work that may hang: past it the process leaves its stacks and ends itself."""
+"""Sets a deadline for work that may hang: after it, the process writes its stacks and ends itself."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import TracebackType
 NOTE = "watchdog.json"
 TRACE = "watchdog.txt"
 EXIT_CODE = 1
-"""Faulthandler's own."""
+"""This is faulthandler's own exit code."""
 
 
 class Watchdog:
-    """A context that kills this process when it is not left within `seconds`.
+    """Kills this process if the context is not left within `seconds`.
 
     Ray has no hard timeout for a trial, and a step that hangs inside C code cannot be interrupted: ending the
-    process is the only way to free what it holds. The clock is a thread of faulthandler's that needs no GIL,
-    so code that never gives it back is ended too. That thread can only write stacks; the reason is therefore
-    noted in `folder` beforehand, and taken away when the context is left in time. A process has one such
-    clock: two watchdogs at once are not possible.
+    process is the only way to free what it uses. The clock is a thread of faulthandler that needs no GIL, so
+    code that never releases it is ended too. That thread can only write stacks. Therefore the reason is
+    written to `folder` beforehand, and removed if the context is left in time. A process has one such clock:
+    two watchdogs at once are not possible.
     """
 
     def __init__(self, seconds: float, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Watchdog:
     def __enter__(self) -> Watchdog:
         self.folder.mkdir(parents=True, exist_ok=True)
         reason = f"an epoch took more than limits.step_seconds = {self.seconds:g} s"
-        self._trace = (self.folder / TRACE).open("w")  # emptied: what an earlier attempt left says nothing
+        self._trace = (self.folder / TRACE).open("w")  # emptied: an earlier attempt's stacks say nothing now
         (self.folder / NOTE).write_text(json.dumps({"reason": reason}))
         faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._trace)
         return self
@@ -44,10 +44,10 @@ class Watchdog:
 
 
 def pop_reason(folder: Path) -> str | None:
-    """Read and remove the reason that a watchdog left in this folder; None where none has ended its process.
+    """Reads and removes the reason that a watchdog left in this folder; None if none has ended its process.
 
     A process that died of something else under a watchdog leaves a note, but no stacks: that does not count.
-    The stacks stay, to be read.
+    The file with the stacks stays, to be read.
     """
     path = folder / NOTE
     try:
@@ -61,6 +61,6 @@ def pop_reason(folder: Path) -> str | None:
 
 
 def clear_notes(folder: Path) -> None:
-    """Remove what watchdogs left in a folder."""
+    """Removes the files that watchdogs left in a folder."""
     for name in (NOTE, TRACE):
         (folder / name).unlink(missing_ok=True)

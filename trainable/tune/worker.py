@@ -1,8 +1,8 @@
-"""One rank's part in trial after trial: a Run is made, trained an epoch at a time, and freed for the next.
+"""Does one rank's part in one trial after the other: a Run is made, trained an epoch at a time, and freed.
 
-The trial's folder is its whole state: checkpoints are written there by rank 0, so that a retry after a crash,
+The trial's folder is its whole state: rank 0 writes checkpoints there, so that a retry after a crash,
 `tunebook resume` and a lost node are one path. A trial that finds a checkpoint first reports the epochs that
-it covers, without training, and goes on from there.
+it covers, without training, and continues from there.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from trainable.tune.seat import Seat
 
 @dataclass(frozen=True)
 class TrialAssignment:
-    """What the driver assigns to a worker: the recipe to train, and where the trial's checkpoints are."""
+    """Says what the driver assigns to a worker: the recipe to train, and where the trial's checkpoints
+    are."""
 
     recipe: Recipe
     checkpoints: str | Path
-    """A folder, or a URI, and then each machine has a folder of its own."""
+    """This is a folder, or a URI; with a URI, each machine has a folder of its own."""
     search: str = ""
-    """The search's id: of a URI, each search has folders of its own on the machines."""
+    """This is the search's id: with a URI, each search has folders of its own on the machines."""
 
     def config(self) -> dict[str, str]:
-        """The assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
+        """Returns the assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
         tree = json.dumps(self.recipe.tree())
         return {"recipe": tree, "checkpoints": str(self.checkpoints), "search": self.search}
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> TrialAssignment:
-        """Read what `config` has written. Raises RecipeError for a recipe that is none."""
+        """Reads what `config` has written. Raises RecipeError for a recipe that is not valid."""
         return cls(Recipe.from_tree(json.loads(config["recipe"])), config["checkpoints"], config["search"])
 
     @property
@@ -72,14 +73,14 @@ class Worker:
         self._baseline = Baseline()
         self._run: Run | None = None
         self._checkpoints: Kept | None = None
-        """The run's checkpoints, on rank 0."""
+        """These are the run's checkpoints, on rank 0."""
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
-        """Results that this process has not reported yet: those that a checkpoint covers, once; else the next
-        epoch's, which is trained.
+        """Returns results that this process has not reported yet: first those that a checkpoint covers, then
+        the next epoch's, which it trains.
 
-        Raises FolderTaken while another process writes the trial's checkpoints on this machine, StoreError
-        where a store cannot be asked for them, and what making a Run and `Run.step` raise.
+        Raises FolderTaken while another process writes the trial's checkpoints on this machine, StoreError if
+        a store cannot be asked for them, and what making a Run and `Run.step` raise.
         """
         if self._run is None:
             if self._ranks.rank == 0:
@@ -97,7 +98,7 @@ class Worker:
         return (result,)
 
     def free(self) -> str:
-        """Drop the run. Returns why this process must not train another one, or an empty string."""
+        """Drops the run. Returns why this process must not train another one, or an empty string."""
         if self._run is None:
             return ""
         model = weakref.ref(self._run.model)
@@ -116,7 +117,7 @@ class Worker:
         )
 
     def close(self) -> None:
-        """End what the run has started; nothing can be trained afterwards."""
+        """Ends what the run has started; nothing can be trained afterwards."""
         if self._run is not None:
             self._run.close()
         self._release_folder()
@@ -132,9 +133,9 @@ class Worker:
         )
 
     def _state_to_resume(self) -> dict[str, Any] | None:
-        """The newest checkpoint that rank 0 can read, which sends it to the others; None where there is none.
+        """Returns the newest checkpoint that rank 0 can read, on every rank, or None if there is none.
 
-        So no other machine needs to see rank 0's folder.
+        Rank 0 sends it to the others, so no other machine needs to see rank 0's folder.
         """
         state = self._checkpoints.newest_state() if self._checkpoints is not None else None
         if self._ranks.world == 1:
