@@ -1,4 +1,4 @@
-"""The space that a study's trials are drawn from, and what in it would fail in a trial."""
+"""Builds the space that a study's trials are drawn from, and finds what in it would fail in a trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from trainable.errors import Fault
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
-    """The space around the study's base recipe: what is pinned, then what the heuristics fix, then ranges."""
+    """Returns the space around the study's base recipe.
+
+    Pinned values come first, then the values that the heuristics fix, then the ranges.
+    """
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
     ruled = fixed_by_rule(facts, base, frozenset(pinned))
@@ -31,7 +34,7 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
 
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:
-    """Refuse what would fail in a trial, before any starts. Raises StudyError, UserError."""
+    """Refuse what would fail in a trial, before any trial starts. Raises StudyError or UserError."""
     faults = list(_flip_faults(space, facts))
     if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
         message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
@@ -58,7 +61,7 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
 
 
 def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
-    """A warning where a written range of rates lies wholly outside of what a sweep recommends, or None."""
+    """Returns a warning where a written range of rates lies wholly outside a sweep's band, or else None."""
     if facts.lr_band is None:
         return None
     low, high = facts.lr_band
@@ -75,7 +78,9 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
-    """Averaging over mirror images needs labels that survive the mirror."""
+    """Yields the faults of flipping: an average over mirror images needs labels that stay true in the
+    mirror.
+    """
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"
