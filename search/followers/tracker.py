@@ -1,7 +1,8 @@
-"""The search in MLflow: a parent run, a run below it for each trial, sent in the background from the journal.
+"""Sends the search to MLflow from the journal, in the background: a parent run, and a run below it for each
+trial.
 
-The journal is the spool and `mlflow.json` the cursor into it: what could not be sent is not behind the
-cursor yet. Every message may be sent twice: runs are found by their tags before any is created, and a metric
+The journal is the queue and `mlflow.json` the cursor into it: the cursor has not passed an event that could
+not be sent. Every message may be sent twice: runs are found by their tags before any is created, and a metric
 with the same key, time and step is one point of its history.
 """
 
@@ -63,18 +64,20 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""Jobs on traces and prompts would be eight more processes; to look at runs takes none of them."""
+"""Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 REQUEST_SECONDS = "20"
-"""A server that is stuck is given up after so long; MLflow's own 120 s are used where the variable is set."""
+"""A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
+
+A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
 
 
 class Tracker(Consumer):
     """Sends a search to MLflow.
 
-    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` gives a trial's whole recipe
-    as YAML from its values, `conclude` what a search that is over has come to; both are called in the
-    background thread. `versions` (package -> version) become tags of the search's run. One process at a time
-    sends: another one's delivery fails and says so.
+    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` returns a trial's whole recipe
+    as YAML, `conclude` the conclusion of a search that is over; both are called in the background thread.
+    `versions` (package -> version) become tags of the search's run. One process at a time sends: another
+    one's delivery fails and says so.
     """
 
     receiver = "MLflow"
@@ -106,7 +109,7 @@ class Tracker(Consumer):
     def sync(self) -> Backlog:
         """Send everything there is, now; runs that a killed driver left open are closed as interrupted.
 
-        Only who has the folder's lock may call this: no driver is at work then.
+        The caller must have the folder's lock: no driver is at work then.
         """
         self._closes_orphans = True
         return super().sync()
@@ -130,7 +133,7 @@ class Tracker(Consumer):
             self._lock = None
 
     def _tell(self, error: str) -> None:
-        """Nothing: the Backlog at the end is enough."""
+        """Does nothing: the Backlog at the end is enough."""
 
     def _take(self, events: Sequence[Event]) -> int:
         for event in events:
@@ -160,9 +163,10 @@ class Tracker(Consumer):
         return store
 
     def _send(self, store: RunStore) -> None:
-        """Everything in the outbox: trials first, as the search ends after them; files last.
+        """Send everything in the outbox: trials first, as the search ends after them; files last.
 
-        Files may go elsewhere than numbers; where that place cannot be reached, the numbers have arrived.
+        Files may go to another server than numbers; where that one cannot be reached, the numbers have
+        arrived.
         """
         if self._closes_orphans:
             self._outbox.interrupt()
@@ -207,7 +211,9 @@ class Tracker(Consumer):
             self._send_conclusion(store, self._conclude)
 
     def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
-        """The verdicts as a table and in the note of the search's run, where they are not there yet."""
+        """Send the verdicts as a table, and add them to the note of the search's run, where they are not
+        there yet.
+        """
         try:
             note, table = conclude()
         except Exception as error:  # as with a recipe: another attempt would not change it
@@ -238,7 +244,9 @@ class Tracker(Consumer):
         return {**_source_tags(), NOTE: self._plan(), **versions}
 
     def _refuse(self, item: str, why: str) -> None:
-        """Note an item that MLflow will never take; one that a repeated delivery meets again counts once."""
+        """Note an item that MLflow will never accept; one that a repeated delivery meets again counts
+        once.
+        """
         new = item not in self._refusals
         self._refusals[item] = why
         update = {"refused": self._cursor.refused + new, "refusal": f"{item}: {why}"}
@@ -269,7 +277,9 @@ class Tracker(Consumer):
 
 
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
-    """The search's runs in the MLflow that the study names; the first call in a process imports MLflow."""
+    """Returns the search's runs in the MLflow that the study names; the first call in a process imports
+    MLflow.
+    """
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
     from search.followers.mlflow_runs import RunStore
@@ -282,16 +292,16 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
 
 def readable(study: Study) -> Study:
-    """The study as others may see it: without the password of its tracking URI."""
+    """Returns the study as others may see it: without the password of its tracking URI."""
     uri = without_password(str(study.tracking.uri))
     return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
 
 
 def serve(folder: Path, port: int) -> int:
-    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; the exit code.
+    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; return the exit code.
 
-    Where the runs are kept by a server, that one's address is printed instead. What MLflow prints goes to
-    `mlflow-ui.log` in the search's folder. Raises UserError where its server cannot start.
+    Where a server holds the runs, its address is printed instead. What MLflow prints goes to `mlflow-ui.log`
+    in the search's folder. Raises UserError where MLflow's server cannot start.
     """
     from search.record.folder import read_search
 
@@ -325,7 +335,7 @@ def serve(folder: Path, port: int) -> int:
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM is a KeyboardInterrupt for the block: what was started in it is not left behind."""
+    """Turns SIGTERM into a KeyboardInterrupt for the block: processes started in it are not left behind."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

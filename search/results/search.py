@@ -1,10 +1,10 @@
-"""A search that exists: all that is known of it, from its folder or its URI.
+"""Opens a search that exists: all that is known of it, from its folder or its URI.
 
 In a notebook:
 
-    from search.results.search import Search
+from search.results.search import Search
 
-    Search("searches/digits-1").trials_frame()
+Search("searches/digits-1").trials_frame()
 """
 
 from __future__ import annotations
