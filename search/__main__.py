@@ -304,7 +304,7 @@ def _leave(state: str) -> None:
 
 
 def main() -> None:
-    """Runs the command line. A person's mistake is one message and the error's exit code, never a
+    """Runs the command line; a person's mistake is one message and the error's exit code, never a
     traceback.
     """
     try:

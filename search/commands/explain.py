@@ -1,6 +1,4 @@
-"""Implements `tunebook explain`: every range of a study, or every value of a recipe, with reason and
-source.
-"""
+"""Implements `tunebook explain`: it gives every range or value a reason and a source."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
     Args:
         file: a recipe or a study in YAML, or a search's folder or URI; anything else counts as data.
         data: images in place of the file's own, or alone: then the study is the default one.
-        settings: `path=value` texts. For a study, paths are the study's (`budget.epochs`, `data.train_limit`);
-            one that begins with a section of the recipe (`optimizer.lr`) means the field under `base`.
+        settings: `path=value` texts. For a study, paths are the study's (`budget.epochs`,
+            `data.train_limit`); one that begins with a section of the recipe (`optimizer.lr`) means the
+            field under `base`.
 
     Raises UserError.
     """
@@ -49,9 +50,7 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
 
 
 def is_written(file: str | Path) -> bool:
-    """Says whether a path is a recipe's, a study's or a search's, to be read as such; otherwise it names
-    images.
-    """
+    """Says whether a path is a recipe's, a study's or a search's; otherwise it names images."""
     if is_uri(str(file)):
         return STUDY_FILE in Store(str(file)).names()
     return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()

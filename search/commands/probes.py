@@ -86,9 +86,7 @@ def _print_band(band: LrBand, run: Run) -> None:
 
 
 def _rows(band: LrBand) -> list[list[str]]:
-    """Returns a head, then a row for each suggestion: by sweep, the median as applied, and as
-    `optimizer.lr`.
-    """
+    """Returns a head, then a row for each suggestion: by sweep, the median, and as `optimizer.lr`."""
     rows = [
         [
             "suggestion",

@@ -1,6 +1,4 @@
-"""Defines samplers without a history: they map points of the unit cube through priors
-(docs/decisions/0004).
-"""
+"""Defines samplers without a history, which map points of the unit cube (docs/decisions/0004)."""
 
 from __future__ import annotations
 

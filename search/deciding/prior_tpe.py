@@ -104,8 +104,7 @@ class PriorTpeSampler(Sampler):
 
 
 def trust(beliefs: Sequence[float]) -> float:
-    """Returns how far the trials support the priors, in [0, 1]; `beliefs` holds one per trial, the best
-    first.
+    """Returns how far the trials support the priors, in [0, 1]; `beliefs` holds the best trial's first.
 
     It is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is
     twice the chance of a rank correlation at least so low if the two were independent.

@@ -1,9 +1,8 @@
-"""Chooses the rungs at which trials are compared and how many go on, for the budget and the space, with a
-reason.
+"""Chooses the rungs at which trials are compared, and how many go on, for the budget and the space.
 
-The numbers are from benchmarks/results/pruning.md; docs/decisions/0009 explains the choice. Pruning is as
-hard as possible while a search loses no more than a fifth of its worth: its best trial is as good as that of
-four fifths as many trials, all trained to the end.
+The choice has a reason in words. The numbers are from benchmarks/results/pruning.md; docs/decisions/0009
+explains the choice. Pruning is as hard as possible while a search loses no more than about a fifth of its
+worth: its best trial is as good as that of four fifths as many trials, all trained to the end.
 """
 
 from __future__ import annotations
@@ -77,11 +76,10 @@ class Suggestion(NamedTuple):
     why_so_hard: str
 
     def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
-        """Returns the first rung and, unless trials are compared once, those after it in the first half of a
-        run.
+        """Returns the first rung and, unless trials are compared once, later ones in the first half of a run.
 
-        A later rung would save less than its trial has cost already, for a score that the search would then
-        lack.
+        A rung in the second half would save less than its trial has cost already, for a score that the search
+        then lacks.
         """
         found = rungs(self.grace, factor, epochs)
         return tuple(each for each in found if each == self.grace or (not self.once and 2 * each <= epochs))
@@ -135,9 +133,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
 
 
 def bits_of(study: Study, space: Space) -> float:
-    """Returns the bits by which priors narrow down what the study draws: 0 where its sampler uses no
-    prior.
-    """
+    """Returns the bits by which priors narrow down the draws: 0 where the sampler uses no prior."""
     return 0.0 if study.sampler.kind == "tpe" else concentration(space)
 
 

@@ -30,8 +30,7 @@ def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
 
 
 def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
-    """Returns the first of the `allowed` epochs at or after each wanted one, each once; none where there is
-    none.
+    """Returns the first `allowed` epoch at or after each wanted one, each once, where there is one.
 
     So no more trials are stopped than the wanted rungs would stop, however close the allowed ones lie.
     """

@@ -27,9 +27,7 @@ class Node:
     gpus: int
 
     def fits(self, trial: PerTrial) -> int:
-        """Returns how many workers of such a trial it holds; shares are rounded so that 0.25 fits 4 times in
-        1.
-        """
+        """Returns how many workers of such a trial it holds; a GPU of 1 holds four shares of 0.25."""
         by_cpus = self.cpus // trial.cpus
         return min(by_cpus, int(self.gpus / trial.gpus + 1e-9)) if trial.gpus else by_cpus
 

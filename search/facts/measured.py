@@ -23,9 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """Holds facts and what is known of the data. The facts are not overwritten yet, unless they are
-    `kept`.
-    """
+    """Holds facts and what is known of the data. No fact is overwritten yet, unless they are `kept`."""
 
     facts: Facts
     info: DataInfo
@@ -41,10 +39,9 @@ def load_data(base: Recipe, trial: PerTrial, *, download: bool = False) -> DataS
 
 
 def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
-    """Returns what the heuristics need to know, measured on the data, the base recipe's model and the
-    machine.
+    """Returns the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
-    The model is built without training, because none of these facts depends on its weights.
+    The model is built without its weights, because none of these facts depends on them.
     """
     from trainable.models.layers import has_attention
     from trainable.models.make import count_parameters, make_model

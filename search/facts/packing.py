@@ -1,6 +1,4 @@
-"""Decides how many trials share a GPU: as many as its memory holds, from a measured step of the first
-trial.
-"""
+"""Decides how many trials share a GPU: as many as its memory holds, by a measured step of the first."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, s
 
 
 def footprint(recipe: Recipe, data: DataSet) -> Footprint:
-    """Returns what a whole step of the recipe needs on this process's first GPU, and frees that memory
-    again.
-    """
+    """Returns what a whole step of the recipe needs on this process's first GPU, and frees it again."""
     import torch
 
     from trainable.probes.batch_find import batch_find

@@ -1,6 +1,4 @@
-"""Turns a journal's events into changes of MLflow's runs, without side effects: it uses no MLflow, file or
-clock.
-"""
+"""Turns a journal's events into changes of MLflow's runs, without using MLflow, files or a clock."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ LONGEST_PARAM = 6000
 
 
 class Point(NamedTuple):
-    """Holds one value of a metric. Sent again, the same key, time and step are the same point of its
-    history.
-    """
+    """Holds one value of a metric; sent twice with one key, time and step, it is one point of its history."""
 
     key: str
     value: float

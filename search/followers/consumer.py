@@ -82,8 +82,7 @@ class Consumer(ABC):
         self._thread.start()
 
     def catch_up(self, deadline_seconds: float, enough: Callable[[], bool] | None = None) -> Backlog:
-        """Wait until the background thread has delivered what the journal holds now, or until a delivery
-        fails.
+        """Wait until the background thread has delivered what the journal holds now, or has failed to.
 
         With `enough`, wait only until that returns true. The thread begins at once.
         """
@@ -114,7 +113,7 @@ class Consumer(ABC):
 
     @property
     def problem(self) -> str | None:
-        """Why the last delivery failed, in one line, or that it still runs after its time; None for
+        """Why the last delivery failed, or that it still runs after its time, in one line; None for
         neither.
         """
         busy = self._closing and self._thread is not None and self._thread.is_alive()
@@ -130,9 +129,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def _deliver(self) -> None:
-        """Send what was read and is not delivered, and raise whatever goes wrong. The next call goes on from
-        there.
-        """
+        """Send what was read and is not delivered; raise whatever goes wrong. The next call continues."""
 
     @abstractmethod
     def _release(self) -> None:

@@ -36,9 +36,7 @@ class InStore(Consumer):
         self._is_compared = False
 
     def knows(self, trial: int) -> bool:
-        """Says whether a trial may start: the store answers, and its journal has the trial. Waits, but not
-        for long.
-        """
+        """Says whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
         self.catch_up(SETTLE_SECONDS, lambda: trial < self._known_trials)
         return trial < self._known_trials and self.problem is None
 
@@ -54,9 +52,7 @@ class InStore(Consumer):
         return len(events)
 
     def _deliver(self) -> None:
-        """Copy what has changed: the files that the journal refers to, then the journal, then the cursor into
-        it.
-        """
+        """Copy what has changed: the files that the journal refers to, the journal, the cursor into it."""
         cursor = self._content(CURSOR_FILE)
         journal = self._content(EVENTS_FILE) or b""
         whole = journal[: journal.rfind(b"\n") + 1]

@@ -124,9 +124,7 @@ class RunStore:
         return str(found.experiment_id)
 
     def _find_runs(self) -> dict[Run, str]:
-        """Returns the runs by trial, deleted ones too, so that a run that a person deleted is not created
-        again.
-        """
+        """Returns the runs by trial, deleted ones too: what a person deleted is not created again."""
         found: dict[Run, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial = run.data.tags.get(TRIAL)

@@ -1,5 +1,4 @@
-"""Sends the search to MLflow from the journal, in the background: a parent run, and a run below it for each
-trial.
+"""Sends the search to MLflow in the background: a parent run, and a run below it for each trial.
 
 The journal is the queue and `mlflow.json` the cursor into it: the cursor has not passed an event that could
 not be sent. Every message may be sent twice: runs are found by their tags before any is created, and a metric
@@ -211,9 +210,7 @@ class Tracker(Consumer):
             self._send_conclusion(store, self._conclude)
 
     def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
-        """Send the verdicts as a table, and add them to the note of the search's run, where they are not
-        there yet.
-        """
+        """Send the verdicts as a table and in the note of the search's run, where they are not there yet."""
         try:
             note, table = conclude()
         except Exception as error:  # as with a recipe: another attempt would not change it
@@ -244,9 +241,7 @@ class Tracker(Consumer):
         return {**_source_tags(), NOTE: self._plan(), **versions}
 
     def _refuse(self, item: str, why: str) -> None:
-        """Note an item that MLflow will never accept; one that a repeated delivery meets again counts
-        once.
-        """
+        """Note an item that MLflow will never accept; one that is refused again counts once."""
         new = item not in self._refusals
         self._refusals[item] = why
         update = {"refused": self._cursor.refused + new, "refusal": f"{item}: {why}"}
@@ -277,9 +272,7 @@ class Tracker(Consumer):
 
 
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
-    """Returns the search's runs in the MLflow that the study names; the first call in a process imports
-    MLflow.
-    """
+    """Returns the search's runs in the study's MLflow; the first call in a process imports MLflow."""
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
     from search.followers.mlflow_runs import RunStore

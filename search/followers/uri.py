@@ -1,6 +1,4 @@
-"""Resolves where MLflow stores the runs: what a person writes is made absolute once, or refused with
-advice.
-"""
+"""Resolves where MLflow stores the runs: a URI is made absolute once, or refused with advice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Packs what is sent to a cluster: the study with the cluster's paths, and the project if this is a
-checkout.
-"""
+"""Packs what is sent to a cluster: the study and, from a checkout, the project."""
 
 from __future__ import annotations
 

@@ -47,9 +47,7 @@ def packed(folder: Path) -> str:
 
 
 def unpacked(text: str, folder: Path) -> list[str]:
-    """Write what a log holds into a folder; return the files' names. Raises UserError where it holds no
-    parcel.
-    """
+    """Write what a log holds into a folder; return the files' names. Raises UserError for no parcel."""
     begin, end = text.rfind(BEGIN), text.rfind(END)
     if begin < 0 or end < begin:
         raise UserError(

@@ -48,8 +48,8 @@ def seal(body: bytes, before: str) -> tuple[bytes, str]:
 
 
 def checksum_of(body: bytes, before: str) -> str:
-    """Returns the checksum of a line's JSON object (without that key), after a line with the checksum
-    `before`.
+    """Returns the checksum of a line's JSON object, written without it; `before` is the last line's
+    checksum.
     """
     return hashlib.sha256(before.encode() + body).hexdigest()[:DIGITS]
 

@@ -23,9 +23,7 @@ from trainable.recipe.yamlfile import to_yaml
 
 
 def home_in(folder: Path) -> Home:
-    """Returns the home of the search in a folder; if it was copied or moved there, the home is that folder
-    alone.
-    """
+    """Returns the home of the search in a folder; for a copied or moved folder, that folder alone."""
     home = Home.of(read_search(folder))
     return home if home.folder == folder else Home(folder)
 

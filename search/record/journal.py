@@ -206,10 +206,10 @@ class Journal:
 
 
 def read(path: str | Path) -> list[Event]:
-    """Returns every event of a journal's file. A torn last line is left out; where no driver writes, with a
-    warning.
+    """Returns every event of a journal's file, without a torn last line.
 
-    Raises UserError where there is no file, JournalError where it is damaged.
+    A torn line is left out with a warning where no driver writes. Raises UserError where there is no file,
+    JournalError where it is damaged.
     """
     path = Path(path)
     was_locked = is_locked(path.parent)
@@ -220,9 +220,7 @@ def read(path: str | Path) -> list[Event]:
 
 
 def read_from(path: str | Path, position: Position) -> tuple[list[Event], Position]:
-    """Returns the events behind a position, and the new position; a half-written last line is left for
-    later.
-    """
+    """Returns the events behind a position, and the new position, before a half-written last line."""
     events, end, _ = _read(Path(path), position)
     return events, end
 

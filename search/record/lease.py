@@ -75,9 +75,7 @@ class Lease:
 
     @property
     def sure(self) -> bool:
-        """Whether certainly nobody has taken the search over; a driver that hung knows only after its next
-        beat.
-        """
+        """Whether certainly nobody has taken the search over; after a pause only the next beat can say."""
         return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
 
     def __enter__(self) -> Self:
@@ -144,7 +142,7 @@ class Lease:
 
 
 def read(store: Store) -> Beat | None:
-    """Returns the last beat in a store; None where there is none. Raises StoreError, also for what is no
+    """Returns the last beat in a store; None where there is none. Raises StoreError, also for no valid
     beat.
     """
     content = store.read(DRIVER_FILE)

@@ -27,8 +27,7 @@ class LockedError(UserError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lets this process alone write to a search's folder for the block; the folder is made where there is
-    none.
+    """Lets this process alone write to a search's folder for the block, and makes the folder if needed.
 
     A folder that is no search at the end of the block is left as it was found. Raises LockedError while
     another process has the lock, and UserError where the folder cannot be written to.

@@ -51,9 +51,7 @@ class Summary:
 
     @property
     def epochs_if_unpruned(self) -> int:
-        """The epochs of all trials if none were stopped, without diverged and failed ones, which end by
-        themselves.
-        """
+        """The epochs of all trials if none were stopped; diverged and failed ones are not counted."""
         return self.budget_epochs * sum(trial.state not in ("diverged", "failed") for trial in self.trials)
 
     @property

@@ -143,9 +143,7 @@ class Record:
             raise JournalError(str(error)) from None
 
     def seconds(self, until: float) -> float:
-        """Returns the seconds under a driver, summed over all drivers; a driver at work counts up to
-        `until`.
-        """
+        """Returns the seconds under a driver, over all drivers; one at work counts up to `until`."""
         since = max(0.0, until - self._driver_began) if self.state in ("started", "resumed") else 0.0
         return self._seconds_before + since
 

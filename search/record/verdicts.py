@@ -58,9 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Holds what a search says of every rule of its space, in the space's order; then of the `fixed`
-    values.
-    """
+    """Holds what a search says of every rule of its space, in the space's order; then the `fixed` values."""
 
     rules: tuple[Verdict, ...] = ()
     trials: int = 0

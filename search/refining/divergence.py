@@ -103,8 +103,8 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 
 
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
-    """Yields advice if the best rate lies just under those that diverge: a calmer start may open
-    higher ones.
+    """Yields advice if the best rate lies just under those that diverge: a calm start may help higher
+    ones.
     """
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
         told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
@@ -112,8 +112,8 @@ def _stability(narrowed: Float, best: object) -> Iterator[str]:
 
 
 def _highest_kept(evidence: Evidence, rates: _Rates) -> float:
-    """Returns the sound rate above which most trials diverged and fewest did not, at or above each good
-    trial's.
+    """Returns the sound rate above which most trials diverged and fewest did not; it keeps every good
+    rate.
     """
     places = evidence.trends.places
     good = [rate for trial, rate in rates.sound.items() if places.get(trial, 0.0) >= GOOD_PLACE]

@@ -39,8 +39,7 @@ class Draft:
         return space
 
     def changed(self, path: str, to: Any) -> Draft:
-        """Returns a draft with plain data at a path; `space.overrides.NAME` replaces what the study wrote for
-        it.
+        """Returns a draft with plain data at a path; `space.overrides.NAME` replaces the old override.
 
         Raises UserError where that makes no valid search.
         """
@@ -62,9 +61,7 @@ class Draft:
         return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
 
     def _overridden(self, name: str, to: Any) -> Study:
-        """Returns the study with an override: a field is overridden by path, or its variants by name, never
-        both.
-        """
+        """Returns the study with an override: of a field by path, or of its variants by name, never both."""
         path = path_of(name)
         old = self.study.space.overrides
         beside = {} if name == path else self._variants_beside(name, old)
@@ -79,9 +76,7 @@ class Draft:
         return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
 
     def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the overrides of the field's other variants; an override of the whole field is copied to
-        each.
-        """
+        """Returns the overrides of the field's other variants; one of the whole field is copied to each."""
         path = path_of(name)
         if path not in old:
             return {each: old[each] for each in old if path_of(each) == path and each != name}
@@ -90,9 +85,7 @@ class Draft:
 
 
 def _fits(written: Any, dimension: Dimension) -> bool:
-    """Says whether an override for all variants of a field fits this one: its rule, or a belief in its
-    domain.
-    """
+    """Says whether an override for all variants of a field fits this one: its rule, or a belief in it."""
     found = parse(written)
     if found == Varying(None):
         return True

@@ -16,9 +16,7 @@ SOURCE = f"{PLAYBOOK}, Identifying bad search space boundaries"
 
 
 def limit_of(ranges: int) -> float:
-    """Returns the probability below which a trend towards one end is believed, with so many ranges in a
-    search.
-    """
+    """Returns the probability below which a trend towards one end is believed, by the number of ranges."""
     return FALSE_SHARE / 2.0 / ranges
 
 
@@ -55,9 +53,7 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
 
 
 def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ...]:
-    """Returns the wider ranges, widest first; where the best value lies far beyond the end, those that reach
-    it.
-    """
+    """Returns wider ranges, widest first; if the best value lies far beyond the end, those that reach it."""
     grown = wider(domain, end)
     if value not in domain:
         grown = [each for each in (*grown, reaching(domain, value)) if each is not None and value in each]

@@ -89,9 +89,7 @@ def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, 
 
 
 def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
-    """Yields a larger validation part, if the images are split here and the noise comes from too few
-    of them.
-    """
+    """Yields a larger validation part, if images are split here and too few of them cause the noise."""
     fraction = evidence.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
     if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
@@ -104,8 +102,8 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
 
 
 def _is_split_here(evidence: Evidence) -> bool:
-    """Says whether the validation part has the size that the fraction asks for; a limit of images
-    hides it.
+    """Says whether the validation part has the size that the fraction asks for; false with a limit of
+    images.
     """
     info, data = evidence.info, evidence.study.data
     learnt_from = info.train_images + info.validation_images

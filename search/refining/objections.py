@@ -14,7 +14,7 @@ from trainable.recipe import Recipe
 
 
 def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
-    """Returns why a field's rules leave a value out for these facts; None where one offers it, or none
+    """Returns why a field's rules leave a value out for these facts; None where one offers it or none
     applies.
 
     A rule that applies only where a person asks counts as one that offers: nothing in it forbids the value.

@@ -1,6 +1,4 @@
-"""Implements `tunebook refine`: a search's audit, and the study that follows from it, with a reason per
-change.
-"""
+"""Implements `tunebook refine`: a search's audit, and the next study with a reason for each change."""
 
 from __future__ import annotations
 
@@ -136,9 +134,7 @@ def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> R
 
 
 def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
-    """Returns what is left alone, with a remark on each rule that the trials contradict and that nothing
-    changed.
-    """
+    """Returns what is left alone, with a remark on each contradicted rule for which nothing changed."""
     verdicts = evidence.search.verdicts or Verdicts()
     told = {
         each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
@@ -182,9 +178,7 @@ def _joined(before: Edit | None, edit: Edit) -> Edit:
 
 
 def _next(evidence: Evidence, study: Study) -> Study:
-    """Returns the study with a free name and a new seed: the old seed would repeat the old search's first
-    draws.
-    """
+    """Returns the study with a free name and a new seed; the old seed would repeat the first draws."""
     name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 

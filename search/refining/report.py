@@ -83,9 +83,7 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 
 
 def _more(found: Refined, folder: Path) -> str:
-    """Returns the command that draws as many trials again, with a new seed: the old one would repeat the
-    draws.
-    """
+    """Returns the command that draws as many trials again; a new seed avoids the same draws."""
     again = found.following
     asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
     return f"{command()} search {folder}/study.yaml {asked}"

@@ -30,8 +30,7 @@ class Shifts(NamedTuple):
 
 
 def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> Shifts:
-    """Turns each change of the best trial's recipe into an expectation of the next search, never a fixed
-    value.
+    """Turns changes of the best trial's recipe into expectations of the next search, never fixed values.
 
     Left alone are fields that the study pins, fields that are `changed` already, values that this search
     expected as much, values that neither its space nor the field's rule offers, and changes that its trials
@@ -122,8 +121,7 @@ def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) ->
 
 
 def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[Mapping[str, Any], ...]:
-    """Returns the forms in which a study may write the expected value: within the present range, or a grown
-    one.
+    """Returns the forms in which a study may write the expected value: in the present range or a grown one.
 
     A field that never varied, and has no range from a rule, is tried in half of the trials: nothing supports
     more.

@@ -76,9 +76,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """Returns the commit of the user's tree, `+changes` where files differ from it; None outside a
-    repository.
-    """
+    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")

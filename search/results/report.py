@@ -180,9 +180,7 @@ class LiveView:
                 say(f"{line}; {left}" if left else line)
 
     def _time_left(self, summary: Summary) -> str:
-        """Returns in words the time for the epochs that the trials still need, at the pace so far; empty if
-        unknown.
-        """
+        """Returns in words how long the remaining epochs take at the pace so far; empty if unknown."""
         ended = [trial for trial in summary.trials if trial.ended]
         trained = summary.epochs_trained - self._epochs_before
         if not ended or trained <= 0 or len(ended) == self._study.budget.trials:

@@ -2,9 +2,9 @@
 
 In a notebook:
 
-from search.results.search import Search
+    from search.results.search import Search
 
-Search("searches/digits-1").trials_frame()
+    Search("searches/digits-1").trials_frame()
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Search:
         return home_in(self.folder)
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Returns a table with one row per trial: its course, its last epoch's metrics, its values by dotted
-        path.
+        """Returns one row per trial: its course, its last epoch's metrics by name, its values by
+        dotted path.
         """
         import pandas
 

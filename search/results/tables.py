@@ -19,8 +19,7 @@ Row = Sequence[str | Text]
 
 @dataclass(frozen=True)
 class Rows:
-    """Holds what is known of each of several things: the first `head` columns name it, the others describe
-    it.
+    """Holds a table of things: the first `head` columns name each thing, the others describe it.
 
     Cells are plain text: brackets, as those of `optimizer.lr[sgd]`, are no style. Columns without content are
     left out. Those that are `whole` are never broken over lines.

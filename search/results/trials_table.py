@@ -49,9 +49,7 @@ def trials_table(summary: Summary, metric: str, trials: Sequence[Trial], width: 
 def _trials_table(
     summary: Summary, metric: str, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool
 ) -> Table:
-    """Returns the table with the columns of some values; `brief` writes only "best" as the best trial's
-    state.
-    """
+    """Returns the table with the columns of some values; `brief` writes "best" as the best trial's state."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("trial", "state", "epochs", metric.replace("_", "_\n", 1), *_headings(paths)):
         justify: Literal["left", "right"] = "left" if name == "state" else "right"

@@ -20,9 +20,7 @@ def brief_table(verdicts: Verdicts) -> Rows:
 
 
 def full_table(verdicts: Verdicts) -> Rows:
-    """Returns one row for each belief, with why it is untested; a line below lists the values that rules
-    fixed.
-    """
+    """Returns one row for each belief, with why it is untested; a line below lists the fixed values."""
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
     columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
     rows = tuple((*_cells(each), each.why or "", each.says) for each in verdicts.beliefs)

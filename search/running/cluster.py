@@ -62,8 +62,8 @@ def joined(address: str) -> Iterator[Hardware]:
 
 @contextlib.contextmanager
 def local_ray(hardware: Hardware) -> Iterator[None]:
-    """Start a private Ray on this machine for the block; one that runs in this process is used and left
-    alone.
+    """Start a private Ray on this machine for the block; use, and leave alone, one that runs in this
+    process.
     """
     _quieten()
     import ray
@@ -86,9 +86,7 @@ def local_ray(hardware: Hardware) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Raises UserError where nothing listens there, or the token is refused: Ray would try for a long
-    time.
-    """
+    """Raises UserError where nothing listens there, or the token is refused: Ray would try for long."""
     if "://" in address:
         raise UserError(
             f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
@@ -109,9 +107,7 @@ def _knock(address: str) -> None:
 
 
 def _started_here() -> str | None:
-    """Returns what Ray means by `auto`: RAY_ADDRESS, else the cluster that was last started on this
-    machine.
-    """
+    """Returns what Ray means by `auto`: RAY_ADDRESS, else the cluster last started on this machine."""
     written = os.environ.get("RAY_ADDRESS", "")
     if written:
         return written if "://" not in written else None

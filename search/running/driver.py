@@ -72,9 +72,7 @@ def search(
 
 
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
-    """Go on with the search in a folder; return the state in which it ends. A finished search does not
-    change.
-    """
+    """Go on with the search in a folder, unless it is finished; return the state in which it ends."""
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
         return _go_on(home, lease, address=address, download=download)
@@ -88,9 +86,7 @@ def sync(folder: Path) -> bool:
 
 
 def _home_to_write(folder: Path) -> Home:
-    """Returns the home of the search in a folder. Raises UserError for a copy of a search that is in a
-    store.
-    """
+    """Returns the home of the search in a folder. Raises UserError for a copy of one that is in a store."""
     home = Home.of(read_search(folder))
     if home.store is not None and home.folder != folder:
         raise UserError(
@@ -100,9 +96,7 @@ def _home_to_write(folder: Path) -> Home:
 
 
 def settled(study: Study) -> Study:
-    """Returns the study with a name, absolute paths and an absolute tracking URI: it means the same
-    anywhere.
-    """
+    """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
     named = study.resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
@@ -291,9 +285,7 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
 
 
 def _leave_results(folder: Path) -> Path | None:
-    """Write `best.yaml` and the picture of the trials; return the recipe's path, if any trial has
-    finished.
-    """
+    """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
     summary = read_summary(folder)
     if summary.best is not None:
         export_recipe(folder, folder / BEST_FILE)

@@ -120,9 +120,7 @@ def _assemble(
     *,
     download: bool = False,
 ) -> Prepared:
-    """Returns what is ready to run: with the record's settled space and rungs, or else with newly
-    built ones.
-    """
+    """Returns what is ready to run, with the record's space and rungs if it has them, else with new ones."""
     settled = record.settled if record is not None else None
     space = (record.space() if record is not None else None) or build_space(study, facts, data.info)
     check_trials(study, space, facts)

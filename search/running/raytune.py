@@ -62,8 +62,8 @@ class StopSwitch:
 
     @property
     def lost(self) -> bool:
-        """Whether another driver goes on with the search; the journal and the checkpoints then belong
-        to it.
+        """Whether another driver goes on with the search; its journal and checkpoints are then that
+        driver's.
         """
         return self.lease is not None and self.lease.lost
 
@@ -152,8 +152,8 @@ def seat_of(prepared: Prepared) -> Seat:
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
-    """Returns what a trial reserves: a bundle for each rank, near each other. Their coordinator reserves
-    nothing.
+    """Returns what a trial reserves: a bundle for each rank, near each other; nothing for their
+    coordinator.
     """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     if trial.workers == 1:
@@ -181,7 +181,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._next: Proposal | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Returns a trial's configuration, FINISHED, or None; after None Ray asks again, some ten times a
+        """Returns a trial's configuration, FINISHED, or None; Ray repeats after None, some ten times a
         second.
         """
         proposal = self._next = self._next or self._ledger.propose()
@@ -281,7 +281,7 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
-    """Returns the checkpoints of a trial, for the driver: Ray's loop does not wait for a store that is
+    """Returns the checkpoints of a trial; with one attempt, Ray's loop does not wait for a store that is
     down.
     """
     return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)

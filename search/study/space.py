@@ -78,9 +78,7 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
-    """Yields the faults of flipping: an average over mirror images needs labels that stay true in the
-    mirror.
-    """
+    """Yields a fault where mirror images are averaged although labels do not stay true in the mirror."""
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"

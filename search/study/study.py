@@ -63,9 +63,7 @@ class SamplerChoice(Spec):
 
 
 class SchedulerChoice(Spec):
-    """Chooses ASHA's stopping rule, or none. `None` means that the value is chosen for the budget and the
-    space.
-    """
+    """Chooses ASHA's stopping rule, or none. `None` leaves a value to the budget and the space."""
 
     kind: Literal["asha", "none"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
@@ -93,9 +91,7 @@ def _none_for_auto(written: object) -> object:
 
 
 class Resources(Spec):
-    """Says what each of a trial's `workers` gets: several workers train one model, data-parallel, one process
-    each.
-    """
+    """Says what each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
 
     cpus: Annotated[int, Field(ge=1)] = 1
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
@@ -150,7 +146,7 @@ class Tracking(Spec):
 
 
 class Study(Spec):
-    """Describes one search: a base recipe, a space around it, how to sample, when to stop, and what it may
+    """Describes one search: a base recipe, a space around it, how to sample, when to stop, what it may
     use.
     """
 
@@ -227,8 +223,9 @@ class Study(Spec):
         return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
-        """Returns a copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr":
-        0.2}`.
+        """Returns a copy with values set by dotted path.
+
+        For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
         return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
 
@@ -298,9 +295,7 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
 
 
 def _split(path: str) -> list[str]:
-    """Splits a path into names. Below `space.overrides` and `base` the Recipe's own dotted path stays one
-    name.
-    """
+    """Splits a path into names; below `space.overrides` and `base` a dotted path stays one name."""
     for head in ("space.overrides.", "base."):
         if path.startswith(head):
             return [*head.rstrip(".").split("."), path.removeprefix(head)]

@@ -1,5 +1,4 @@
-"""Estimates what each rule is worth, by one regression over all rules: a slope, its error and a test for
-each.
+"""Estimates what each rule is worth, by regression over all rules: a slope, its error and a test each.
 
 It is a linear mixed model: the rule asked about is a fixed effect, every other one a random effect, so that
 there may be more rules than trials. Genomes are searched like this, one marker at a time (Kang et al., 2010,
@@ -54,9 +53,7 @@ class Estimate:
 
     @property
     def chance(self) -> float:
-        """The probability of a slope at least so far from 0 where the rule does nothing (two-sided
-        t-test).
-        """
+        """The probability of a slope at least so far from 0 if the rule does nothing (two-sided t-test)."""
         return float(2.0 * stdtr(self.freedom, -abs(self.slope) / self.error))
 
     def interval(self, risk: float) -> tuple[float, float]:
@@ -66,8 +63,7 @@ class Estimate:
 
 
 def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
-    """Returns the column of a dimension from its values' agreement and position in the domain, nan where
-    absent.
+    """Returns the column of a dimension, from its values' agreement and position, nan where absent.
 
     With `options` each position is an option with an effect of its own; otherwise positions lie along a
     range.
@@ -106,9 +102,7 @@ def risk_for(chances: Sequence[float], share: float) -> float:
 
 
 def _fit(places: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
-    """Returns minus twice the restricted log-likelihood of a ratio, and its estimate of the last fixed
-    effect.
-    """
+    """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect."""
     design = np.column_stack([fixed, random])
     squares, products = design.T @ design, design.T @ places
     system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed.shape[1], random.shape[1]]))
@@ -141,9 +135,7 @@ def _centred(values: Numbers) -> Numbers:
 
 
 def _standard(values: Numbers) -> Numbers:
-    """Returns the centred values, scaled to a standard deviation of 1 over all trials unless all are
-    alike.
-    """
+    """Returns the centred values with a standard deviation of 1 over all trials, unless all are alike."""
     centred = _centred(values)
     spread = centred.std()
     return centred / spread if spread > 1e-9 else np.zeros(len(values))

@@ -46,8 +46,7 @@ UNTESTABLE = "believes nothing that could be tested"
 
 @dataclass(frozen=True)
 class Belief:
-    """Describes a dimension over the trials: how well each value agrees with the rule, and its position in
-    the domain.
+    """Describes a dimension over the trials: each value's agreement with the rule, and its position.
 
     Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
     """
@@ -97,9 +96,7 @@ class Belief:
         return self._untestable(count) if self.tied else count
 
     def _untestable(self, count: str) -> str:
-        """Returns why the rule cannot be tested: between options of nearly one weight, no value departs from
-        it.
-        """
+        """Returns why the rule cannot be tested: no value departs from options of nearly one weight."""
         if self.dimension.domain.extremes() == self.tied:
             return UNTESTABLE
         return f"{UNTESTABLE} of {listed(map(shown, self.tied))}; {count}"
@@ -112,8 +109,7 @@ class Belief:
 
 
 def agreement(domain: Domain, prior: Prior, value: Value) -> float:
-    """Returns a value's density, divided by the sum of it and the mean density of the prior's own draws: 0 to
-    1.
+    """Returns a value's density over the sum of it and the mean density of the prior's own draws: 0 to 1.
 
     A normal's draws agree by half or more within 0.83 standard deviations; nearly six in ten do. The density
     itself is not bounded above, nor its logarithm below: one far trial would decide everything.
@@ -196,9 +192,7 @@ def _judged(
 def _estimate(
     belief: Belief, beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
 ) -> Estimate:
-    """Returns the gain from agreement with a rule; the model holds all other dimensions, with or without a
-    rule.
-    """
+    """Returns the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
 
     from search.verdicts.effects import estimate

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def marks(summary: Summary) -> tuple[int, ...]:
-    """Returns the epochs at which this search compares trials, rising: the rungs that were reached, and the
-    last.
-    """
+    """Returns the epochs at which this search compares trials, rising: the rungs reached, and the last."""
     rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
@@ -51,9 +49,7 @@ def places(trials: Sequence[Trial], marks: Sequence[int], metric: str, mode: Mod
 
 
 def positions(space: Space, trial: Trial) -> dict[str, float] | None:
-    """Returns where in its domain each value of a trial lies, by dimension name; None for no point of the
-    space.
-    """
+    """Returns each value's position in its domain, by dimension name; None for no point of the space."""
     try:
         return space.encode(trial.values)
     except SpaceError:
