@@ -304,9 +304,7 @@ def _leave(state: str) -> None:
 
 
 def main() -> None:
-    """Runs the command line; a person's mistake is one message and the error's exit code, never a
-    traceback.
-    """
+    """Runs the command line; a person's mistake is one message and an exit code, never a traceback."""
     try:
         app()
     except UserError as error:

@@ -59,9 +59,7 @@ def run_check(
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
-    """Returns one row for each finding, in the order of the checks; below it, what it means and what
-    to do.
-    """
+    """Returns one row for each finding, in the order of the checks, with its meaning and advice below."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("level", no_wrap=True)
     table.add_column("check", no_wrap=True)

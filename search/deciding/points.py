@@ -61,7 +61,7 @@ class SobolSampler(PointSampler):
         if size == 0:
             return []
         sequence = qmc.Sobol(size, scramble=True, rng=self._seed)
-        if number > 1:  # SciPy cannot go forward by none
+        if number > 1:  # SciPy refuses to go forward by 0
             sequence.fast_forward(number - 1)
         point: list[float] = sequence.random(1)[0].tolist()
         return point

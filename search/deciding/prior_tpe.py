@@ -158,6 +158,6 @@ def _own_is_the_mode(space: Space) -> bool:
     likeliest = space.encode(space.define(lambda dimension, prior: mode(dimension.domain, prior)))
     try:
         own = space.encode(space.own)
-    except SpaceError:  # a documents' value may lie outside of what is searched
+    except SpaceError:  # a value of the documents may lie outside the searched range
         return False
     return own.keys() == likeliest.keys() and all(abs(own[name] - likeliest[name]) < SAME for name in own)

@@ -96,7 +96,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
     """
     alike = bits >= ALIKE_BITS
     part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
-    reasons = {  # where two ask for the same epoch, the first is told
+    reasons = {  # where two ask for the same epoch, the first is the reason
         WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
         WHY_THAWED: frozen + BEHIND_FREEZE,
         WHY_TOLD[part]: math.ceil(epochs / part),

@@ -103,7 +103,7 @@ class _Draw:
         match dimension.domain:
             case Choice(options=(only,)):
                 return only
-            case domain if name in drawn and drawn[name] in domain:  # an end may be missed by a rounding
+            case domain if name in drawn and drawn[name] in domain:  # rounding may pass an end of the range
                 value: Value = drawn[name]
             case _:
                 value = self._sampler.sample_independent(self._study, self._trial, name, of)

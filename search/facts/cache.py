@@ -35,7 +35,7 @@ def cache_folder() -> Path:
 
 def place_of(base: Recipe, device: DeviceKind) -> Path:
     """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist."""
-    from trainable.train import versions  # torch: seconds that `show` need not wait
+    from trainable.train import versions  # it imports torch, for which `show` need not wait
 
     tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {

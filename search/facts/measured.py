@@ -85,7 +85,7 @@ def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
 def given(facts: Facts, study: Study) -> Facts:
     """Returns the facts, overwritten by those that stand in the study's section `facts`."""
     written = study.facts.values()
-    if "lr_band" in written:  # of the optimizer that every trial has, or else of the documents' own
+    if "lr_band" in written:  # for every trial's optimizer, or else for the documents' own
         written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
     return facts.model_copy(update=written)
 

@@ -49,7 +49,7 @@ def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, s
     count = min(found.trials(), max(1, most))
     gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
     say(f"pack: a trial takes {gib}; {count} on each GPU")
-    return int(1e4 / count) / 1e4  # Ray counts in ten-thousandths: rounded up, one less would fit
+    return int(1e4 / count) / 1e4  # Ray counts ten-thousandths: if rounded up, one fewer fits
 
 
 def footprint(recipe: Recipe, data: DataSet) -> Footprint:

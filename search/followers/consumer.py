@@ -113,9 +113,7 @@ class Consumer(ABC):
 
     @property
     def problem(self) -> str | None:
-        """Why the last delivery failed, or that it still runs after its time, in one line; None for
-        neither.
-        """
+        """Why the last delivery failed, or that it runs after its time, in one line; None for neither."""
         busy = self._closing and self._thread is not None and self._thread.is_alive()
         return self._error or ("has not answered in time" if busy else None)
 

@@ -114,7 +114,7 @@ class RunStore:
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self._client.get_experiment_by_name(name)  # another search was quicker
+                found = self._client.get_experiment_by_name(name)  # another search has just created it
         if found is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
         if found.lifecycle_stage == "deleted":

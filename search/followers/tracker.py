@@ -59,7 +59,7 @@ UI_LOG_FILE = "mlflow-ui.log"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # A request repeated inside the client may create a run twice; we ask what there is before we repeat one.
+    # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -151,13 +151,13 @@ class Tracker(Consumer):
             self._save()
         except Exception:
             self._save()
-            self._store = None  # what MLflow has is asked again before anything is created
+            self._store = None  # so that the runs are looked up again before any is created
             raise
 
     def _connect(self, search_id: str) -> RunStore:
         self._store = store = open_store(self._study, search_id, self._refuse)
         if self._cursor.events and None not in store.runs:
-            self._start_over(self._fresh)  # MLflow has lost the search, or is another one: tell it everything
+            self._start_over(self._fresh)  # MLflow has lost the search, or is another one: send everything
             self._read()
         return store
 
@@ -192,7 +192,7 @@ class Tracker(Consumer):
     def _send_recipe(self, store: RunStore, trial: Trial) -> None:
         try:
             text = self._recipe_text(trial)
-        except Exception as error:  # it is not MLflow's, and a second attempt would not change it
+        except Exception as error:  # not MLflow's error: a second attempt would fail too
             self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
             return
         store.store_text(trial.id, text, RECIPE_FILE)
@@ -213,7 +213,7 @@ class Tracker(Consumer):
         """Send the verdicts as a table and in the note of the search's run, where they are not there yet."""
         try:
             note, table = conclude()
-        except Exception as error:  # as with a recipe: another attempt would not change it
+        except Exception as error:  # as with a recipe: another attempt would fail too
             self._refuse(VERDICTS_FILE, one_line(error))
             return
         digest = _short_hash(f"{note}\n{table}".encode())
@@ -278,7 +278,7 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
     from search.followers.mlflow_runs import RunStore
 
     for name in ("mlflow", "alembic"):
-        # they tell of every table that they create, and log the errors that they raise as well
+        # they log every table that they create, and errors that they raise as well
         logging.getLogger(name).setLevel(logging.CRITICAL)
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
@@ -322,7 +322,7 @@ def serve(folder: Path, port: int) -> int:
         try:
             raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
         except KeyboardInterrupt:
-            server.terminate()  # Ctrl-C has reached it as well; a signal to this process alone has not
+            server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
     return 0
 
 

@@ -73,7 +73,7 @@ def follow(address: str, name: str) -> str:
     try:
         while True:
             job = jobs.one(name)
-            with contextlib.suppress(UserError):  # asked again, at once or in vain
+            with contextlib.suppress(UserError):  # the loop asks again
                 asyncio.run(print_rest())
             if str(job.status) in ENDED:
                 break

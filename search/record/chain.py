@@ -48,9 +48,7 @@ def seal(body: bytes, before: str) -> tuple[bytes, str]:
 
 
 def checksum_of(body: bytes, before: str) -> str:
-    """Returns the checksum of a line's JSON object, written without it; `before` is the last line's
-    checksum.
-    """
+    """Returns the checksum of a line's JSON object, which builds on `before`, that of the line before."""
     return hashlib.sha256(before.encode() + body).hexdigest()[:DIGITS]
 
 

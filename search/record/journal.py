@@ -256,7 +256,7 @@ def _check_format(line: bytes, path: Path) -> None:
     try:
         tree = json.loads(line)
     except (ValueError, RecursionError):
-        return  # the checksum will tell
+        return  # the checksum will show the damage
     if not isinstance(tree, dict) or tree.get("event") != "search" or tree.get("format") == FORMAT:
         return
     if "format" not in tree and "sum" not in tree:

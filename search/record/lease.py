@@ -79,7 +79,7 @@ class Lease:
         return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
 
     def __enter__(self) -> Self:
-        # after the clock too, for the case that someone has deleted what earlier drivers wrote
+        # not below the clock, in case someone has deleted what earlier drivers wrote
         self._term = max(self._wait_for_silence() + 1, int(time.time()))
         self._beat()
         self._thread.start()
@@ -93,7 +93,7 @@ class Lease:
         try:
             if not self._is_anothers():
                 self._beat(ended=True)
-        except StoreError as left:  # the next driver waits for silence, and begins
+        except StoreError as left:  # the next driver waits until there are no beats, and begins
             logger.warning("%s", left)
 
     def give_up(self) -> None:
@@ -106,9 +106,9 @@ class Lease:
                 began = _now()
                 if self._is_anothers():
                     self._lost = True
-                elif _now() - began < SILENCE_SECONDS / 2:  # else what was read is old
+                elif _now() - began < SILENCE_SECONDS / 2:  # otherwise what was read is old
                     self._beat()
-            except StoreError as error:  # tried again: only silence costs the lease, and only to another one
+            except StoreError as error:  # tried again: only another driver can take the lease
                 logger.warning("%s", error)
 
     def _is_anothers(self) -> bool:
@@ -142,9 +142,7 @@ class Lease:
 
 
 def read(store: Store) -> Beat | None:
-    """Returns the last beat in a store; None where there is none. Raises StoreError, also for no valid
-    beat.
-    """
+    """Returns the last beat in a store; None where there is none. Raises StoreError, also for damage."""
     content = store.read(DRIVER_FILE)
     if content is None:
         return None

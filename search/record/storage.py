@@ -64,7 +64,7 @@ def driving(home: Home, say: Callable[[str], None]) -> Iterator[Lease | None]:
             if copy_from(home.store, home.folder):
                 _note_elsewhere(home.folder, False)
             elif set(home.store.names()) <= {DRIVER_FILE, *IN_STORE}:
-                empty(home.folder)  # what is left of a search that never came into the store
+                empty(home.folder)  # the remains of a search that never reached the store
             else:
                 raise UserError(f"{home.store}: exists and is not a search; choose another --name")
             yield lease
@@ -79,7 +79,7 @@ def copy_from(store: Store, folder: Path) -> bool:
     """
     if STUDY_FILE not in (names := store.names()):
         return False
-    cursor = store.read(CURSOR_FILE)  # before the journal that it points into, and that before the others
+    cursor = store.read(CURSOR_FILE)  # read before the journal it points into; the other files come last
     there = store.read(EVENTS_FILE) or b""
     if not there and TRIALS_FOLDER in names:
         raise UserError(f"{store}: {EVENTS_FILE} is missing, but trials/ is not; start a new search")
@@ -89,7 +89,7 @@ def copy_from(store: Store, folder: Path) -> bool:
     if len(here) > len(there) and here.startswith(there):
         return True
     if not there.startswith(here):
-        (folder / MIRROR_FILE).unlink(missing_ok=True)  # of trials that never were; it is made again
+        (folder / MIRROR_FILE).unlink(missing_ok=True)  # it holds trials of another course; it is rebuilt
     for name, content in {**files, EVENTS_FILE: there, CURSOR_FILE: cursor}.items():
         if content is None:
             (folder / name).unlink(missing_ok=True)

@@ -103,18 +103,14 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 
 
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
-    """Yields advice if the best rate lies just under those that diverge: a calm start may help higher
-    ones.
-    """
+    """Yields advice if the best rate lies just below those that diverge: higher ones may then work."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
         told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
         yield f"{told} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 
 def _highest_kept(evidence: Evidence, rates: _Rates) -> float:
-    """Returns the sound rate above which most trials diverged and fewest did not; it keeps every good
-    rate.
-    """
+    """Returns the sound rate above which most trials diverged and fewest did not, above no good rate."""
     places = evidence.trends.places
     good = [rate for trial, rate in rates.sound.items() if places.get(trial, 0.0) >= GOOD_PLACE]
     kept = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]

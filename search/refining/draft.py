@@ -69,7 +69,7 @@ class Draft:
         placed = [
             each
             for key in old
-            for each in (mine if path_of(key) == path and key not in mine else [key])  # in its first place
+            for each in (mine if path_of(key) == path and key not in mine else [key])  # at its first position
         ]
         overrides = {each: mine.get(each, old.get(each)) for each in (*placed, *mine)}
         space = self.study.space.model_copy(update={"overrides": overrides})

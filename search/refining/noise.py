@@ -102,9 +102,7 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
 
 
 def _is_split_here(evidence: Evidence) -> bool:
-    """Says whether the validation part has the size that the fraction asks for; false with a limit of
-    images.
-    """
+    """Says whether the validation part has the size that the fraction asks for, with no limit of images."""
     info, data = evidence.info, evidence.study.data
     learnt_from = info.train_images + info.validation_images
     sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))

@@ -14,10 +14,10 @@ from trainable.recipe import Recipe
 
 
 def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
-    """Returns why a field's rules leave a value out for these facts; None where one offers it or none
-    applies.
+    """Returns why a field's rules leave a value out for these facts; None where none does.
 
-    A rule that applies only where a person asks counts as one that offers: nothing in it forbids the value.
+    It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
+    person asks counts as one that offers: nothing in it forbids the value.
     """
     settled = settled_values(recipe)
     speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]

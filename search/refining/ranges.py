@@ -24,7 +24,7 @@ def wider(domain: Range, end: End) -> list[Range]:
 
 def reaching(domain: Range, value: float) -> Range | None:
     """Returns the range grown as far as a value beyond one of its ends; None where no such range can be."""
-    near = three_digits(value)  # as a belief in it is written
+    near = three_digits(value)  # a belief in it is written so
     low, high = min(value, near, domain.low), max(value, near, domain.high)
     try:
         if isinstance(domain, Integer):

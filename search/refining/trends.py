@@ -49,11 +49,10 @@ class Trends:
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 
     def chance_above(self, dimension: Dimension) -> float:
-        """Returns how likely trials would be so much better towards the upper end if the dimension did
-        nothing.
+        """Returns how likely trials would be so much better towards the upper end by luck alone.
 
-        The rest to 1 is the probability for the lower end. It is a half where too few trials have the
-        dimension.
+        The dimension then does nothing. The rest to 1 is the probability for the lower end. It is a half
+        where too few trials have the dimension.
         """
         return self._chance(dimension, self._of(dimension))
 

@@ -113,9 +113,7 @@ class Search:
         return home_in(self.folder)
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Returns one row per trial: its course, its last epoch's metrics by name, its values by
-        dotted path.
-        """
+        """Returns one row per trial: its course, its last epoch's metrics, its values by dotted path."""
         import pandas
 
         rows = [

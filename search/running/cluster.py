@@ -20,7 +20,7 @@ QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: one clean stop
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's own snapshots are never restored from
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what befell a process stands in the journal, in one line
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -62,9 +62,7 @@ def joined(address: str) -> Iterator[Hardware]:
 
 @contextlib.contextmanager
 def local_ray(hardware: Hardware) -> Iterator[None]:
-    """Start a private Ray on this machine for the block; use, and leave alone, one that runs in this
-    process.
-    """
+    """Start a private Ray on this machine for the block; one that this process has is used instead."""
     _quieten()
     import ray
 

@@ -195,17 +195,17 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     if switch.lost:
         raise UserError(f"{lease}: another driver has begun with this search meanwhile")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
-    followers += [in_store] if in_store is not None else []  # last: with what the others have written
+    followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         ledger.begin(name)
         logger.info("%s on %s, %s", name, hardware, versions())
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
-            with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
+            with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM
                 is_kept = in_store.knows if in_store is not None else None
                 run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
-            if switch.lost:  # nothing of the search is this driver's to write any more
+            if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
             state, reason = _verdict(ledger, switch, prepared)
@@ -213,7 +213,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
             best = _leave_results(folder)
             logger.info("%s: %s", state, reason or "every trial has ended")
-            ledger.close(state, reason)  # last: what is finished has its results
+            ledger.close(state, reason)  # last: a finished search has its results
         backlogs = [follower.backlog() for follower in followers]
     report.closing(Search(folder), best)
     _tell(backlogs, quote(home.address))
@@ -276,7 +276,7 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
     reason = None
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
-        for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
+        for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
             ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:

@@ -62,9 +62,7 @@ class StopSwitch:
 
     @property
     def lost(self) -> bool:
-        """Whether another driver goes on with the search; its journal and checkpoints are then that
-        driver's.
-        """
+        """Whether another driver goes on with the search, and owns its journal and checkpoints now."""
         return self.lease is not None and self.lease.lost
 
     @property
@@ -152,8 +150,9 @@ def seat_of(prepared: Prepared) -> Seat:
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
-    """Returns what a trial reserves: a bundle for each rank, near each other; nothing for their
-    coordinator.
+    """Returns what a trial reserves: a bundle for each rank, near each other.
+
+    With several workers there is an empty bundle too, for their coordinator.
     """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     if trial.workers == 1:
@@ -181,8 +180,9 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._next: Proposal | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Returns a trial's configuration, FINISHED, or None; Ray repeats after None, some ten times a
-        second.
+        """Returns a trial's configuration, FINISHED, or None; after None, Ray asks again soon.
+
+        Ray asks some ten times a second.
         """
         proposal = self._next = self._next or self._ledger.propose()
         if proposal is None:
@@ -281,9 +281,7 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
-    """Returns the checkpoints of a trial; with one attempt, Ray's loop does not wait for a store that is
-    down.
-    """
+    """Returns a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
     return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)
 
 
@@ -291,7 +289,7 @@ def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[Epo
     """Returns the results that a trial's newest checkpoint covers; None where they cannot be read."""
     try:
         return checkpoints_of(prepared, trial, attempts).history()
-    except (StoreError, StateError, ValueError) as error:  # of JSON, after a disk's fault
+    except (StoreError, StateError, ValueError) as error:  # ValueError: damaged JSON
         logger.warning("trial %d: %s", trial, error)
         return None
 

@@ -146,9 +146,7 @@ class Tracking(Spec):
 
 
 class Study(Spec):
-    """Describes one search: a base recipe, a space around it, how to sample, when to stop, what it may
-    use.
-    """
+    """Describes one search: a base recipe, a space around it, and how to sample, stop and compute."""
 
     version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
