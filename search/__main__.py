@@ -1,4 +1,4 @@
-"""The command line `tunebook`. Commands import what they need when called: --help is quick."""
+"""Defines the command line `tunebook`. Commands import what they need when called, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 def _folder(address: str) -> Path:
-    """A search's folder on this machine; of a search in an object store, a copy."""
+    """Returns a search's folder on this machine; for a search in an object store, its copy."""
     if not is_uri(address):
         return Path(address)
     from search.record.storage import local_folder
@@ -298,13 +298,13 @@ cli.add_to(app)
 
 
 def _leave(state: str) -> None:
-    """The exit code that a search's state stands for."""
+    """Ends the command with the exit code of a search's state."""
     codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}
     raise typer.Exit(codes[state])
 
 
 def main() -> None:
-    """Entry point: a person's mistake is one message and the error's exit code, never a traceback."""
+    """Runs the command line; a person's mistake is one message and an exit code, never a traceback."""
     try:
         app()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""`tunebook check`: the pre-flight gate on data, a study or a recipe, as a table or as JSON."""
+"""Implements `tunebook check`: checks of data, a study or a recipe before a search, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def run_check(
     download: bool = False,
     as_json: bool = False,
 ) -> bool:
-    """Print what is found about data, a study, a recipe or a search; whether there is no error.
+    """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
-    A study and data alone stand for their first trial. Nothing is written. Raises UserError.
+    For a study, and for data alone, their first trial is checked. Nothing is written. Raises UserError.
     """
     began, tools = time.monotonic(), tools_named(debug)
     looked_at = target(file, None, settings, download=download)
@@ -59,7 +59,7 @@ def run_check(
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
-    """One row a finding, in the order of the checks, with what it means and what to do below it."""
+    """Returns one row for each finding, in the order of the checks, with its meaning and advice below."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("level", no_wrap=True)
     table.add_column("check", no_wrap=True)
@@ -71,7 +71,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 
 
 def closing(findings: Sequence[Finding], seconds: float) -> str:
-    """The outcome in one line."""
+    """Returns the outcome in one line."""
     errors, warnings = counts(findings)
     return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s"
 
@@ -85,7 +85,7 @@ def _title(file: str, looked_at: Target) -> str:
 
 
 def _told(finding: Finding) -> Text:
-    """What was found; below it what it means, and what to do."""
+    """Returns what was found; below it what it means, and what to do."""
     told = Text(finding.what, style="dim" if finding.level == "passed" else "")
     for name, text in (("means", finding.means), ("do", finding.do)):
         if text:

@@ -1,4 +1,4 @@
-"""`tunebook explain`: every range of a study, or every value of a recipe, with its reason and source."""
+"""Implements `tunebook explain`: it gives every range or value a reason and a source."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def explain_file(
 ) -> None:
     """Print the explanation of a study, a recipe, a search, or of the default study of data alone.
 
-    `file`, `data` and `settings` are as `pointed_at` takes them. Of a study and a search, the fields that are
-    fixed are listed only with `everything`. Raises UserError, also for a study that `search` would refuse.
+    `file`, `data` and `settings` have the meaning that `pointed_at` documents. For a study and a search, the
+    fields that are fixed are listed only with `everything`. Raises UserError, also for a study that `search`
+    would refuse.
 
-    The data and the model are looked at, since the ranges follow from them, unless they are as an earlier
-    command saw them; nothing is trained. Where a recipe's data are not at hand, its values are explained
-    without what the documents would say to them.
+    The data and the model are inspected, since the ranges follow from them, unless an earlier command has
+    inspected the same ones; nothing is trained. Where a recipe's data are not available, its values are
+    explained without what the documents would say for these data.
     """
     out = console()
     for part in _parts(pointed_at(file, data, settings), everything, download):
@@ -60,7 +61,7 @@ def _parts(pointed: Pointed, everything: bool, download: bool) -> Iterator[Rende
 
 
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
-    """A search that has begun: its facts as they were kept, whatever has become of the data since."""
+    """Yields a search that has begun, with its recorded facts, whatever has become of the data since."""
     search = Search(folder)
     measured = Measured(search.facts, search.info, kept=True)
     facts = given(measured.facts, search.study)

@@ -1,4 +1,4 @@
-"""What a person points a command at, read and not loaded: a recipe, a study, a search, or data alone.
+"""Finds what a person named to a command, without loading data: a recipe, a study, a search, or data alone.
 
 It imports no torch: `explain` answers from what an earlier command measured.
 """
@@ -23,13 +23,14 @@ Pointed = Recipe | Study | Path
 
 
 def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Pointed:
-    """What a command was given.
+    """Returns what the command's arguments name.
 
     Args:
-        file: a recipe or a study in YAML, or a search's folder or URI; anything else is taken for data.
+        file: a recipe or a study in YAML, or a search's folder or URI; anything else counts as data.
         data: images in place of the file's own, or alone: then the study is the default one.
-        settings: `path=value` texts. Of a study, paths are the study's (`budget.epochs`, `data.train_limit`);
-            one that begins with a section of the recipe (`optimizer.lr`) is meant under `base`.
+        settings: `path=value` texts. For a study, paths are the study's (`budget.epochs`,
+            `data.train_limit`); one that begins with a section of the recipe (`optimizer.lr`) means the
+            field under `base`.
 
     Raises UserError.
     """
@@ -49,14 +50,14 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
 
 
 def is_written(file: str | Path) -> bool:
-    """Whether a path is a recipe's, a study's or a search's, to be read as such; else it names images."""
+    """Says whether a path is a recipe's, a study's or a search's; otherwise it names images."""
     if is_uri(str(file)):
         return STUDY_FILE in Store(str(file)).names()
     return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
 
 
 def _is_recipe(file: Path) -> bool:
-    """Whether there is a section that only a recipe has."""
+    """Says whether there is a section that only a recipe has."""
     return bool(set(read_tree(file)) & RECIPE_SECTIONS)
 
 

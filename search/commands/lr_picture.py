@@ -1,4 +1,4 @@
-"""A learning-rate band to look at: as a picture, and as a page of its own."""
+"""Draws a learning-rate band: as a picture, and as a page of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ CURVES = ("#2166ac", "#4393c3", "#92c5de")
 READINGS = {"minimum_tenth": "minimum / 10", "steepest": "steepest", "valley": "valley"}
 COLOURS = {"minimum_tenth": "#d73027", "steepest": "#c51b7d", "valley": "#1b7837"}
 HEADROOM = 0.25
-"""Over the first loss, as a part of the fall: the explosion leaves the picture instead of flattening it."""
+"""The space above the first loss, as a part of the fall: a loss that explodes leaves the picture.
+
+Otherwise it would flatten the rest."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -38,7 +40,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
-    """A PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
+    """Returns a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
     from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
 
     figure = Figure(figsize=INCHES, layout="constrained")

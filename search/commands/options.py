@@ -1,4 +1,4 @@
-"""Options that commands have in common."""
+"""Defines options that commands have in common."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search.running.cluster_token import bring_token
 
 
 def _with_token(address: str | None) -> str | None:
-    """Bring the cluster's token now: Ray, which is imported by what follows, reads its settings once."""
+    """Set Ray's token variable now: Ray, which is imported later, reads its settings only once."""
     if address is not None:
         bring_token()
     return address

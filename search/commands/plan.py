@@ -1,4 +1,4 @@
-"""What a search of a study does, as a table: each line in the order in which it is decided."""
+"""Prints what a search of a study does, as a table, in the order in which it is decided."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAWN_WITHOUT_PRIORS = {
 
 
 def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, begun: bool = False) -> Table:
-    """The plan; `begun` says that the facts hold what the study's probes found."""
+    """Returns the plan; `begun` says that the facts hold what the study's probes found."""
     budget, objective = study.budget, study.objective
     epochs = wanted_epochs(facts)
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
@@ -48,9 +48,9 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, be
 
 
 def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
-    """Which recipe the first trial has: the documents' own, and where it is another one than they name.
+    """Returns which recipe the first trial has: the documents' own, and where it differs from what they name.
 
-    Only a sweep and a study's options take it away from what the documents name.
+    Only a sweep and a study's options make it differ.
     """
     rules = space.values_by_rule(settled_values(space.base))
     changes = [
@@ -65,7 +65,7 @@ def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
 
 
 def _named(rule: RuleValue) -> Value:
-    """What the documents name."""
+    """Returns the value that the documents name."""
     return rule.value if rule.unswept is None else rule.unswept
 
 
@@ -74,6 +74,6 @@ def _why(value: Value, rule: RuleValue) -> str:
 
 
 def _drawn(study: Study, space: Space) -> str:
-    """How a sampler of this kind draws from this space."""
+    """Returns how a sampler of this kind draws from this space."""
     kind = study.sampler.kind
     return DRAWN[kind] if kind == "tpe" or bits_of(study, space) else DRAWN_WITHOUT_PRIORS[kind]

@@ -1,4 +1,4 @@
-"""`tunebook lr-find` and `tunebook batch-find`: what the two probes say of a recipe, for a person to read."""
+"""Implements `tunebook lr-find` and `tunebook batch-find`, and prints what the two probes say of a recipe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADVICE = (
 def find_lr(
     target: Target, *, steps: int, sweeps: int, out: Path | None, as_json: bool, download: bool = False
 ) -> bool:
-    """Print the band of learning rates of a recipe, and write it to `out`; whether there is one.
+    """Print the band of learning rates of a recipe, and write it to `out`; return whether there is one.
 
     `out` ends with .png, .html or .json. Raises UserError.
     """
@@ -56,7 +56,7 @@ def find_lr(
 
 
 def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, download: bool = False) -> bool:
-    """Print the sizes of micro-batch that fit, and which to take; whether any fits. Raises UserError."""
+    """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
     if limit_gib is not None and not 0.0 < limit_gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {limit_gib:g}")
     limit = round(limit_gib * GIB) if limit_gib is not None else None
@@ -86,7 +86,7 @@ def _print_band(band: LrBand, run: Run) -> None:
 
 
 def _rows(band: LrBand) -> list[list[str]]:
-    """A head, then a row a suggestion: of each sweep, the median as applied, and as `optimizer.lr`."""
+    """Returns a head, then a row for each suggestion: by sweep, the median, and as `optimizer.lr`."""
     rows = [
         [
             "suggestion",
@@ -217,7 +217,7 @@ def _memory(amount: int) -> str:
 
 @contextmanager
 def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
-    """The target's run, and the threads it has meanwhile: as in a trial."""
+    """Gives the block the target's run and its number of threads, which is a trial's."""
     with threads(target.threads) as count:
         run = Run(target.recipe, data=target.data, device=target.device, download=download)
         try:

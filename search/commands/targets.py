@@ -1,4 +1,4 @@
-"""What a command that looks at one recipe is pointed at: a recipe, a study, a search, or data alone."""
+"""Loads what a command for one recipe was pointed at: a recipe, a study, a search, or data alone."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Kind = Literal["recipe", "study", "data"]
 
 @dataclass(frozen=True)
 class Target:
-    """One recipe with its images and the device for them; `study` where the recipe is a study's first trial.
+    """Holds one recipe with its images and the device; `study` is set if it is a study's first trial.
 
-    `recipe` is resolved for the data, except where a recipe's file was given: Run resolves it.
+    `recipe` is resolved for the data, except where a recipe's file was named: Run resolves it.
     """
 
     recipe: Recipe
@@ -35,7 +35,8 @@ class Target:
     kind: Kind
     device: torch.device
     cpus: int | None = None
-    """What a trial of the study gets; None for a recipe, which is trained with what the machine has."""
+    """The processors of a trial of the study; None for a recipe, which trains with all that the
+    machine has."""
 
     @property
     def threads(self) -> int | None:
@@ -47,10 +48,11 @@ class Target:
 def target(
     file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
 ) -> Target:
-    """The recipe that a command is to look at, with its images loaded.
+    """Returns the recipe that a command is to look at, with its images loaded.
 
-    `file`, `data` and `settings` are as `pointed_at` takes them; `download` says whether torchvision may
-    fetch the data set. A study stands for its first trial, the documents' own recipe. Raises UserError.
+    `file`, `data` and `settings` have the meaning that `pointed_at` documents; `download` says whether
+    torchvision may fetch the data set. A study stands for its first trial, the documents' own recipe. Raises
+    UserError.
     """
     match pointed_at(file, data, settings):
         case Recipe() as recipe:
@@ -76,7 +78,7 @@ def _of_study(study: Study, kind: Kind, download: bool) -> Target:
 
 
 def _of_search(folder: Path) -> Target:
-    """The first trial of a search that has begun: its facts are read as they were measured."""
+    """Returns the first trial of a search that has begun, with its facts as they were measured."""
     search = Search(folder)
     study, space = search.study, search.space
     trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)

@@ -1,4 +1,4 @@
-"""Whether a journal is that of this search: the space as it is now must give what was recorded.
+"""Checks whether a journal belongs to this search: the space as it is now must give what was recorded.
 
 A search that went on with other rules, defaults or rungs than it began with would be two searches in one.
 """
@@ -16,13 +16,13 @@ from trainable.errors import FaultyInput
 
 CHANGED = "finish it with the version and the study that began it, or start a new search"
 UNCHECKED = {"sequence", "time", "why", "version"}
-"""Of what a search settled: fields on which no draw and no decision depends."""
+"""The fields of a settled event on which no draw and no decision depends."""
 
 
 def check_event(event: Event, space: Space, settled: SettledEvent, where: str) -> None:
-    """Raises JournalError, which names the place, where a recorded event is not what this search writes.
+    """Raises JournalError, which names the field, where a recorded event is not what this search writes.
 
-    `settled` is what this search would settle; `where` names the journal.
+    `settled` is the event that this search would write; `where` names the journal.
     """
     match event:
         case SettledEvent():
@@ -35,7 +35,7 @@ def check_event(event: Event, space: Space, settled: SettledEvent, where: str) -
 
 
 def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
-    """The recipe that the values make now; None where they make none."""
+    """Returns the recipe that the values make now; None where they make none."""
     try:
         return space.recipe(event.values).tree()
     except FaultyInput:

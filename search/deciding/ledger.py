@@ -1,8 +1,8 @@
-"""The Ledger: what a search knows and decides, one event at a time.
+"""Defines the Ledger: what a search knows and decides, one event at a time.
 
 Everything it knows comes from the journal: a live event is first written, then applied by the same function
-that replays old ones. A Ledger rebuilt after a kill therefore proposes the same trials and takes the same
-decisions as one that never stopped. It trains nothing and knows no clock; only the driver's thread uses it.
+that replays old ones. A Ledger rebuilt after a kill therefore proposes the same trials and makes the same
+decisions as one that never stopped. It trains nothing and uses no clock; only the driver's thread uses it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from trainable.training.metrics import EpochResult
 
 
 class Decision(Enum):
-    """What a trial does after an epoch."""
+    """Says what a trial does after an epoch."""
 
     CONTINUE = "continue"
     STOP = "stop"
@@ -47,20 +47,20 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to be trained: a new one, or one that an earlier driver left unfinished."""
+    """Describes a trial to be trained: a new one, or one that an earlier driver left unfinished."""
 
     trial: int
     values: Mapping[str, Value]
-    """By dotted path."""
+    """The values by dotted path."""
     recipe: Recipe
     attempt: int
-    """The attempt that starts next, counting from 1 over the trial's whole life."""
+    """The number of the attempt that starts next; it counts from 1 over the trial's whole life."""
     own: bool
-    """The documents' own recipe: the baseline, exempt from pruning."""
+    """Whether it is the documents' own recipe: the baseline, exempt from pruning."""
 
 
 class Ledger:
-    """Journal, sampler and scheduler of one search, as one.
+    """Joins the journal, the sampler and the scheduler of one search.
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
     the objective; `why` is the reason for the scheduler's rungs, in words. On construction the journal's
@@ -89,7 +89,7 @@ class Ledger:
         self._why = why
         self._record = Record(where=str(journal.path))
         self._verdicts: dict[int, tuple[Outcome, str | None]] = {}
-        """How the last epoch of a trial ends it, and why; trials that go on have none."""
+        """How the last epoch of a trial ends it, and why; trials that go on have no entry."""
         settled = self._settled()
         for event in journal.events:
             self._record.check(event)
@@ -100,7 +100,10 @@ class Ledger:
         self._unfinished = list(self.open_trials)
 
     def begin(self, name: str) -> str:
-        """Journal that the search starts, with all that is settled, or goes on; its id, the same for life."""
+        """Journal that the search starts, with its settled space and rungs, or goes on.
+
+        Returns the search's id, which never changes.
+        """
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
         self._write(SearchEvent(state=state, search_id=search_id, name=name))
@@ -116,11 +119,12 @@ class Ledger:
         self._write(SearchEvent(state=state, search_id=self.search_id, name=name, reason=reason))
 
     def propose(self) -> Proposal | None:
-        """The next trial to train, or None when the budget is handed out.
+        """Returns the next trial to train, or None when the whole budget has been proposed.
 
-        Unfinished trials of earlier drivers come first, lowest number first, with the values that they had;
-        then new ones: number 0 is the documents' own recipe, the others are the sampler's. One whose values
-        make no recipe has failed, and the next is proposed: not all that a space can draw is tried before.
+        Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
+        Then come new ones: number 0 is the documents' own recipe, the others are the sampler's. A trial whose
+        values make no recipe has failed, and the next one is proposed: a space may draw values that were not
+        tried before.
         """
         while (number := self._next()) is not None:
             try:
@@ -135,11 +139,11 @@ class Ledger:
             self._write(StartEvent(trial=trial, attempt=self.attempts(trial) + 1, epoch=epoch))
 
     def epoch(self, trial: int, result: EpochResult) -> Decision:
-        """Journal an epoch and decide; the trial's end, if this is it, is journaled too.
+        """Journal an epoch and decide; if it ends the trial, that end is journaled too.
 
-        An epoch known already (trained again after a crash, before its checkpoint) changes nothing: the first
-        result counts, and its decision is returned. One that arrives after the trial's end is told to stop.
-        Raises JournalError where epochs are left out, or the objective is missing.
+        An epoch that is known already (trained again after a crash, before its checkpoint) changes nothing:
+        the first result counts, and its decision is returned. For an epoch after the trial's end the decision
+        is to stop. Raises JournalError where epochs are left out, or the objective is missing.
         """
         if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
             rung = self._scheduler.rung_at(result.epoch)
@@ -150,7 +154,8 @@ class Ledger:
     def recover(self, trial: int, history: Sequence[EpochResult]) -> Decision:
         """Journal the epochs that a trial's checkpoint covers and the journal lacks, and decide.
 
-        They are lost when a driver dies between a checkpoint and its result. STOP: they ended the trial.
+        They are lost when a driver dies between a checkpoint and its result. STOP means that they ended the
+        trial.
         """
         for result in sorted(history, key=lambda result: result.epoch):
             self.epoch(trial, result)
@@ -162,7 +167,7 @@ class Ledger:
             self._write(RetryEvent(trial=trial, reason=reason))
 
     def fail(self, trial: int, reason: str) -> None:
-        """Journal that a trial crashed for good; of one that has ended already, the first end counts."""
+        """Journal that a trial crashed for good; if it has ended already, the first end counts."""
         if self.ended(trial) is None:
             self._write(EndEvent(trial=trial, state="failed", reason=reason))
 
@@ -173,12 +178,12 @@ class Ledger:
 
     @property
     def search_id(self) -> str | None:
-        """Names the search for good; None before its first `begin`."""
+        """The id that names the search for good; None before its first `begin`."""
         return self._record.search_id
 
     @property
     def trials(self) -> int:
-        """How many trials there are, numbered from 0."""
+        """The number of trials, which are numbered from 0."""
         return len(self._record.trials)
 
     @property
@@ -192,19 +197,19 @@ class Ledger:
         return any(trial.end == "finished" for trial in self._record.trials)
 
     def ended(self, trial: int) -> Outcome | None:
-        """How a trial ended, or None while it is queued or trains."""
+        """Returns how a trial ended, or None while it is queued or trains."""
         return self._record.trials[trial].end
 
     def epochs_done(self, trial: int) -> int:
-        """The last epoch of a trial that the journal holds."""
+        """Returns the last epoch of a trial that the journal holds."""
         return self._record.trials[trial].epochs
 
     def attempts(self, trial: int) -> int:
-        """How often a trial was started."""
+        """Returns how often a trial was started."""
         return self._record.trials[trial].attempts
 
     def _next(self) -> int | None:
-        """The next trial that has not ended: one that is left, or a new one, which is journaled."""
+        """Returns the next trial that has not ended: an unfinished one, or a new one, which is journaled."""
         while self._unfinished:
             number = self._unfinished.pop(0)
             if self.ended(number) is None:
@@ -230,11 +235,11 @@ class Ledger:
         return Proposal(number, trial.values, recipe, attempt=trial.attempts + 1, own=trial.own)
 
     def _decision(self, number: int) -> Decision:
-        """What the trial does now; every epoch before its end was told to continue."""
+        """Returns what the trial does now; for every epoch before its end, that was to continue."""
         return Decision.CONTINUE if self.ended(number) is None else Decision.STOP
 
     def _write(self, event: Event) -> None:
-        """Journal an event that may come next, and take it in."""
+        """Journal an event that may come next, and apply it."""
         self._record.check(event)
         self._apply(self._journal.append(event))
 
@@ -256,7 +261,7 @@ class Ledger:
         )
 
     def _apply(self, event: Event) -> None:
-        """Take in one event, live or replayed: the only place where what is known of a trial changes."""
+        """Apply one event, live or replayed; nothing else changes what is known of a trial."""
         self._record.apply(event)
         match event:
             case TrialEvent():

@@ -1,4 +1,4 @@
-"""Which sampler a study gets."""
+"""Builds the sampler that a study names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spaces.space import Space
 from trainable.training.metrics import Mode
 
 NO_BITS = 1e-9
-"""A space's `concentration` below this is none: a sum of logarithms is not 0 to the last bit."""
+"""Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""
 
 Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
 
@@ -19,7 +19,7 @@ Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
 def make_sampler(space: Space, kind: Kind, seed: int, mode: Mode) -> Sampler:
     """Build the sampler of a study; `mode` says whether the objective is maximised or minimised.
 
-    `prior-tpe` in a space of which nothing is believed is TPE.
+    In a space without beliefs, `prior-tpe` is TPE.
     """
     match kind:
         case "prior-tpe" if concentration(space) > NO_BITS:

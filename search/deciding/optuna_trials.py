@@ -1,11 +1,11 @@
-"""How Optuna is told of a trial: its values, its outcome and its scores, as one of Optuna's records.
+"""Converts a trial into one of Optuna's records: its values, its outcome and its scores.
 
-The sampler and the copy for optuna-dashboard both tell it so:
+The sampler and the copy for optuna-dashboard both use these records:
 
 * A finished trial is COMPLETE with its last score, a stopped one PRUNED with its scores by epoch. TPE ranks
   every pruned trial behind the complete ones, longer-lived ones first, so it never compares different epochs.
-* A diverged trial is PRUNED without scores, which TPE ranks last. Told as FAIL, TPE would not learn from it:
-  measured on a space of which half diverges, 91 % of later draws fell into that half, against 44 %.
+* A diverged trial is PRUNED without scores, which TPE ranks last. If it were FAIL, TPE would not learn from
+  it: measured on a space of which half diverges, 91 % of later draws fell into that half, against 44 %.
 * A failed trial is FAIL, which TPE ignores: a crash says nothing about the values.
 """
 
@@ -30,8 +30,7 @@ Outside = Literal["ignore the trial", "widen the range"]
 """What becomes of a trial with a value outside its domain, as the documents' own recipe may have one.
 
 For TPE it is no point of the space, and a kernel there may be undefined (log 0): the trial becomes FAIL
-without parameters. Where people look at it, it keeps its values, each in a range that is widened to hold it.
-"""
+without parameters. Where people look at it, it keeps its values, and each range is widened to hold them."""
 
 
 def optuna_trial(
@@ -46,16 +45,17 @@ def optuna_trial(
     ended: float = 0.0,
     attributes: Mapping[str, Any] | None = None,
 ) -> FrozenTrial:
-    """A trial as Optuna's record, which must not be changed.
+    """Returns a trial as Optuna's record, which must not be changed.
 
     Args:
-        number: the trial's, from 0.
-        values: by dimension name. One that no range can be widened to hold is the attribute `outside.NAME`.
+        number: the trial's number, from 0.
+        values: by dimension name. A value that no range can be widened to hold becomes the attribute
+            `outside.NAME`.
         domains: by dimension name, of all dimensions.
         outcome: None while the trial has not ended.
         scores: the objective by epoch.
         outside: what becomes of a trial with a value outside its domain.
-        started, ended: seconds since 1970. TPE does not ask for them.
+        started, ended: seconds since 1970. TPE does not use them.
         attributes: Optuna's user attributes.
     """
     state = _state(outcome)
@@ -80,7 +80,7 @@ def optuna_trial(
 
 
 def distribution(domain: Domain) -> BaseDistribution:
-    """A domain as Optuna's distribution."""
+    """Returns a domain as Optuna's distribution."""
     match domain:
         case Float():
             return FloatDistribution(domain.low, domain.high, log=domain.log)
@@ -93,10 +93,10 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def widened(domain: Domain, value: Value) -> Domain | None:
-    """The domain, stretched to hold the value; None where no such domain does.
+    """Returns the domain, stretched to hold the value; None where no such domain does.
 
-    Optuna takes no value outside its distribution. It takes ranges that differ from trial to trial, but no
-    differing options.
+    Optuna accepts no value outside its distribution. It accepts ranges that differ from trial to trial, but
+    no options that differ.
     """
     if value in domain:
         return domain

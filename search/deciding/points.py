@@ -1,4 +1,4 @@
-"""Samplers that need no history: points of the unit cube, mapped through the priors (docs/decisions/0004)."""
+"""Defines samplers without a history, which map points of the unit cube (docs/decisions/0004)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spaces.space import Space
 
 
 class PointSampler(Sampler):
-    """Maps points of the unit cube, one coordinate a dimension, through the priors; learns nothing.
+    """Maps points of the unit cube, one coordinate per dimension, through the priors; learns nothing.
 
-    A dimension that a trial does not have leaves its coordinate unused.
+    The coordinate of a dimension that a trial does not have is not used.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -23,7 +23,7 @@ class PointSampler(Sampler):
 
     @abstractmethod
     def point(self, number: int, size: int) -> list[float]:
-        """The trial's point in [0, 1)^size."""
+        """Returns the trial's point in [0, 1)^size."""
 
     def ask(self, number: int) -> dict[str, Value]:
         names = [dimension.name for dimension in self._space.dimensions]
@@ -31,14 +31,14 @@ class PointSampler(Sampler):
         return self._space.sample(lambda dimension: fractions[dimension.name])
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
-        """Nothing to remember."""
+        """Does nothing: there is nothing to remember."""
 
     def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        """Nothing to learn."""
+        """Does nothing: there is nothing to learn."""
 
 
 class RandomSampler(PointSampler):
-    """Independent uniform points."""
+    """Draws independent uniform points."""
 
     def point(self, number: int, size: int) -> list[float]:
         import numpy as np
@@ -48,11 +48,11 @@ class RandomSampler(PointSampler):
 
 
 class SobolSampler(PointSampler):
-    """A scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
+    """Draws a scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
 
-    Optuna's QMCSampler keeps its position in the study and draws conditional dimensions at random. Here
-    the position is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
-    recipe, so trial 1 takes the sequence's first point.
+    Optuna's QMCSampler stores its position in the study and draws conditional dimensions at random. Here the
+    position is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
+    recipe, so trial 1 gets the sequence's first point.
     """
 
     def point(self, number: int, size: int) -> list[float]:
@@ -61,7 +61,7 @@ class SobolSampler(PointSampler):
         if size == 0:
             return []
         sequence = qmc.Sobol(size, scramble=True, rng=self._seed)
-        if number > 1:  # SciPy cannot go forward by none
+        if number > 1:  # SciPy refuses to go forward by 0
             sequence.fast_forward(number - 1)
         point: list[float] = sequence.random(1)[0].tolist()
         return point

@@ -1,16 +1,16 @@
-"""A sampler that begins where priors say and leaves them where the trials say otherwise.
+"""Defines a sampler that begins where priors say and moves away where the trials say otherwise.
 
 It has three ways to draw a trial:
 
 * from the priors: the share of these draws falls as trials come in (after piBO's beta / n, Hvarfner et al.,
-  arXiv 2204.11051, section 3.2) and with the evidence against the priors: as in PriorBand (Mallik et al.,
-  arXiv 2306.12370, section 4) it is decided by how likely the priors find the better trials, against the
-  worse;
-* by Optuna's TPE, which learns from all trials whatever their origin;
+  arXiv 2204.11051, section 3.2) and with the evidence against the priors. As in PriorBand (Mallik et al.,
+  arXiv 2306.12370, section 4), the evidence is how likely the better trials are under the priors, against
+  the worse ones;
+* by Optuna's TPE, which learns from all trials, however they were drawn;
 * evenly, one trial in `EVEN_EVERY`, always: whatever the priors say, a search of n trials holds a random
   search of n / EVEN_EVERY, so a wrong prior costs at most that factor.
 
-Why so, and what it is worth: docs/decisions/0008.
+docs/decisions/0008 says why, and what it is worth.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from spaces.space import Space
 from trainable.training.metrics import Mode
 
 FIRST_SHARE = 0.9
-"""The priors' share of trials not drawn evenly, as long as nothing speaks against the priors."""
+"""The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
 UNDIMINISHED = 20
-"""Trials after which the priors' share begins to fall, as their number over all."""
+"""After so many trials the priors' share begins to fall, as this number over the number of trials."""
 EVEN_EVERY = 5
 SAME = 1e-6
-"""Values nearer than this part of a range are one."""
+"""Two values count as one where they differ by less than this part of a range."""
 
 Way = Literal["mode", "prior", "tpe", "even"]
 Rank = tuple[int, int, float]
-"""Sorts trials, the best first."""
+"""A key that sorts trials, the best first."""
 
 
 class PriorTpeSampler(Sampler):
-    """Draws from the priors, by TPE and evenly; meant for spaces of which something is believed.
+    """Draws from the priors, by TPE and evenly; meant for spaces whose rules believe something.
 
-    Trial 0 is the documents' own recipe, so trial 1 is the priors' mode, as PriorBand's first, unless that is
-    the same recipe.
+    Trial 0 is the documents' own recipe. So trial 1 is the priors' mode, as PriorBand's first trial is,
+    unless that is the same recipe.
     """
 
     def __init__(self, space: Space, seed: int, mode: Mode) -> None:
@@ -89,13 +89,13 @@ class PriorTpeSampler(Sampler):
         return "prior" if chance < self.prior_share() else "tpe"
 
     def prior_share(self) -> float:
-        """The chance in [0, 1] that a trial which is not drawn evenly is drawn from the priors."""
+        """Returns the chance in [0, 1] that a trial which is not drawn evenly is drawn from the priors."""
         best_first = [belief for _, (_, belief) in sorted(self._ended.items(), key=_rank_then_number)]
         decay = min(1.0, UNDIMINISHED / max(len(best_first), 1))
         return FIRST_SHARE * decay * trust(best_first)
 
     def _belief(self, values: Mapping[str, Value], named: Mapping[str, Value]) -> float:
-        """How likely the priors find a trial, as a logarithm against even draws."""
+        """Returns how likely the priors make a trial, as a logarithm of the ratio to even draws."""
         densities = (
             density(self._domains[name], prior, named[name])
             for name, prior in self._space.beliefs(values).items()
@@ -104,10 +104,10 @@ class PriorTpeSampler(Sampler):
 
 
 def trust(beliefs: Sequence[float]) -> float:
-    """How far the trials leave the priors standing, in [0, 1]; `beliefs` are theirs, the best trial's first.
+    """Returns how far the trials support the priors, in [0, 1]; `beliefs` holds the best trial's first.
 
-    1 as long as better trials are not less likely under the priors than worse ones; else twice the chance of
-    a rank correlation at least so low if the two had nothing to do with each other.
+    It is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is
+    twice the chance of a rank correlation at least so low if the two were independent.
     """
     if len(beliefs) < 4 or len(set(beliefs)) == 1:
         return 1.0
@@ -116,10 +116,10 @@ def trust(beliefs: Sequence[float]) -> float:
 
 
 def rank_of(outcome: Outcome, scores: Mapping[int, float], mode: Mode) -> Rank | None:
-    """Where a trial stands as TPE ranks it; None for one that TPE ignores.
+    """Returns how TPE ranks a trial; None for one that TPE ignores.
 
-    Finished trials come first, by their score, then stopped ones by how far they came and by their score
-    there, then those without any score.
+    Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by
+    their score there, and then those without any score.
     """
     sign = -1.0 if mode == "max" else 1.0
     match outcome:
@@ -141,7 +141,7 @@ def _rank_then_number(ended: tuple[int, tuple[Rank, float]]) -> tuple[Rank, int]
 def _drawn_by(
     way: Literal["mode", "prior", "even"], domain: Domain, prior: Prior, chance: np.random.Generator
 ) -> Value:
-    """The value of a dimension; of a domain with one option, without use of the chance."""
+    """Returns the value of a dimension; a domain with one option uses no random number."""
     if isinstance(domain, Choice) and len(domain.options) == 1:
         return domain.options[0]
     fraction = float(chance.random())
@@ -158,6 +158,6 @@ def _own_is_the_mode(space: Space) -> bool:
     likeliest = space.encode(space.define(lambda dimension, prior: mode(dimension.domain, prior)))
     try:
         own = space.encode(space.own)
-    except SpaceError:  # a documents' value may lie outside of what is searched
+    except SpaceError:  # a value of the documents may lie outside the searched range
         return False
     return own.keys() == likeliest.keys() and all(abs(own[name] - likeliest[name]) < SAME for name in own)

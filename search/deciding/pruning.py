@@ -1,8 +1,8 @@
-"""Which rungs trials are compared at and how many go on, chosen for the budget and the space, with a reason.
+"""Chooses the rungs at which trials are compared, and how many go on, for the budget and the space.
 
-The numbers are from benchmarks/results/pruning.md, the choice is told in docs/decisions/0009. Pruning is as
-hard as may be while a search keeps four fifths of its worth: so many of its trials, all trained to the end,
-have as good a best one.
+The choice has a reason in words. The numbers are from benchmarks/results/pruning.md; docs/decisions/0009
+explains the choice. Pruning is as hard as possible while a search loses no more than about a fifth of its
+worth: its best trial is as good as that of four fifths as many trials, all trained to the end.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from trainable.training.metrics import Mode
 from trainable.training.schedule import cycle_ends
 
 ALIKE_BITS = 0.5
-"""From here on draws are taken to be alike: one prior of high confidence is enough."""
+"""From here on draws count as alike: one prior of high confidence is enough."""
 OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
-"""No trial is stopped in the first eighth of a run; nor in the first third where trials that are alike have
-schedules of different shapes, since 1cycle stands too low until then and a constant rate too high."""
+"""No trial is stopped in the first eighth of a run. Where trials that are alike have schedules of different
+shapes, none is stopped in the first third: until then 1cycle scores too low and a constant rate too high."""
 SAME_SHAPE = frozenset({"cosine", "poly"})
 """Schedules between which early scores are fair."""
 BEHIND_WARMUP = BEHIND_FREEZE = 1
-"""Epochs. Before the rate has risen, it is how fast that ranks the trials; before the whole model is trained,
-it is how long the head alone was."""
+"""The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
+how fast it rises; before the whole model is trained, by how long the head alone was trained."""
 
 WHY_WARM = "the first lies an epoch behind the longest warm-up"
 WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
@@ -44,18 +44,18 @@ EVEN = "even draws are told apart by early scores"
 
 @dataclass(frozen=True)
 class Pruning:
-    """The epochs after which trials are compared, and that one in `factor` goes on; why, in words."""
+    """Holds the epochs after which trials are compared, that one in `factor` goes on, and why, in words."""
 
     rungs: tuple[int, ...]
     factor: int
     why: str
 
     def scheduler(self, mode: Mode) -> Asha:
-        """ASHA at these rungs."""
+        """Returns ASHA at these rungs."""
         return Asha(self.rungs, self.factor, mode)
 
     def told(self, epochs: int) -> str:
-        """All of it in a sentence, for trials of so many epochs."""
+        """Returns all of it in a sentence, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
@@ -67,7 +67,7 @@ class Pruning:
 
 
 class Suggestion(NamedTuple):
-    """The first rung, what part goes on, and whether there are more rungs; the reasons of both."""
+    """Holds the first rung, the factor, and whether trials are compared only once; and the reasons."""
 
     grace: int
     factor: int
@@ -76,26 +76,27 @@ class Suggestion(NamedTuple):
     why_so_hard: str
 
     def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
-        """The first rung and, unless trials are compared once, those after it in the first half of a run.
+        """Returns the first rung and, unless trials are compared once, later ones in the first half of a run.
 
-        A later one would save less than its trial has cost already, for a score that the search then lacks.
+        A rung in the second half would save less than its trial has cost already, for a score that the search
+        then lacks.
         """
         found = rungs(self.grace, factor, epochs)
         return tuple(each for each in found if each == self.grace or (not self.once and 2 * each <= epochs))
 
 
 def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0) -> Suggestion:
-    """The pruning that fits a budget and a space.
+    """Returns the pruning that fits a budget and a space.
 
     Args:
         warmup: the longest that any trial can have, in epochs.
-        bits: by which the priors narrow down what is drawn, as `bits_of` has them.
+        bits: by how much the priors narrow down the draws, as `bits_of` returns it.
         uneven: whether trials have schedules of different shapes.
         frozen: the most epochs in which any trial trains its head alone.
     """
     alike = bits >= ALIKE_BITS
     part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
-    reasons = {  # where two ask for the same epoch, the first is told
+    reasons = {  # where two ask for the same epoch, the first is the reason
         WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
         WHY_THAWED: frozen + BEHIND_FREEZE,
         WHY_TOLD[part]: math.ceil(epochs / part),
@@ -105,10 +106,10 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
 
 
 def choose_pruning(study: Study, space: Space) -> Pruning:
-    """What the study says of rungs and factor; what fits where it says nothing.
+    """Returns what the study says of rungs and factor, and what fits where it says nothing.
 
-    A schedule of cycles has its rungs at their ends, for scores compare there only (arXiv 1608.03983). Raises
-    StudyError for a written rung that is none.
+    A schedule of cycles has its rungs at the ends of cycles, since scores compare only there (arXiv
+    1608.03983). Raises StudyError for a written rung that is not at such an end.
     """
     choice, budget = study.scheduler, study.budget
     suggestion = suggested(
@@ -132,22 +133,22 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
 
 
 def bits_of(study: Study, space: Space) -> float:
-    """Bits by which priors narrow down what the study draws: none where its sampler asks no prior."""
+    """Returns the bits by which priors narrow down the draws: 0 where the sampler uses no prior."""
     return 0.0 if study.sampler.kind == "tpe" else concentration(space)
 
 
 def longest_warmup(space: Space) -> float:
-    """The longest warm-up that any trial of the space can have, in epochs."""
+    """Returns the longest warm-up that any trial of the space can have, in epochs."""
     return _largest(space, "schedule.warmup_epochs")
 
 
 def longest_freeze(space: Space) -> int:
-    """The most epochs in which any trial of the space trains its head alone."""
+    """Returns the most epochs in which any trial of the space trains its head alone."""
     return math.ceil(_largest(space, "model.freeze_epochs"))
 
 
 def has_uneven_schedules(space: Space) -> bool:
-    """Whether trials have schedules of different shapes, between which early scores are unfair."""
+    """Says whether trials have schedules of different shapes, between which early scores are unfair."""
     kinds = {
         option
         for dimension in space.dimensions
@@ -158,7 +159,7 @@ def has_uneven_schedules(space: Space) -> bool:
 
 
 def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are written, else the usual ones; with a schedule of cycles at their ends."""
+    """Returns the written rungs, or else the usual ones; with a schedule of cycles, rungs at their ends."""
     written, epochs, schedule = study.scheduler.rungs, study.budget.epochs, space.base.schedule
     if not isinstance(schedule, SGDR | Cyclic):
         return written if written is not None else usual
@@ -175,7 +176,7 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
 
 
 def _largest(space: Space, path: str) -> float:
-    """The largest number that any trial of the space can have at a path."""
+    """Returns the largest number that any trial of the space can have at a path."""
     ends = [space.base.get(path)]
     for dimension in space.dimensions:
         if dimension.path == path:

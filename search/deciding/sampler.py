@@ -1,8 +1,8 @@
-"""What a sampler is: it draws the values of the next trial.
+"""Defines what a sampler is: it draws the values of the next trial.
 
-A draw is a function of the seed, the trial's number and what the sampler was told of the earlier trials. So a
-search that was killed and rebuilt from its journal draws what one that never stopped would have drawn, and so
-does a search in another process: same seed and same results, same trials.
+A draw is a function of the seed, the trial's number and what the sampler knows of the earlier trials. So a
+search that was killed and rebuilt from its journal draws what one that never stopped would have drawn. So
+does a search in another process: the same seed and the same results give the same trials.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Sampler(ABC):
 
     @abstractmethod
     def ask(self, number: int) -> dict[str, Value]:
-        """Draw the values of a new trial, by dotted path. Asking changes nothing."""
+        """Draw the values of a new trial, by dotted path. A call changes nothing."""
 
     @abstractmethod
     def add(self, number: int, values: Mapping[str, Value]) -> None:
-        """Take note of a trial that has these values and has not ended: TPE keeps away from it."""
+        """Remember a trial that has these values and has not ended: TPE avoids its neighbourhood."""
 
     @abstractmethod
     def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        """Take note that a trial has ended; `scores` are its objective by epoch."""
+        """Learn that a trial has ended; `scores` holds its objective by epoch."""

@@ -1,9 +1,9 @@
-"""ASHA's stopping rule as pure bookkeeping: no clock, no Ray, rebuilt from the journal by replaying it.
+"""Implements ASHA's stopping rule without clock and without Ray; replaying the journal rebuilds it.
 
-Asynchronous successive halving (Li et al., arXiv 1810.05934) in the variant that stops and never promotes: at
-each rung a trial goes on if it is among the best 1/factor of all values recorded there so far, its own
-included. Decisions are final, so the order of results matters: the first trial at a rung always goes on,
-and one that was let through early is not called back by better ones later.
+It is asynchronous successive halving (Li et al., arXiv 1810.05934) in the variant that stops and never
+promotes: at each rung a trial goes on if it is among the best 1/factor of all values recorded there so far,
+its own included. Decisions are final, so the order of results matters: the first trial at a rung always goes
+on, and better trials that come later do not stop one that has passed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from trainable.training.metrics import Mode
 
 
 def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
-    """The epochs at which trials are compared: grace * factor^k below `epochs` (the last epoch is no rung).
+    """Returns the epochs at which trials are compared: grace * factor^k below `epochs` (the last is no rung).
 
-    Multiplied in integers: through a logarithm 3**5 comes out as 242.99 and its rung would vanish.
+    They are multiplied in integers: through a logarithm 3**5 comes out as 242.99 and its rung would vanish.
     """
     if grace < 1 or factor < 2:
         raise ValueError(f"rungs need grace >= 1 and factor >= 2, got grace {grace} and factor {factor}")
@@ -30,7 +30,7 @@ def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
 
 
 def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
-    """The first of the `allowed` epochs at or after each wanted one, each once; none where there is none.
+    """Returns the first `allowed` epoch at or after each wanted one, each once, where there is one.
 
     So no more trials are stopped than the wanted rungs would stop, however close the allowed ones lie.
     """
@@ -39,7 +39,7 @@ def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[in
 
 
 def rank(value: float, recorded: Collection[float], mode: Mode) -> int:
-    """1 + how many recorded values are strictly better: ties share the better rank."""
+    """Returns 1 + how many recorded values are strictly better: ties share the better rank."""
     match mode:
         case "max":
             return 1 + sum(other > value for other in recorded)
@@ -48,15 +48,16 @@ def rank(value: float, recorded: Collection[float], mode: Mode) -> int:
 
 
 def places(count: int, factor: int) -> int:
-    """How many of `count` trials at a rung go on: floor(count / factor), but at least one."""
+    """Returns how many of `count` trials at a rung go on: floor(count / factor), but at least one."""
     return max(1, count // factor)
 
 
 class Asha:
-    """Which trials are stopped, and where.
+    """Decides which trials are stopped, and where.
 
-    `rungs` are epochs, rising (none: nothing is stopped); `mode` says which values are better. Nothing but
-    the rung just reached is ever recorded, so a trial that starts in mid-life cannot spoil an earlier rung.
+    `rungs` are epochs, rising (none: nothing is stopped); `mode` says which values are better. Only the rung
+    just reached is recorded, so a trial that starts in the middle of its training cannot spoil an earlier
+    rung.
     """
 
     def __init__(self, rungs: Sequence[int], reduction_factor: int, mode: Mode) -> None:
@@ -75,15 +76,15 @@ class Asha:
         return tuple(self.recorded)
 
     def rung_at(self, epoch: int) -> int | None:
-        """The rung that this epoch reaches, if it reaches one."""
+        """Returns the rung that this epoch reaches, if it reaches one."""
         return epoch if epoch in self.recorded else None
 
     def report(self, trial: int, epoch: int, value: float, *, exempt: bool = False) -> bool:
         """Record a trial's value and return whether it goes on.
 
         Between rungs every trial goes on. A value that is not finite stops its trial at any epoch and is not
-        recorded, exempt or not; else an exempt trial is recorded and goes on. Raises ValueError for a second
-        report at one rung.
+        recorded, exempt or not. Otherwise an exempt trial is recorded and goes on. Raises ValueError for a
+        second report at one rung.
         """
         if not math.isfinite(value):
             return False
@@ -97,7 +98,7 @@ class Asha:
         return exempt or position <= kept
 
     def standing(self, trial: int, rung: int) -> tuple[int, int, int]:
-        """A recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
+        """Returns a recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
         values = self.recorded[rung]
         return (
             rank(values[trial], values.values(), self._mode),
@@ -107,9 +108,9 @@ class Asha:
 
 
 def expected_share(rungs: Sequence[int], factor: int, epochs: int) -> float:
-    """The share of `epochs` that a trial trains on average when one in `factor` survives each rung.
+    """Returns the share of `epochs` that a trial trains on average when one in `factor` survives each rung.
 
-    A plan, not a promise: early trials meet few rivals and are stopped less often.
+    It is a plan, not a promise: early trials meet few rivals and are stopped less often.
     """
     trained, surviving, before = 0.0, 1.0, 0
     for rung in (*rungs, epochs):

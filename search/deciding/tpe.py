@@ -1,4 +1,4 @@
-"""Optuna's TPE as a sampler of ours, which holds what it was told and asks Optuna for each draw anew."""
+"""Wraps Optuna's TPE as a sampler: it holds the trials itself and asks Optuna again for each draw."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from spaces.space import Dimension, Space
 from trainable.training.metrics import Mode
 
 STARTUP_TRIALS = 10
-"""Trials drawn at random before TPE models anything: Optuna's own default."""
+"""The number of trials drawn at random before TPE models anything: Optuna's own default."""
 
 
 class TpeSampler(Sampler):
-    """Optuna's multivariate TPE (Watanabe, arXiv 2304.11127), with a sampler seeded for each draw.
+    """Draws with Optuna's multivariate TPE (Watanabe, arXiv 2304.11127), seeded for each draw.
 
     Dimensions that appear together are modelled together (`group`): in a conditional space a joint model of
     all trials would hold only what every trial has. On a space of two optimizers, each with a rate and a
     decay of its own, the best of 16 draws was 0.67 against 0.78 without groups, of 64 draws 0.059 against
-    0.061 (medians of 60 seeds, lower is better). What TPE is told of trials: `search.deciding.optuna_trials`.
+    0.061 (medians of 60 seeds, lower is better). `search.deciding.optuna_trials` says how TPE sees trials.
     """
 
     def __init__(self, space: Space, seed: int, mode: Mode) -> None:
@@ -45,7 +45,7 @@ class TpeSampler(Sampler):
 
     @property
     def trials(self) -> Sequence[FrozenTrial]:
-        """What Optuna is told."""
+        """The records that Optuna gets."""
         return self._trials
 
     def ask(self, number: int) -> dict[str, Value]:
@@ -63,7 +63,7 @@ class TpeSampler(Sampler):
         self._trials[number] = self._record(number, self._values[number], outcome, scores)
 
     def optuna_sampler(self, number: int) -> BaseSampler:
-        """Optuna's sampler, seeded for one trial alone."""
+        """Returns Optuna's sampler, seeded for one trial alone."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return TPESampler(
@@ -75,7 +75,7 @@ class TpeSampler(Sampler):
             )
 
     def _study(self) -> optuna.Study:
-        """A study of the trials so far; a new one each time, since a study remembers them."""
+        """Returns a study of the trials so far; a new one each time, since a study remembers them."""
         return optuna.create_study(storage=_GivenTrials(self._trials), direction=self._direction)
 
     def _record(
@@ -85,12 +85,12 @@ class TpeSampler(Sampler):
 
 
 def seed_of_trial(seed: int, number: int) -> int:
-    """The seed of one trial's draw, from the search's."""
+    """Returns the seed of one trial's draw, computed from the search's seed."""
     return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
 
 
 class _Draw:
-    """One trial's values, drawn by Optuna in the way of `optuna.Trial`, without a trial in a storage."""
+    """Draws one trial's values with Optuna, as `optuna.Trial` does, but without a trial in a storage."""
 
     def __init__(self, sampler: BaseSampler, study: optuna.Study, trial: FrozenTrial) -> None:
         self._sampler, self._study, self._trial = sampler, study, trial
@@ -103,7 +103,7 @@ class _Draw:
         match dimension.domain:
             case Choice(options=(only,)):
                 return only
-            case domain if name in drawn and drawn[name] in domain:  # an end may be missed by a rounding
+            case domain if name in drawn and drawn[name] in domain:  # rounding may pass an end of the range
                 value: Value = drawn[name]
             case _:
                 value = self._sampler.sample_independent(self._study, self._trial, name, of)
@@ -111,7 +111,7 @@ class _Draw:
 
 
 class _GivenTrials(InMemoryStorage):
-    """Hands these trials to a sampler as they are.
+    """Passes these trials to a sampler without copying them.
 
     Optuna's storage in memory copies each trial in depth when it is added: half the time of a search's draws.
     """
@@ -127,4 +127,4 @@ class _GivenTrials(InMemoryStorage):
         return copy.deepcopy(chosen) if deepcopy else chosen
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: object) -> None:
-        """Nothing: a sampler notes here what it has drawn, for other processes that ask the same storage."""
+        """Does nothing: here a sampler notes its draw for other processes that use the same storage."""

@@ -1,7 +1,7 @@
-"""Facts and what is known of the data, kept between commands in the person's cache folder.
+"""This module stores facts, and what is known of the data, in the person's cache folder for later commands.
 
-A file is named by a digest of all that its content follows from: what has changed is measured anew, and
-nothing is ever to be cleared. Files are a few kilobytes each.
+A file is named by a digest of everything that its content depends on. So what has changed is measured again,
+and the cache never has to be cleared. Each file has a few kilobytes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from trainable.recipe.data import Data
 from trainable.recipe.yamlfile import write_whole
 
 FORM = 1
-"""Raised when the same data and model would give other facts."""
+"""A version number: raise it when the same data and model would give other facts."""
 
 
 def cache_folder() -> Path:
-    """Where facts are kept."""
+    """Returns the folder that holds the stored facts."""
     return cache_root() / "facts"
 
 
 def place_of(base: Recipe, device: DeviceKind) -> Path:
-    """The file for a recipe's images and model on such a device, whether it is there or not."""
-    from trainable.train import versions  # torch: seconds that `show` need not wait
+    """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist."""
+    from trainable.train import versions  # it imports torch, for which `show` need not wait
 
     tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {
@@ -52,7 +52,10 @@ def place_of(base: Recipe, device: DeviceKind) -> Path:
 
 
 def _images_of(data: Data) -> tuple[str, str]:
-    """Where the images lie, and what the files there are; the bundled digits are a name, wherever written."""
+    """Returns where the images lie, and a fingerprint of the files there.
+
+    The bundled digits are identified by their name, not by a folder.
+    """
     if data.bundled:
         return data.path, fingerprint(Path(data.path))
     if is_uri(data.path):
@@ -62,7 +65,7 @@ def _images_of(data: Data) -> tuple[str, str]:
 
 
 def recall(place: Path) -> tuple[Facts, DataInfo] | None:
-    """What was kept there; None where there is nothing, or nothing that can be read."""
+    """Returns what the file holds; None where there is no file, or none that can be read."""
     try:
         return facts_in(place)
     except UserError:
@@ -70,6 +73,6 @@ def recall(place: Path) -> tuple[Facts, DataInfo] | None:
 
 
 def keep(place: Path, facts: Facts, info: DataInfo) -> None:
-    """Write it; a cache folder that cannot be written is done without, for nothing is lost but time."""
+    """Write the file. A cache folder that cannot be written is ignored, because only time is lost."""
     with suppress(UserError, OSError):
         write_whole(place, facts_text(facts, info))

@@ -1,4 +1,4 @@
-"""Facts for a person to read: each with its unit in words, what it is, and where it is from."""
+"""This module shows facts to a person: each with its unit in words, its meaning and its origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = "-"
 
 
 class FactRow(NamedTuple):
-    """One fact: its name, its value with the unit, what it is, and where it is from."""
+    """Holds one fact: its name, its value with the unit, its meaning and its origin."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class FactRow(NamedTuple):
 
 
 class InWords(NamedTuple):
-    """How the values of a fact are shown, what it is, and where it is from unless something else is known."""
+    """Says how the values of a fact are shown, what it means, and its origin unless another one is known."""
 
     show: Callable[[Any], str]
     meaning: str
@@ -35,7 +35,7 @@ class InWords(NamedTuple):
 
 
 def facts_table(rows: Sequence[FactRow]) -> Table:
-    """One row a fact."""
+    """Returns a table with one row for each fact."""
     table = Table(title="facts", title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in ("fact", "value", "what it is", "from"):
         table.add_column(name, overflow="fold", no_wrap=name in ("fact", "value"))
@@ -45,9 +45,9 @@ def facts_table(rows: Sequence[FactRow]) -> Table:
 
 
 def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
-    """Every fact of a study, or of a recipe alone, with its section `data`.
+    """Returns every fact of a study, or of a recipe alone, with its section `data`.
 
-    `measured` are the facts before any was written over.
+    `measured` holds the facts before any of them was overwritten.
     """
     return [
         FactRow(name, _value(name, facts), words.meaning, _origin(name, measured, data, study))
@@ -148,4 +148,4 @@ SETTLED = {
     "gpu_memory_bytes": "measured",
     "pretrained": "model.weights",
 }
-"""Facts that no look at images or model finds, and where they are from when a recipe is explained alone."""
+"""The facts that no look at images or model finds, and their origin when a recipe is explained alone."""

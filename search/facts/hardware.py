@@ -1,4 +1,4 @@
-"""What a search may run on, whether a trial fits there, and how many do at once."""
+"""Says which machines a search may use, whether a trial fits on them, and how many run at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainable.errors import Fault
 
 @dataclass(frozen=True)
 class PerTrial:
-    """What each of a trial's workers takes, with everything decided."""
+    """Says what each of a trial's workers gets, with nothing left to decide."""
 
     cpus: int
     gpus: float
@@ -21,20 +21,20 @@ class PerTrial:
 
 @dataclass(frozen=True)
 class Node:
-    """One machine."""
+    """Describes one machine."""
 
     cpus: int
     gpus: int
 
     def fits(self, trial: PerTrial) -> int:
-        """How many workers of such a trial it holds; a share is rounded so that 0.25 fits four times in 1."""
+        """Returns how many workers of such a trial it holds; a GPU of 1 holds four shares of 0.25."""
         by_cpus = self.cpus // trial.cpus
         return min(by_cpus, int(self.gpus / trial.gpus + 1e-9)) if trial.gpus else by_cpus
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The machines that trials may use; a trial's workers may run on several."""
+    """Lists the machines that trials may use; the workers of one trial may run on several."""
 
     nodes: tuple[Node, ...]
 
@@ -43,7 +43,7 @@ class Hardware:
         return sum(node.gpus for node in self.nodes)
 
     def fits(self, trial: PerTrial) -> int:
-        """How many such trials run at once."""
+        """Returns how many such trials run at once."""
         return sum(node.fits(trial) for node in self.nodes) // trial.workers
 
     def __str__(self) -> str:
@@ -51,17 +51,17 @@ class Hardware:
 
 
 def local_hardware() -> Hardware:
-    """The processors this process may use and the GPUs torch sees."""
+    """Returns the processors that this process may use and the GPUs that torch sees."""
     import torch
 
     return Hardware((Node(len(os.sched_getaffinity(0)), torch.cuda.device_count()),))
 
 
 def per_trial(resources: Resources, hardware: Hardware, gpus: float | None = None) -> PerTrial:
-    """What a trial takes; `gpus` is what an earlier part of the search decided.
+    """Returns what a trial gets; `gpus` is what an earlier part of the search decided.
 
-    A worker gets a GPU where there are any and the study does not say how many. Raises StudyError where no
-    trial could ever be placed, with what the machines have.
+    A worker gets a GPU where there are any and the study does not say how many. Raises StudyError, with what
+    the machines have, where no trial could ever start.
     """
     if gpus is None:
         gpus = resources.gpus if resources.gpus is not None else float(hardware.gpus > 0)
@@ -72,13 +72,13 @@ def per_trial(resources: Resources, hardware: Hardware, gpus: float | None = Non
 
 
 def concurrent_trials(asked: int | None, trial: PerTrial, hardware: Hardware) -> int:
-    """How many trials run at once: as many as fit on the machines, or fewer if the study says so."""
+    """Returns how many trials run at once: as many as fit on the machines, or fewer if the study says so."""
     fits = hardware.fits(trial)
     return min(fits, asked) if asked is not None else fits
 
 
 def _unplaceable(trial: PerTrial, hardware: Hardware) -> Iterator[Fault]:
-    """Why no such trial could ever start."""
+    """Yields the reasons why no such trial could ever start."""
     most_cpus = max((node.cpus for node in hardware.nodes), default=0)
     most_gpus = max((node.gpus for node in hardware.nodes), default=0)
     who = "a trial" if trial.workers == 1 else "each worker"

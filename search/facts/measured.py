@@ -1,4 +1,4 @@
-"""The facts of a study: measured on its data, its model and the machine, or written by a person."""
+"""Collects the facts of a study: measured on its data, model and machine, or written by a person."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """Facts and what is known of the data; none of the facts is written over yet, unless they are `kept`."""
+    """Holds facts and what is known of the data. No fact is overwritten yet, unless they are `kept`."""
 
     facts: Facts
     info: DataInfo
     cached: bool = False
-    """Measured by an earlier command, on the same files, model, versions and kind of device."""
+    """Whether an earlier command measured them, on the same files, model, versions and kind of device."""
     kept: bool = False
-    """Those of a search that has begun, from its folder."""
+    """Whether they were read from the folder of a search that has begun."""
 
 
 def load_data(base: Recipe, trial: PerTrial, *, download: bool = False) -> DataSet:
-    """The images of a recipe, for the kind of device that a trial gets."""
+    """Returns the images of a recipe, for the kind of device that a trial gets."""
     return load(base.data, resize=base.evaluation.resize, device_kind=_kind(trial), download=download)
 
 
 def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
-    """What the heuristics need to know, measured on the data, the base recipe's model and the machine.
+    """Returns the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
-    The model is built untrained: what is asked of it needs no weights.
+    The model is built without its weights, because none of these facts depends on them.
     """
     from trainable.models.layers import has_attention
     from trainable.models.make import count_parameters, make_model
@@ -64,7 +64,7 @@ def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
 
 
 def looked_up(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:
-    """The facts of a recipe from the cache, or else measured: for commands that need no image.
+    """Returns the facts of a recipe from the cache, or else measures them: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
     """
@@ -76,16 +76,16 @@ def looked_up(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measu
 
 
 def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
-    """`measure_facts`, kept in the cache for what looks them up."""
+    """Returns what `measure_facts` measures, and stores it in the cache for later commands."""
     facts = measure_facts(base, info, trial)
     keep(place_of(base, _kind(trial)), facts, info)
     return facts
 
 
 def given(facts: Facts, study: Study) -> Facts:
-    """The facts with those that the study's section `facts` writes over."""
+    """Returns the facts, overwritten by those that stand in the study's section `facts`."""
     written = study.facts.values()
-    if "lr_band" in written:  # of the optimizer that every trial has, or else of the documents' own
+    if "lr_band" in written:  # for every trial's optimizer, or else for the documents' own
         written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
     return facts.model_copy(update=written)
 
@@ -97,10 +97,10 @@ def quiet(told: str) -> None:
 def probed(
     study: Study, facts: Facts, recipe: Recipe, data: DataSet, *, download: bool = False, say: Say = quiet
 ) -> Facts:
-    """The facts with what the study's probes measure on a recipe; a line is said of each.
+    """Returns the facts with what the study's probes measure on a recipe; each probe says one line.
 
     It takes seconds to minutes, as `tunebook lr-find` and `batch-find` do. Raises UserError where the trials'
-    device is not here, or where not even one image fits into its memory.
+    device is not on this machine, or where not even one image fits into its memory.
     """
     if not study.space.probes:
         return facts
@@ -163,7 +163,7 @@ def _largest(run: Run, say: Say) -> int:
 
 
 def _settled(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
-    """The facts that the study and the machine settle, and that no look at data or model changes."""
+    """Returns the facts that follow from the study and the machine, and from no look at data or model."""
     return {
         "epochs": base.loop.epochs,
         "cpus": trial.cpus,
@@ -179,7 +179,7 @@ def _kind(trial: PerTrial) -> DeviceKind:
 
 
 def _gpu_memory() -> int | None:
-    """Bytes of the first GPU; None where this process sees none, as on a cluster's head."""
+    """Returns the bytes of the first GPU; None where this process sees none, as on a cluster's head."""
     import torch
 
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None

@@ -1,4 +1,4 @@
-"""How many trials share a GPU: as many as its memory holds, by what a step of the first takes, measured."""
+"""Decides how many trials share a GPU: as many as its memory holds, by a measured step of the first."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ if TYPE_CHECKING:  # Ray takes seconds to import
     from trainable.tune.seat import Shared
 
 HEADROOM = 1.25
-"""Over what the first trial takes: others have an optimizer with more state, or averaged weights."""
+"""A factor on what the first trial needs: others have an optimizer with more state, or averaged weights."""
 
 CONTEXT_BYTES = 600 * 2**20
-"""Of CUDA itself in each process, which torch does not count: an estimate, by what drivers of 2025 take."""
+"""What CUDA itself needs in each process, which torch does not count: estimated from the drivers of 2025."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a process takes of a GPU at most while it trains a recipe, and what was free there before."""
+    """Holds the most GPU memory that a process needs to train a recipe, and what was free there before."""
 
     trial_bytes: int
     free_bytes: int
 
     def trials(self) -> int:
-        """How many fit at once; a trial that does not fit with headroom has the GPU to itself."""
+        """Returns how many fit at once; a trial that does not fit with headroom has the GPU to itself."""
         return max(1, int(self.free_bytes / (HEADROOM * self.trial_bytes)))
 
 
 def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
-    """The part of a GPU that each trial gets; how it was found is said.
+    """Returns the part of a GPU that each trial gets, and says how it was found.
 
-    A step of `recipe` is taken on a GPU: in this process where it sees one, else on a machine of the cluster.
-    Never more trials than the machine has processors for. Raises StudyError where there is no GPU.
+    It measures one step of `recipe` on a GPU: in this process where it sees one, else on a machine of the
+    cluster. There are never more trials than the machine has processors for. Raises StudyError where there is
+    no GPU.
     """
     if not trial.gpus:
         raise StudyError([Fault("resources.pack", f"there is no GPU to share: {hardware}")])
@@ -48,11 +49,11 @@ def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, s
     count = min(found.trials(), max(1, most))
     gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
     say(f"pack: a trial takes {gib}; {count} on each GPU")
-    return int(1e4 / count) / 1e4  # Ray counts in ten-thousandths: rounded up, one less would fit
+    return int(1e4 / count) / 1e4  # Ray counts ten-thousandths: if rounded up, one fewer fits
 
 
 def footprint(recipe: Recipe, data: DataSet) -> Footprint:
-    """What a whole step of the recipe takes of this process's first GPU, which is given back."""
+    """Returns what a whole step of the recipe needs on this process's first GPU, and frees it again."""
     import torch
 
     from trainable.probes.batch_find import batch_find
@@ -76,7 +77,7 @@ def footprint(recipe: Recipe, data: DataSet) -> Footprint:
 
 
 def _measured(recipe: Recipe, data: DataSet) -> Footprint:
-    """A recipe's footprint, here or on one of the cluster's GPUs."""
+    """Returns a recipe's footprint, measured here or on one of the cluster's GPUs."""
     import torch
 
     if torch.cuda.is_available():

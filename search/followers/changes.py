@@ -1,4 +1,4 @@
-"""What MLflow is to be told: a journal's events as changes to runs. Pure: knows no MLflow, file or clock."""
+"""Turns a journal's events into changes of MLflow's runs, without using MLflow, files or a clock."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TABLES = "mlflow.loggedArtifacts"
 """The files of a run that MLflow's pages show as tables."""
 REASON = "tunebook.reason"
 LONGEST_TAG = 5000
-"""Characters: MLflow takes 8000 since version 2, servers before that 5000."""
+"""The most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000."""
 LONGEST_PARAM = 6000
 
 
 class Point(NamedTuple):
-    """One value of a metric. The same key, time and step sent again is the same point of its history."""
+    """Holds one value of a metric; sent twice with one key, time and step, it is one point of its history."""
 
     key: str
     value: float
@@ -51,17 +51,17 @@ class Point(NamedTuple):
 
 @dataclass
 class Change:
-    """What a run is to be told, all at once."""
+    """Holds all that a run is to be sent at once."""
 
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     status: tuple[Status, int] | None = None
-    """And since when, in milliseconds."""
+    """The run's new status, and since when, in milliseconds."""
 
 
 class Outbox:
-    """Takes in events one by one and holds what they change, by run, until it is sent.
+    """Applies events one by one and holds what they change, by run, until it is sent.
 
     `objective` is the study's metric and `epochs` the budget's longest trial.
     """
@@ -77,7 +77,7 @@ class Outbox:
         """Whether the runs of a driver that was killed have been closed."""
 
     def take(self, event: Event) -> None:
-        """Take in the journal's next event."""
+        """Apply the journal's next event."""
         self.record.apply(event)
         self._closed = False
         match event:
@@ -104,14 +104,14 @@ class Outbox:
         return self._closed or self.record.is_over
 
     def began(self, run: Run) -> int:
-        """When a run came to be, in milliseconds. Raises ValueError for one that has not."""
+        """Returns when a run began, in milliseconds. Raises ValueError for one that has not begun."""
         at = self.record.began if run is None else self.record.trials[run].queued
         if at is None:
             raise ValueError("the search has not begun")
         return milliseconds(at)
 
     def empty(self) -> None:
-        """What was taken so far is known to MLflow."""
+        """Forget the changes so far: MLflow has them."""
         self.changes.clear()
         self.recipes.clear()
 
@@ -172,7 +172,7 @@ class Outbox:
         self._tag(run, {STATE: state})
 
     def _summary(self, at: int) -> list[Point]:
-        """The search in numbers, at a step that grows with it: the epochs trained."""
+        """Returns the search in numbers, at a step that grows with it: the epochs trained."""
         record = self.record
         summary = summarise(
             record, record.latest, objective=self._objective, epochs=self._epochs, locked=False
@@ -198,7 +198,7 @@ class Outbox:
 
 
 def status_of(outcome: Outcome) -> Status:
-    """MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
+    """Returns MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
     match outcome:
         case "finished":
             return "FINISHED"
@@ -209,15 +209,15 @@ def status_of(outcome: Outcome) -> Status:
 
 
 def written(value: Value) -> str:
-    """A value as a recipe's YAML has it: `0.1`, `true`, `null`, and words without quotes."""
+    """Returns a value as a recipe's YAML has it: `0.1`, `true`, `null`, and words without quotes."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def clip(text: str, length: int) -> str:
-    """The text, or its beginning with an ellipsis where it is longer."""
+    """Returns the text, or its beginning with an ellipsis where it is longer."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def milliseconds(seconds: float) -> int:
-    """Unix time in seconds as MLflow counts it."""
+    """Converts Unix time in seconds to milliseconds, as MLflow counts it."""
     return round(seconds * 1000)

@@ -1,6 +1,6 @@
-"""What follows a journal and tells others of it: in the background, once a second, never in the search's way.
+"""Follows a journal and delivers it to others: in the background, once a second, without delaying the search.
 
-The journal is the spool. Events that could not be delivered are read again by the next process, so a delivery
+The journal is the queue. Events that could not be delivered are read again by the next process, so a delivery
 must be safe to repeat.
 """
 
@@ -19,16 +19,17 @@ from search.record.journal import Event, read_from
 from trainable.errors import UserError
 
 POLL_SECONDS = 1.0
-"""Events of one second are delivered together: fewer requests, and less of the driver's processor."""
+"""Events of one second are delivered together: this needs fewer requests, and less of the driver's
+processor."""
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_ATTEMPTS = 2
-"""So often is a delivery that must happen now tried in vain: a server that is down is not waited for."""
+"""The last delivery is tried at most so many times: nobody waits for a server that is down."""
 MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What a receiver lacks: events not delivered yet, and single items that it refused for good."""
+    """Says what a receiver lacks: events not delivered yet, and single items that it refused for good."""
 
     receiver: str
     events: int
@@ -40,7 +41,7 @@ class Backlog:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to deliver; what was refused for good is not."""
+        """Whether nothing is left to deliver; items that were refused for good do not count."""
         return not self.events and self.error is None
 
     def __str__(self) -> str:
@@ -75,14 +76,16 @@ class Consumer(ABC):
         self._thread: threading.Thread | None = None
 
     def start(self, may: Callable[[], bool] = lambda: True) -> None:
-        """Follow the journal from now on, while one `may`; it may not exist yet."""
+        """Follow the journal from now on, as long as `may` returns true; the journal need not exist yet."""
         self._may = may
         self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
         self._thread.start()
 
     def catch_up(self, deadline_seconds: float, enough: Callable[[], bool] | None = None) -> Backlog:
-        """Wait until the background thread has delivered what the journal holds now (or `enough` of it), or
-        has failed to. It begins at once."""
+        """Wait until the background thread has delivered what the journal holds now, or has failed to.
+
+        With `enough`, wait only until that returns true. The thread begins at once.
+        """
         deadline = time.monotonic() + deadline_seconds
         size = self._journal.stat().st_size if self._journal.exists() else 0
         enough = enough or (lambda: self._position.offset >= size and not self._undelivered)
@@ -92,7 +95,7 @@ class Consumer(ABC):
         return self.backlog()
 
     def close(self, deadline_seconds: float, *, rest: bool = True) -> Backlog:
-        """Deliver the rest and stop; a slow receiver is waited for until the deadline, a dead one less."""
+        """Deliver the rest and stop; a slow receiver gets until the deadline, a dead one less."""
         self._closing, self._delivers_rest = True, rest
         self._wake.set()
         if self._thread is not None:
@@ -105,34 +108,34 @@ class Consumer(ABC):
         return self.backlog()
 
     def backlog(self) -> Backlog:
-        """What is known to be undelivered, without asking anybody."""
+        """Returns what is known to be undelivered, without asking anybody."""
         return Backlog(self.receiver, self._undelivered, self.problem)
 
     @property
     def problem(self) -> str | None:
-        """Why the last delivery failed, in one line, or goes on though time was up; None for neither."""
+        """Why the last delivery failed, or that it runs after its time, in one line; None for neither."""
         busy = self._closing and self._thread is not None and self._thread.is_alive()
         return self._error or ("has not answered in time" if busy else None)
 
     @abstractmethod
     def _open(self) -> None:
-        """Get hold of what deliveries take, where that is not done yet; called before each."""
+        """Open what deliveries need, where that is not open yet; called before each delivery."""
 
     @abstractmethod
     def _take(self, events: Sequence[Event]) -> int:
-        """Take in the journal's next events; how many of them are to be delivered."""
+        """Read the journal's next events; return how many of them are to be delivered."""
 
     @abstractmethod
     def _deliver(self) -> None:
-        """Send what was taken and is not delivered; raises whatever went wrong. Called again, it goes on."""
+        """Send what was read and is not delivered; raise whatever goes wrong. The next call continues."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Let go of what `_open` got."""
+        """Close what `_open` opened."""
 
     @abstractmethod
     def _tell(self, error: str) -> None:
-        """A delivery has failed; the Backlog says so too, and another one follows."""
+        """Report that a delivery has failed; the Backlog says so too, and another delivery follows."""
 
     def _follow(self) -> None:
         failures = 0
@@ -154,7 +157,7 @@ class Consumer(ABC):
             self._release()
 
     def _attempt(self) -> bool:
-        """One round: read what is new, deliver it; whether that worked."""
+        """Read what is new and deliver it, once; return whether that worked."""
         with self._busy:
             try:
                 if not self._may():
@@ -184,11 +187,11 @@ class Consumer(ABC):
 
 
 def one_line(error: BaseException) -> str:
-    """An error's kind and message, cut to what a terminal shows."""
+    """Returns an error's kind and message, cut to what a terminal shows."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
 
 
 def _pause(failures: int) -> float:
-    """A second, doubled by each failure in a row up to the longest pause."""
+    """Returns a second, doubled by each failure in a row up to the longest pause."""
     return min(POLL_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)

@@ -1,5 +1,6 @@
-"""A search's folder in its object store: what changes is put there, the journal before a trial starts that it
-tells of, all else within a second.
+"""Copies a search's folder to its object store.
+
+The store has a trial's event before that trial starts; everything else is copied within a second.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from trainable.files.store import Store
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 1.0
-"""How long Ray's loop is kept waiting for the store before it is asked again."""
+"""Ray's loop waits at most this long for the store before it goes on and asks again."""
 
 
 class InStore(Consumer):
-    """Keeps a search's folder in its store, for as long as this driver has the lease."""
+    """Copies a search's folder to its store, for as long as this driver has the lease."""
 
     def __init__(self, folder: Path, store: Store, lease: Lease) -> None:
         super().__init__(folder)
         self.receiver = str(store)
         self._folder, self._store, self._lease = folder, store, lease
         self._there: dict[str, bytes] = {}
-        """The digests of the files as they were put."""
+        """The digests of the files as they were copied."""
         self._journal_there = self._taken_trials = self._known_trials = 0
         self._is_compared = False
 
     def knows(self, trial: int) -> bool:
-        """Whether a trial may start: the store answers, and tells of it. Waits, but not for long."""
+        """Says whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
         self.catch_up(SETTLE_SECONDS, lambda: trial < self._known_trials)
         return trial < self._known_trials and self.problem is None
 
@@ -51,7 +52,7 @@ class InStore(Consumer):
         return len(events)
 
     def _deliver(self) -> None:
-        """Put what has changed: first what the journal tells of, and last the cursor that points into it."""
+        """Copy what has changed: the files that the journal refers to, the journal, the cursor into it."""
         cursor = self._content(CURSOR_FILE)
         journal = self._content(EVENTS_FILE) or b""
         whole = journal[: journal.rfind(b"\n") + 1]
@@ -65,8 +66,10 @@ class InStore(Consumer):
         self._journal_there, self._known_trials = len(whole), self._taken_trials
 
     def _compare(self, journal: bytes) -> None:
-        """See to it that the store's journal is an earlier state of this one: at first, and after each spell
-        in which another driver may have been at work."""
+        """Make sure that the store's journal is an earlier state of this one.
+
+        It is compared at first, and again after every time in which another driver may have been at work.
+        """
         if not self._is_compared:
             if not journal.startswith(self._store.read(EVENTS_FILE) or b""):
                 self._lease.give_up()
@@ -84,7 +87,7 @@ class InStore(Consumer):
             self._there[name] = digest
 
     def _release(self) -> None:
-        """The lease is the driver's."""
+        """Does nothing: the lease is the driver's."""
 
     def _tell(self, error: str) -> None:
         logger.warning("%s: %s", self.receiver, error)

@@ -1,4 +1,4 @@
-"""A copy of the search for optuna-dashboard: `optuna.db`, written in the background and never read back.
+"""Copies the search for optuna-dashboard: `optuna.db`, written in the background and never read back.
 
 It holds the trials that have ended. Losing it, or failing to write it, changes nothing in the search.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     from optuna.trial import FrozenTrial
 
 TRIAL = "tunebook.trial"
-"""The user attribute that tells the search's number of a trial; Optuna numbers them as they end."""
+"""The user attribute that holds the search's number of a trial; Optuna numbers trials as they end."""
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Mirror(Consumer):
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._record = Record()
         self._ended: dict[int, EndEvent] = {}
-        """Not copied yet."""
+        """The ends that are not copied yet."""
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
         self._has_told = False

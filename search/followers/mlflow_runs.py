@@ -1,7 +1,7 @@
-"""One search's runs in MLflow: found or created, never twice, and told their changes in few requests.
+"""Finds or creates one search's runs in MLflow, never twice, and sends their changes in few requests.
 
-Only MlflowClient is used, so nothing that a person does with MLflow's global state is touched. MLflow takes
-2 s to import: only the tracker's background thread imports this module.
+Only MlflowClient is used, so MLflow's global state, which a person may use, does not change. MLflow takes 2 s
+to import: only the tracker's background thread imports this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainable.errors import UserError
 PARENT = "mlflow.parentRunId"
 METRICS_IN_A_BATCH = 800
 TAGS_IN_A_BATCH = 100
-"""MLflow takes 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all."""
+"""MLflow accepts 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all."""
 RUNS_IN_A_PAGE = 1000
 
 REFUSALS = (
@@ -34,7 +34,8 @@ REFUSALS = (
     "RESOURCE_ALREADY_EXISTS",
     "RESOURCE_DOES_NOT_EXIST",
 )
-"""What a server says to a request that it will never take; all else may pass, a wrong password too."""
+"""What a server answers to a request that it will never accept; all other errors may pass, a wrong password
+too."""
 MAY_PASS = (401, 403, 408, 429)
 """HTTP's client errors that are not about what was sent."""
 
@@ -43,14 +44,14 @@ Some = TypeVar("Some")
 
 
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Else MLflow's pages open on traces of language models, of which there are none."""
+"""Without this tag MLflow's pages open on traces of language models, of which there are none."""
 
 
 class RunStore:
-    """The runs of the search `search_id`, in the experiment of this name, which is created where it lacks.
+    """Holds the runs of the search `search_id`, in the experiment of this name, which is created if missing.
 
-    `runs` are the ids of those that exist. `refuse(item, why)` is told of each item that MLflow will never
-    take; every other failure is raised, and the call may then be repeated by another RunStore.
+    `runs` holds the ids of those that exist. `refuse(item, why)` is called for each item that MLflow will
+    never accept; every other failure is raised, and the call may then be repeated by another RunStore.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class RunStore:
         self.runs: dict[Run, str] = self._find_runs()
 
     def create(self, run: Run, run_name: str, began: int, tags: Mapping[str, str]) -> str:
-        """A new run's id; one of a trial hangs below the search's own, which must exist."""
+        """Create a run and return its id; a trial's run is a child of the search's own, which must exist."""
         own = {SEARCH_ID: self._search_id}
         if run is not None:
             own |= {TRIAL: str(run), PARENT: self.runs[None]}
@@ -79,7 +80,7 @@ class RunStore:
         return self.runs[run]
 
     def send(self, run: Run, change: Change) -> None:
-        """Tell a run its params, tags and metrics, and then its status."""
+        """Send a run its params, tags and metrics, and then its status."""
         run_id = self.runs[run]
         for items in _batches(change):
             self._log(run, run_id, items)
@@ -96,11 +97,11 @@ class RunStore:
             )
 
     def store_text(self, run: Run, text: str, name: str) -> None:
-        """Keep a text as a file of the run."""
+        """Store a text as a file of the run."""
         self._store(f"{_called(run)}: {name}", lambda: self._client.log_text(self.runs[run], text, name))
 
     def store_file(self, run: Run, path: Path) -> None:
-        """Keep a copy of a file with the run."""
+        """Store a copy of a file with the run."""
         self._store(
             f"{_called(run)}: {path.name}", lambda: self._client.log_artifact(self.runs[run], str(path))
         )
@@ -113,7 +114,7 @@ class RunStore:
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self._client.get_experiment_by_name(name)  # another search was quicker
+                found = self._client.get_experiment_by_name(name)  # another search has just created it
         if found is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
         if found.lifecycle_stage == "deleted":
@@ -123,7 +124,7 @@ class RunStore:
         return str(found.experiment_id)
 
     def _find_runs(self) -> dict[Run, str]:
-        """Deleted ones too, so that what a person has thrown away does not come back."""
+        """Returns the runs by trial, deleted ones too: what a person deleted is not created again."""
         found: dict[Run, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial = run.data.tags.get(TRIAL)
@@ -145,7 +146,7 @@ class RunStore:
             token = page.token or ""
 
     def _log(self, run: Run, run_id: str, items: list[Item]) -> None:
-        """Log items; of a batch that is refused, each half by itself, down to the item that is at fault."""
+        """Log items; if a batch is refused, log each half by itself, down to the item that is at fault."""
         try:
             self._client.log_batch(
                 run_id,
@@ -174,7 +175,11 @@ class RunStore:
             return True
 
     def _store(self, what: str, call: Callable[[], object]) -> None:
-        """As `_unless_refused`, for files, which other libraries take to other places."""
+        """Store a file; refuse it where it can never be stored.
+
+        It does the same as `_unless_refused`, but other libraries store files, and their errors count as
+        refusals too.
+        """
         try:
             self._unless_refused(what, call)
         except (MlflowException, OSError):
@@ -193,7 +198,7 @@ class RunStore:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the server has understood a request and will never take it."""
+    """Says whether the server has understood a request and will never accept it."""
     if isinstance(error, MlflowException):
         return error.error_code in REFUSALS
     if isinstance(error, HTTPError) and error.response is not None:
@@ -202,7 +207,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def _batches(change: Change) -> Iterator[list[Item]]:
-    """A change's params, tags and metrics in lists that MLflow takes at once."""
+    """Yields a change's params, tags and metrics in lists that MLflow accepts at once."""
     params = _chunks([Param(key, value) for key, value in change.params.items()], TAGS_IN_A_BATCH)
     tags = _chunks([RunTag(key, value) for key, value in change.tags.items()], TAGS_IN_A_BATCH)
     metrics = _chunks([Metric(*point) for point in change.points], METRICS_IN_A_BATCH)

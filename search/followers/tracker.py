@@ -1,7 +1,7 @@
-"""The search in MLflow: a parent run, a run below it for each trial, sent in the background from the journal.
+"""Sends the search to MLflow in the background: a parent run, and a run below it for each trial.
 
-The journal is the spool and `mlflow.json` the cursor into it: what could not be sent is not behind the
-cursor yet. Every message may be sent twice: runs are found by their tags before any is created, and a metric
+The journal is the queue and `mlflow.json` the cursor into it: the cursor has not passed an event that could
+not be sent. Every message may be sent twice: runs are found by their tags before any is created, and a metric
 with the same key, time and step is one point of its history.
 """
 
@@ -59,22 +59,24 @@ UI_LOG_FILE = "mlflow-ui.log"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # A request repeated inside the client may create a run twice; we ask what there is before we repeat one.
+    # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""Jobs on traces and prompts would be eight more processes; to look at runs takes none of them."""
+"""Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 REQUEST_SECONDS = "20"
-"""A server that is stuck is given up after so long; MLflow's own 120 s are used where the variable is set."""
+"""A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
+
+A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
 
 
 class Tracker(Consumer):
     """Sends a search to MLflow.
 
-    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` gives a trial's whole recipe
-    as YAML from its values, `conclude` what a search that is over has come to; both are called in the
-    background thread. `versions` (package -> version) become tags of the search's run. One process at a time
-    sends: another one's delivery fails and says so.
+    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` returns a trial's whole recipe
+    as YAML, `conclude` the conclusion of a search that is over; both are called in the background thread.
+    `versions` (package -> version) become tags of the search's run. One process at a time sends: another
+    one's delivery fails and says so.
     """
 
     receiver = "MLflow"
@@ -106,7 +108,7 @@ class Tracker(Consumer):
     def sync(self) -> Backlog:
         """Send everything there is, now; runs that a killed driver left open are closed as interrupted.
 
-        Only who has the folder's lock may call this: no driver is at work then.
+        The caller must have the folder's lock: no driver is at work then.
         """
         self._closes_orphans = True
         return super().sync()
@@ -130,7 +132,7 @@ class Tracker(Consumer):
             self._lock = None
 
     def _tell(self, error: str) -> None:
-        """Nothing: the Backlog at the end is enough."""
+        """Does nothing: the Backlog at the end is enough."""
 
     def _take(self, events: Sequence[Event]) -> int:
         for event in events:
@@ -149,20 +151,21 @@ class Tracker(Consumer):
             self._save()
         except Exception:
             self._save()
-            self._store = None  # what MLflow has is asked again before anything is created
+            self._store = None  # so that the runs are looked up again before any is created
             raise
 
     def _connect(self, search_id: str) -> RunStore:
         self._store = store = open_store(self._study, search_id, self._refuse)
         if self._cursor.events and None not in store.runs:
-            self._start_over(self._fresh)  # MLflow has lost the search, or is another one: tell it everything
+            self._start_over(self._fresh)  # MLflow has lost the search, or is another one: send everything
             self._read()
         return store
 
     def _send(self, store: RunStore) -> None:
-        """Everything in the outbox: trials first, as the search ends after them; files last.
+        """Send everything in the outbox: trials first, as the search ends after them; files last.
 
-        Files may go elsewhere than numbers; where that place cannot be reached, the numbers have arrived.
+        Files may go to another server than numbers; where that one cannot be reached, the numbers have
+        arrived.
         """
         if self._closes_orphans:
             self._outbox.interrupt()
@@ -189,7 +192,7 @@ class Tracker(Consumer):
     def _send_recipe(self, store: RunStore, trial: Trial) -> None:
         try:
             text = self._recipe_text(trial)
-        except Exception as error:  # it is not MLflow's, and a second attempt would not change it
+        except Exception as error:  # not MLflow's error: a second attempt would fail too
             self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
             return
         store.store_text(trial.id, text, RECIPE_FILE)
@@ -207,10 +210,10 @@ class Tracker(Consumer):
             self._send_conclusion(store, self._conclude)
 
     def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
-        """The verdicts as a table and in the note of the search's run, where they are not there yet."""
+        """Send the verdicts as a table and in the note of the search's run, where they are not there yet."""
         try:
             note, table = conclude()
-        except Exception as error:  # as with a recipe: another attempt would not change it
+        except Exception as error:  # as with a recipe: another attempt would fail too
             self._refuse(VERDICTS_FILE, one_line(error))
             return
         digest = _short_hash(f"{note}\n{table}".encode())
@@ -238,7 +241,7 @@ class Tracker(Consumer):
         return {**_source_tags(), NOTE: self._plan(), **versions}
 
     def _refuse(self, item: str, why: str) -> None:
-        """Note an item that MLflow will never take; one that a repeated delivery meets again counts once."""
+        """Note an item that MLflow will never accept; one that is refused again counts once."""
         new = item not in self._refusals
         self._refusals[item] = why
         update = {"refused": self._cursor.refused + new, "refusal": f"{item}: {why}"}
@@ -269,29 +272,29 @@ class Tracker(Consumer):
 
 
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
-    """The search's runs in the MLflow that the study names; the first call in a process imports MLflow."""
+    """Returns the search's runs in the study's MLflow; the first call in a process imports MLflow."""
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
     from search.followers.mlflow_runs import RunStore
 
     for name in ("mlflow", "alembic"):
-        # they tell of every table that they create, and log the errors that they raise as well
+        # they log every table that they create, and errors that they raise as well
         logging.getLogger(name).setLevel(logging.CRITICAL)
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
 
 
 def readable(study: Study) -> Study:
-    """The study as others may see it: without the password of its tracking URI."""
+    """Returns the study as others may see it: without the password of its tracking URI."""
     uri = without_password(str(study.tracking.uri))
     return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
 
 
 def serve(folder: Path, port: int) -> int:
-    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; the exit code.
+    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; return the exit code.
 
-    Where the runs are kept by a server, that one's address is printed instead. What MLflow prints goes to
-    `mlflow-ui.log` in the search's folder. Raises UserError where its server cannot start.
+    Where a server holds the runs, its address is printed instead. What MLflow prints goes to `mlflow-ui.log`
+    in the search's folder. Raises UserError where MLflow's server cannot start.
     """
     from search.record.folder import read_search
 
@@ -319,13 +322,13 @@ def serve(folder: Path, port: int) -> int:
         try:
             raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
         except KeyboardInterrupt:
-            server.terminate()  # Ctrl-C has reached it as well; a signal to this process alone has not
+            server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
     return 0
 
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM is a KeyboardInterrupt for the block: what was started in it is not left behind."""
+    """Turns SIGTERM into a KeyboardInterrupt for the block: processes started in it are not left behind."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Where MLflow keeps the runs: what a person may write, made absolute once or refused with the way out."""
+"""Resolves where MLflow stores the runs: a URI is made absolute once, or refused with advice."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOUNTS = Path("/proc/mounts")
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb3", "fuse.sshfs")
 """Prefixes of types whose locks SQLite cannot rely on (sqlite.org/howtocorrupt.html, section 2.1)."""
 OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "hdfs", "dbfs", "r2", "b2", "ftp", "sftp")
-"""Schemes of places for files: MLflow keeps artifacts there, but no runs."""
+"""Schemes of stores for files: MLflow can store artifacts there, but no runs."""
 
 STORES = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
-"""Schemes, without a driver's name, of what MLflow keeps runs in beside SQLite."""
+"""Schemes, without a driver's name, of the stores that MLflow can use for runs beside SQLite."""
 
 _SQLITE = re.compile(r"^(?P<head>sqlite(\+\w+)?:///)(?P<path>[^?]*)(?P<query>(\?.*)?)$")
 _SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
@@ -29,11 +29,11 @@ _SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
 def resolve_tracking_uri(
     uri: str | None, storage: str | Path, env: Mapping[str, str], mounts: Path = MOUNTS
 ) -> str:
-    """The tracking URI that means the same from any folder: `uri`, else $MLFLOW_TRACKING_URI, else SQLite.
+    """Returns a tracking URI that means the same from any folder: `uri`, $MLFLOW_TRACKING_URI, or SQLite.
 
     The default is `mlflow.db` in `storage`, the folder that holds the searches. Servers' addresses stay as
-    they are. Raises UserError for plain folders and object stores, where MLflow keeps no runs, and for SQLite
-    where its locks do not work.
+    they are. Raises UserError for plain folders and object stores, where MLflow stores no runs, and for
+    SQLite where its locks do not work.
     """
     if uri:
         return _absolute(uri, "tracking.uri", mounts)
@@ -43,18 +43,18 @@ def resolve_tracking_uri(
 
 
 def database_file(uri: str) -> Path | None:
-    """The file behind a SQLite URI; None for any other."""
+    """Returns the file behind a SQLite URI; None for any other."""
     match = _SQLITE.match(uri)
     return Path(match["path"]) if match else None
 
 
 def without_password(uri: str) -> str:
-    """The URI with its password left out, for people to read."""
+    """Returns the URI with its password left out, for people to read."""
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri))
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:
-    """Where a new experiment keeps its files; None where the server decides.
+    """Returns where a new experiment stores its files; None where the server decides.
 
     Without this, MLflow would put them into a folder of whatever directory the command was called from.
     """
@@ -79,7 +79,7 @@ def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """The type of the file system that a path lies on, such as `ext4`; empty where it cannot be told."""
+    """Returns the type of the file system that a path lies on, such as `ext4`; empty where it is unknown."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:
@@ -88,7 +88,7 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str:
     best, kind = Path(), ""
     for line in lines:
         _, point, found, *_ = line.split(" ")
-        # the kernel writes a space in a path as \040; of equal points the later one hides the earlier
+        # the kernel writes a space in a path as \040; of equal mount points the later one hides the earlier
         mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point))
         if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, found

@@ -1,4 +1,4 @@
-"""The commands for searches that run as jobs of a Ray cluster."""
+"""Defines the commands for searches that run as jobs of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Address = Annotated[
 ]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
 EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
-"""Of the state in which a followed job ended; any other is a failure."""
+"""The exit code for the state in which a followed job ended; any other state is a failure."""
 FAILED = 1
 
 

@@ -1,4 +1,4 @@
-"""The door to a cluster's jobs: Ray's Jobs API at http://HEAD:8265, its refusals told in one line."""
+"""Talks to a cluster's jobs: Ray's Jobs API at http://HEAD:8265. Its refusals become one line each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search.running.cluster_token import bring_token, why_refused
 from trainable.errors import UserError
 
 SEARCH, FOLDER = "tunebook.search", "tunebook.folder"
-"""What a job's metadata call the search and its folder on the cluster."""
+"""The names of the search and of its folder on the cluster, in a job's metadata."""
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
@@ -23,7 +23,7 @@ HTTP = re.compile(r"^https?://[^/\s]+/?$")
 
 
 class Jobs:
-    """The jobs of the cluster whose dashboard is at `address`, such as http://10.0.0.1:8265.
+    """Holds the jobs of the cluster whose dashboard is at `address`, such as http://10.0.0.1:8265.
 
     Every method raises UserError where nothing answers there, where the cluster refuses the token, and where
     it knows no such job.
@@ -48,7 +48,7 @@ class Jobs:
     ) -> str:
         """Start a job and return its name, which the cluster has not seen before.
 
-        A cluster that has just been started takes no jobs for some seconds: it is asked again.
+        A cluster that has just been started accepts no jobs for some seconds, so the request is repeated.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -64,18 +64,18 @@ class Jobs:
                 time.sleep(POLL_SECONDS)
 
     def all(self) -> list[Any]:
-        """The searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
+        """Returns the searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
         with self._told():
             ours = [job for job in self._client.list_jobs() if SEARCH in (job.metadata or {})]
         return sorted(ours, key=lambda job: job.start_time or 0, reverse=True)
 
     def one(self, name: str) -> Any:
-        """Ray's JobDetails of a job."""
+        """Returns Ray's JobDetails of a job."""
         with self._told(name):
             return self._client.get_job_info(name)
 
     def ended(self, name: str, seconds: float | None = None) -> Any:
-        """The job's details once it has ended, or after so many seconds."""
+        """Returns the job's details once it has ended, or after so many seconds."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             job = self.one(name)
@@ -84,13 +84,13 @@ class Jobs:
             time.sleep(POLL_SECONDS)
 
     def log(self, name: str) -> str:
-        """All that a job has printed."""
+        """Returns all that a job has printed."""
         with self._told(name):
             text: str = self._client.get_job_logs(name)
             return text
 
     async def tail(self, name: str) -> AsyncIterator[str]:
-        """What a job prints, from its beginning, as it comes."""
+        """Yields what a job prints, from its beginning, as it comes."""
         with self._told(name):
             async for text in self._client.tail_job_logs(name):
                 yield text
@@ -107,7 +107,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def _told(self, name: str | None = None) -> Iterator[None]:
-        """Ray's refusals as a person's."""
+        """Turns Ray's errors into messages for a person."""
         from aiohttp import ClientError
         from ray.exceptions import AuthenticationError
         from requests.exceptions import RequestException
@@ -131,6 +131,6 @@ class Jobs:
 
 
 def _quieten(package: str) -> None:
-    """Leave a package's loggers nothing to say but errors; some of them have a level of their own."""
+    """Silence a package's loggers except for errors; some of them have a level of their own."""
     for name in [package, *(each for each in logging.root.manager.loggerDict if each.startswith(package))]:
         logging.getLogger(name).setLevel(logging.ERROR)

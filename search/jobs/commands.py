@@ -1,4 +1,4 @@
-"""`tunebook submit`, `status`, `stop`, `logs`, `fetch`: a search as a cluster's job, seen from a laptop."""
+"""Implements `tunebook submit`, `status`, `stop`, `logs` and `fetch`: a laptop's view of a cluster's job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trainable.errors import UserError
 from trainable.files.store import name_in
 
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
-"""How Ray stops a job: one Ctrl-C, then a minute in which the search ends cleanly."""
+"""The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
 STOP_SECONDS = 75.0
 FETCH_SECONDS = 300.0
 
@@ -33,8 +33,8 @@ FETCH_SECONDS = 300.0
 def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:
     """Start a search as a job of the cluster and return the job's name.
 
-    Submitted again, the same study goes on where it stopped. Raises UserError before anything is sent where
-    the study means this machine.
+    Submitted again, the same study goes on where it stopped. Raises UserError, before anything is sent, where
+    the study refers to something on this machine.
     """
     study = study.model_copy(update={"name": study.name or default_name(study)})
     sent = meant_there(study)
@@ -53,7 +53,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
 
 
 def follow(address: str, name: str) -> str:
-    """Print a job's log as it comes, from its beginning; the state in which it ended.
+    """Print a job's log as it comes, from its beginning; return the state in which it ended.
 
     A connection that breaks is made again. Ctrl-C ends the following, not the job.
     """
@@ -73,7 +73,7 @@ def follow(address: str, name: str) -> str:
     try:
         while True:
             job = jobs.one(name)
-            with contextlib.suppress(UserError):  # asked again, at once or in vain
+            with contextlib.suppress(UserError):  # the loop asks again
                 asyncio.run(print_rest())
             if str(job.status) in ENDED:
                 break
@@ -96,7 +96,7 @@ def logs(address: str, name: str) -> None:
 
 
 def status(address: str, name: str | None = None) -> None:
-    """Print a table of the cluster's searches; of one job, how it stands and its last line."""
+    """Print a table of the cluster's searches; for one job, also its last line."""
     jobs = Jobs(address)
     found = jobs.all() if name is None else [jobs.one(name)]
     if not found:
@@ -124,7 +124,7 @@ def status(address: str, name: str | None = None) -> None:
 
 
 def stop(address: str, name: str) -> str:
-    """Have a search end cleanly, as with Ctrl-C, and wait for it; the state in which it is then."""
+    """Have a search end cleanly, as with Ctrl-C, and wait for it; return the state in which it is then."""
     jobs = Jobs(address)
     job = jobs.one(name)
     if str(job.status) not in ENDED:
@@ -137,10 +137,10 @@ def stop(address: str, name: str) -> str:
 
 
 def fetch(address: str, name: str, out: Path | None = None, there: str | None = None) -> Path:
-    """Bring a search's recipe, report and journal here; the folder, which `tunebook show` reads.
+    """Copy a search's recipe, report and journal here; return the folder, which `tunebook show` reads.
 
-    `there` is the search's folder on the cluster, which a job that `submit` started knows itself. Checkpoints
-    stay. A search that is still running comes as it is.
+    `there` is the search's folder on the cluster; a job that `submit` started knows it. Checkpoints stay on
+    the cluster. A search that is still running is copied in its current state.
     """
     jobs = Jobs(address)
     job = jobs.one(name)

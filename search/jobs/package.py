@@ -1,4 +1,4 @@
-"""What travels to a cluster: the study, its paths meant there, and the project where it is a checkout."""
+"""Packs what is sent to a cluster: the study and, from a checkout, the project."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def meant_there(study: Study) -> Study:
-    """The study as the cluster is to read it. Raises StudyError where something means this machine.
+    """Returns the study for the cluster. Raises StudyError where something in it refers to this machine.
 
     Nothing is looked up here: data, weights and storage are the cluster's.
     """
@@ -46,12 +46,12 @@ def pack(folder: Path) -> None:
 
 
 def entrypoint(*arguments: str) -> str:
-    """The command of a job that runs `python -m ARGUMENTS` among what was packed."""
+    """Returns the command of a job that runs `python -m ARGUMENTS` in the packed folder."""
     return shlex.join(["exec", "sh", SCRIPT, *arguments])
 
 
 def from_checkout(root: Path) -> bool:
-    """Whether this program runs from its source tree; else the cluster has to have it installed."""
+    """Says whether this program runs from its source tree; otherwise the cluster must have it installed."""
     try:
         described = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
@@ -60,7 +60,7 @@ def from_checkout(root: Path) -> bool:
 
 
 def variables(given: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
-    """The environment variables that a job gets, from `NAME` (as it is here) or `NAME=VALUE`.
+    """Returns the environment variables of a job, from `NAME` (its value here) or `NAME=VALUE`.
 
     Raises UserError for a name that is not set here.
     """

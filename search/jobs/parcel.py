@@ -1,6 +1,6 @@
-"""A search's folder without its checkpoints, through a job's log: the one way that the dashboard leaves.
+"""Sends a search's folder without its checkpoints through a job's log, the only way out of the dashboard.
 
-On the cluster `python -m search.jobs.parcel FOLDER` prints it; `unpacked` takes it out of what was printed.
+On the cluster `python -m search.jobs.parcel FOLDER` prints it; `unpacked` extracts it from what was printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGIN, END = "-----BEGIN TUNEBOOK SEARCH-----", "-----END TUNEBOOK SEARCH-----"
 
 
 def packed(folder: Path) -> str:
-    """The folder's files and its report, as lines of text without secrets: they go into a job's log.
+    """Returns the folder's files and its report, as lines of text without secrets: they go into a job's log.
 
     Raises UserError where the folder is no search's.
     """
@@ -47,7 +47,7 @@ def packed(folder: Path) -> str:
 
 
 def unpacked(text: str, folder: Path) -> list[str]:
-    """Write what a log holds into a folder; the files' names. Raises UserError where it holds no parcel."""
+    """Write what a log holds into a folder; return the files' names. Raises UserError for no parcel."""
     begin, end = text.rfind(BEGIN), text.rfind(END)
     if begin < 0 or end < begin:
         raise UserError(
@@ -61,7 +61,7 @@ def unpacked(text: str, folder: Path) -> list[str]:
 
 
 def report_of(folder: Path) -> str:
-    """What `tunebook show` prints of a search."""
+    """Returns what `tunebook show` prints of a search."""
     from search.results import report
     from search.results.search import Search
 

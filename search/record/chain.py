@@ -1,6 +1,7 @@
-"""The lines of a journal: each ends with a checksum over its own text and the checksum of the line before.
+"""Writes and checks the lines of a journal.
 
-So whoever reads finds every byte that has changed, and every line that was removed, doubled or moved.
+Each line ends with a checksum over its own text and the checksum of the line before. So a reader finds every
+byte that has changed, and every line that was removed, doubled or moved.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from dataclasses import dataclass
 from trainable.errors import UserError
 
 DIGITS = 12
-"""Hexadecimal: a damaged line passes with a chance of 4e-15."""
+"""The number of hexadecimal digits: a damaged line is accepted with a probability of 4e-15."""
 SEALED = re.compile(rb'(\{.+),"sum":"([0-9a-f]{%d})"\}\n' % DIGITS, re.DOTALL)
 
 
 class JournalError(UserError):
-    """A journal that is damaged, or that another version wrote: nothing is done with the search."""
+    """The journal is damaged, or another version wrote it: nothing is done with the search."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a journal has been read: where to go on, and the checksum that the next line builds on."""
+    """Says how far a journal has been read: where to go on, and the checksum that the next line builds on."""
 
     offset: int = 0
-    """Bytes."""
+    """It counts bytes."""
     lines: int = 0
     checksum: str = ""
 
     def after(self, line: bytes, checksum: str) -> Position:
-        """The position behind one more line."""
+        """Returns the position behind one more line."""
         return Position(self.offset + len(line), self.lines + 1, checksum)
 
 
@@ -41,18 +42,18 @@ START = Position()
 
 
 def seal(body: bytes, before: str) -> tuple[bytes, str]:
-    """The line of a JSON object, with its checksum as the last key; and that checksum."""
+    """Returns the line of a JSON object, with its checksum as the last key; and that checksum."""
     checksum = checksum_of(body, before)
     return b'%s,"sum":"%s"}\n' % (body[:-1], checksum.encode()), checksum
 
 
 def checksum_of(body: bytes, before: str) -> str:
-    """The checksum of a line's JSON object (written without it), behind a line with the checksum `before`."""
+    """Returns the checksum of a line's JSON object, which builds on `before`, that of the line before."""
     return hashlib.sha256(before.encode() + body).hexdigest()[:DIGITS]
 
 
 def unseal(line: bytes, position: Position, where: str) -> tuple[bytes, str]:
-    """The JSON object in a line, and its checksum. Raises JournalError naming what was expected."""
+    """Returns the JSON object in a line, and its checksum. Raises JournalError naming what was expected."""
     match = SEALED.fullmatch(line)
     if match is None:
         raise JournalError(f"{where}: expected a line that ends with its checksum; the line is damaged")
@@ -66,6 +67,6 @@ def unseal(line: bytes, position: Position, where: str) -> tuple[bytes, str]:
 
 
 def whole_lines(content: bytes) -> Iterator[bytes]:
-    """The lines that end with a newline."""
+    """Yields the lines that end with a newline."""
     for line in content.split(b"\n")[:-1]:
         yield line + b"\n"

@@ -1,4 +1,4 @@
-"""How far a search has been sent to MLflow, and which runs it became: `mlflow.json` in the search's folder.
+"""Stores how far a search has been sent to MLflow, and its run ids: `mlflow.json` in the search's folder.
 
 Losing the file loses nothing: everything is sent again, to the runs that are found by their tags.
 """
@@ -18,24 +18,24 @@ from trainable.recipe.yamlfile import write_whole
 
 
 class Cursor(Spec):
-    """How far a search folder's journal has been sent, where to, and the runs that it became."""
+    """Says how far a search folder's journal has been sent, where to, and which runs it became."""
 
     uri: str
     experiment: str
     experiment_id: str | None = None
     parent_run_id: str | None = None
     run_ids: dict[int, str] = Field(default_factory=dict)
-    """By trial."""
+    """The MLflow run of each trial, by trial number."""
     events: int = 0
-    """So many of the journal's events need not be sent again."""
+    """This number of events from the journal's beginning need not be sent again."""
     files: dict[str, str] = Field(default_factory=dict)
-    """The digests of the parent's files as they were sent."""
+    """The digests of the parent run's files as they were sent."""
     refused: int = 0
     refusal: str | None = None
 
 
 def read_cursor(folder: Path) -> Cursor | None:
-    """A search folder's cursor; None where there is none. One that is no cursor counts as none.
+    """Returns a search folder's cursor; None where there is no file, or one that holds no cursor.
 
     Raises UserError where the file cannot be read.
     """
@@ -49,20 +49,20 @@ def read_cursor(folder: Path) -> Cursor | None:
 
 
 def run_ids(folder: Path) -> dict[int, str]:
-    """The MLflow run of each trial, as far as it is known, without asking MLflow."""
+    """Returns the MLflow run of each trial, as far as it is known, without asking MLflow."""
     cursor = read_cursor(folder)
     return dict(cursor.run_ids) if cursor is not None else {}
 
 
 def write_cursor(folder: Path, cursor: Cursor) -> None:
-    """Write it whole or not at all."""
+    """Write the cursor whole or not at all."""
     write_whole(folder / CURSOR_FILE, cursor.model_dump_json(indent=2).encode())
 
 
 def hold_lock(folder: Path) -> int:
-    """The file descriptor of a lock that one process has; the kernel drops it with the process.
+    """Returns the file descriptor of a lock that one process has; the kernel drops it with the process.
 
-    Raises UserError where another one has it.
+    Raises UserError where another process has it.
     """
     lock = os.open(folder / CURSOR_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -1,4 +1,4 @@
-"""Where two trees of plain data differ."""
+"""Finds where two trees of plain data differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ABSENT = "absent"
 
 
 class Difference(NamedTuple):
-    """One place by its dotted path, and what stands there in either tree."""
+    """Names one value by its dotted path, and holds what either tree has there."""
 
     path: str
     one: Any
@@ -17,7 +17,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
-    """The first place where two trees differ; None where they are equal."""
+    """Returns the first value in which two trees differ; None where they are equal."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{path}.{name}" if path else str(name)

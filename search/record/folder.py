@@ -1,4 +1,4 @@
-"""A search's folder, STORAGE/NAME/: what stands where in it, and how others read it while a driver writes."""
+"""Reads a search's folder, STORAGE/NAME/, also while a driver writes to it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from trainable.recipe.yamlfile import to_yaml
 
 
 def home_in(folder: Path) -> Home:
-    """The home of the search in a folder; of one that was copied or moved there, that folder alone."""
+    """Returns the home of the search in a folder; for a copied or moved folder, that folder alone."""
     home = Home.of(read_search(folder))
     return home if home.folder == folder else Home(folder)
 
 
 def read_search(folder: Path) -> Study:
-    """The resolved study of a search folder. Raises UserError where the folder is none."""
+    """Returns the resolved study of a search folder. Raises UserError where the folder holds no search."""
     if not (folder / STUDY_FILE).exists():
         raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
     return read_study(folder / STUDY_FILE)
 
 
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
-    """What was measured when the search began. Raises UserError where the file is missing."""
+    """Returns what was measured when the search began. Raises UserError where the file is missing."""
     if not (folder / FACTS_FILE).exists():
         raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)")
     return facts_in(folder / FACTS_FILE)
 
 
 def facts_in(file: Path) -> tuple[Facts, DataInfo]:
-    """What `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
+    """Returns what `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
     try:
         record = json.loads(file.read_text())
         return Facts.from_tree(record["facts"], str(file)), DataInfo.from_tree(record["data"])
@@ -56,15 +56,15 @@ def facts_in(file: Path) -> tuple[Facts, DataInfo]:
 
 
 def facts_text(facts: Facts, info: DataInfo) -> bytes:
-    """Facts and what is known of the data, as JSON."""
+    """Returns facts and what is known of the data, as JSON."""
     return json.dumps({"facts": facts.tree(), "data": info.tree()}, indent=2).encode()
 
 
 def read_record(folder: Path) -> Record:
-    """What the journal says of a search; nothing where a driver was killed before it began.
+    """Returns what the journal says of a search; nothing where a driver was killed before it began.
 
-    Raises JournalError where it is damaged, UserError where it cannot be read, and where it is gone and the
-    trials are not: they must not be mixed with new ones.
+    Raises JournalError where it is damaged. Raises UserError where it cannot be read, and where it is missing
+    although there are trials: they must not be mixed with new ones.
     """
     path = folder / EVENTS_FILE
     try:
@@ -77,9 +77,10 @@ def read_record(folder: Path) -> Record:
 
 
 def read_summary(folder: Path, *, driven: bool | None = None) -> Summary:
-    """What the search has come to, from its journal. Raises UserError where there is none.
+    """Returns a search's summary so far, from its journal. Raises UserError where there is none.
 
-    `driven` says whether a driver is at work, for a process that has the folder's lock itself; others look.
+    `driven` says whether a driver is at work, for a process that has the folder's lock itself; others find
+    out.
     """
     study = read_search(folder)
     if driven is None:
@@ -88,12 +89,12 @@ def read_summary(folder: Path, *, driven: bool | None = None) -> Summary:
 
 
 def is_driven(folder: Path) -> bool:
-    """Whether a driver is at work on a search, on this machine or on another one."""
+    """Says whether a driver is at work on a search, on this machine or on another one."""
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
 
 
 def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven: bool) -> Summary:
-    """What a record comes to, with the MLflow runs of its trials."""
+    """Returns the summary of a record, with the MLflow runs of its trials."""
     objective, epochs = study.objective.metric, study.budget.epochs
     if record.settled is not None:
         objective, epochs = record.settled.objective, record.settled.epochs
@@ -103,5 +104,5 @@ def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven
 
 
 def recipe_text(recipe: Recipe, space: Space) -> str:
-    """A recipe as YAML, with the reason of every value that a heuristic speaks of beside it."""
+    """Returns a recipe as YAML; each value that a heuristic explains has its reason beside it."""
     return to_yaml(recipe.tree(), reasons(recipe, space))

@@ -1,4 +1,4 @@
-"""Where a search lives: its folder on this machine, its object store if it has one, its files."""
+"""Says where a search lives: its folder on this machine, its object store if it has one, its files."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ LOG_FILE = "search.log"
 BEST_FILE = "best.yaml"
 PICTURE_FILE = "trials.png"
 CURSOR_FILE = "mlflow.json"
-"""How far the journal has been sent to MLflow."""
+"""It says how far the journal has been sent to MLflow."""
 MIRROR_FILE = "optuna.db"
 TRIALS_FOLDER = "trials"
 
 LOCK_FILE = ".lock"
 CURSOR_LOCK_FILE = ".mlflow.lock"
 DRIVER_FILE = ".driver"
-"""In a store alone: the sign of life of the driver at work."""
+"""Only a store has it: the sign of life of the driver at work."""
 ELSEWHERE_FILE = ".elsewhere"
-"""In a folder before a store: a driver of another machine is at work."""
+"""Only a folder that copies a store has it: a driver of another machine is at work."""
 
 IN_STORE = (FACTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, STUDY_FILE)
-"""What a store keeps beside the journal, MLflow's cursor into it and the trials. The study is put last: where
-it is there, a search can be gone on with. Optuna's mirror is not kept: the journal makes it again."""
+"""The files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
+last: once it is there, a search can be resumed. Optuna's mirror is not stored: it is rebuilt from the
+journal."""
 IN_PARCEL = (FACTS_FILE, EVENTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, CURSOR_FILE, MIRROR_FILE)
-"""What `tunebook fetch` brings as it is; the study comes without the password that it may hold."""
+"""The files that `tunebook fetch` copies unchanged; the study is copied without the password that it may
+hold."""
 IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE)
-"""What is kept with the search's run in MLflow, whenever it appears or changes."""
+"""The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """Where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
+    """Says where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
 
     folder: Path
     store: Store | None = None
-    """The search's own folder in an object store; None where `folder` is all there is."""
+    """The search's own folder in an object store; None where there is only `folder`."""
 
     @classmethod
     def of(cls, study: Study) -> Home:
-        """The home of a study's search, which needs a name: STORAGE/NAME."""
+        """Returns the home of a study's search, which needs a name: STORAGE/NAME."""
         if is_uri(study.storage):
             return cls.at(Store(study.storage).at(str(study.name)).uri)
         return cls(Path(study.storage) / str(study.name))
 
     @classmethod
     def at(cls, address: str | Path) -> Home:
-        """The home that a person names by its folder or its URI.
+        """Returns the home that a person names by its folder or its URI.
 
         Raises StoreError for a URI that names no folder in a store.
         """
@@ -65,15 +67,15 @@ class Home:
 
     @property
     def address(self) -> str:
-        """What a person names the search by: its folder, or its URI."""
+        """The folder or the URI by which a person names the search."""
         return self._address()
 
     def checkpoints(self, trial: int) -> str:
-        """The folder or the URI that holds a trial's checkpoints."""
+        """Returns the folder or the URI that holds a trial's checkpoints."""
         return self._address(TRIALS_FOLDER, f"{trial:04d}")
 
     def trials_with_checkpoints(self) -> set[int]:
-        """The trials that may have some. Raises StoreError where a store does not answer."""
+        """Returns the trials that may have checkpoints. Raises StoreError where a store does not answer."""
         return {int(name) for name in names_below(self._address(TRIALS_FOLDER)) if name.isdecimal()}
 
     def _address(self, *names: str) -> str:
@@ -83,7 +85,7 @@ class Home:
 
 
 def names_below(address: str) -> list[str]:
-    """The names directly below a folder or a URI, in order; none where it does not exist."""
+    """Returns the names directly below a folder or a URI, in order; none where it does not exist."""
     if is_uri(address):
         return Store(address).names()
     return sorted(each.name for each in Path(address).iterdir()) if Path(address).is_dir() else []

@@ -1,8 +1,8 @@
-"""The journal of a search: `events.jsonl`, one event a line, the only truth there is.
+"""Reads and writes the journal of a search: `events.jsonl`, one event a line, the only truth there is.
 
-Optuna's study, ASHA's rungs, the tables and the tracking are all rebuilt by reading it, so that killing the
-driver loses nothing but the line being written. Events are only ever appended. Every line is checked when it
-is read (`search.record.chain`); what the events say is checked by the fold (`search.record.trials`).
+Optuna's study, ASHA's rungs, the tables and the tracking are all rebuilt by reading it. So killing the driver
+loses nothing but the line being written. Events are only ever appended. Every line is checked when it is read
+(`search.record.chain`); what the events say is checked by the fold (`search.record.trials`).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from trainable.recipe.base import Spec
 from trainable.training.metrics import EpochResult
 
 FORMAT = 2
-"""Of the journal. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
+"""The journal's format. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
 FIRST = b'{"event":"search","sequence":0,'
-"""How every journal begins."""
+"""The bytes with which every journal begins."""
 
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
 Outcome = Literal["finished", "stopped", "diverged", "failed"]
-"""How a trial ended: trained to its last epoch, stopped by the scheduler, a loss not finite, crashed."""
+"""How a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed."""
 
 
 class Stamped(Spec):
-    """What every event carries; `sequence` and `time` are written by `Journal.append`."""
+    """Holds what every event carries; `Journal.append` writes `sequence` and `time`."""
 
     event: str
     sequence: int = -1
-    """0, 1, 2, ... in the order of the file; -1 before the event is appended."""
+    """It counts 0, 1, 2, ... in the order of the file; it is -1 before the event is appended."""
     time: float = 0.0
-    """Seconds since 1970."""
+    """It counts seconds since 1970."""
 
 
 class SearchEvent(Stamped):
@@ -58,30 +58,30 @@ class SearchEvent(Stamped):
 
 
 class SettledEvent(Stamped):
-    """What the search settled before its first trial; its readers read it here, for rules may change."""
+    """The search decided this before its first trial; readers use it, because rules may change later."""
 
     event: Literal["settled"] = "settled"
     space: dict[str, Any]
-    """The whole space, as `spaces.settled.tree_of` has it."""
+    """The whole space, as `spaces.settled.tree_of` returns it."""
     rungs: tuple[int, ...]
     """The epochs after which trials are compared."""
     factor: Annotated[int, Field(ge=2)]
-    """One trial in so many goes on from a rung."""
+    """One trial in this many goes on from a rung."""
     why: str
     """The reason for these rungs and this factor, in words."""
     objective: str
-    """The metric that trials are compared by."""
+    """The metric by which trials are compared."""
     epochs: Annotated[int, Field(ge=1)]
-    """What the longest trial trains."""
+    """The number of epochs that the longest trial trains."""
     version: str
-    """Of tunebook."""
+    """The version of tunebook."""
 
 
 class TrialEvent(Stamped):
-    """A trial exists, with its values by dotted path; on disk before the trial starts.
+    """A trial exists, with its values by dotted path. The event is on disk before the trial starts.
 
-    `recipe` is the whole recipe as plain data, and `digest` the recipe's; both are None where the values make
-    no recipe. `own` marks the documents' own recipe, which the scheduler records but never stops.
+    `recipe` is the whole recipe as plain data, and `digest` is the recipe's; both are None where the values
+    make no recipe. `own` marks the documents' own recipe, which the scheduler records but never stops.
     """
 
     event: Literal["trial"] = "trial"
@@ -93,7 +93,7 @@ class TrialEvent(Stamped):
 
 
 class StartEvent(Stamped):
-    """An attempt at a trial began, with `epoch` epochs already done (those its checkpoint covers)."""
+    """An attempt at a trial began, with `epoch` epochs already done (those that its checkpoint covers)."""
 
     event: Literal["start"] = "start"
     trial: Annotated[int, Field(ge=0)]
@@ -145,7 +145,7 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 class Journal:
-    """The writing side: opens or creates `folder/events.jsonl`; only who has the folder's lock may do so.
+    """Writes a journal: opens or creates `folder/events.jsonl`, with the folder's lock held by the caller.
 
     `events` holds what was there on opening. A last line that a kill left torn is cut off, with a warning.
     Raises JournalError where the file is damaged.
@@ -170,8 +170,8 @@ class Journal:
     def append(self, event: SomeEvent) -> SomeEvent:
         """Write one event and return it as written, with its sequence number and time.
 
-        A killed driver loses no event that was returned; a power failure none but `start`, `epoch` and
-        `retry`, which are not worth a wait for the disk: their trial is trained again.
+        A killed driver loses no event that was returned. A power failure loses at most events `start`,
+        `epoch` and `retry`, which are not worth a wait for the disk: their trial is trained again.
         """
         stamped = event.model_copy(update={"sequence": self._end.lines, "time": self._clock()})
         line, checksum = seal(stamped.model_dump_json().encode(), self._end.checksum)
@@ -206,9 +206,10 @@ class Journal:
 
 
 def read(path: str | Path) -> list[Event]:
-    """Every event of a journal's file. A torn last line is left out; where no driver writes, with a warning.
+    """Returns every event of a journal's file, without a torn last line.
 
-    Raises UserError where there is no file, JournalError where it is damaged.
+    A torn line is left out with a warning where no driver writes. Raises UserError where there is no file,
+    JournalError where it is damaged.
     """
     path = Path(path)
     was_locked = is_locked(path.parent)
@@ -219,7 +220,7 @@ def read(path: str | Path) -> list[Event]:
 
 
 def read_from(path: str | Path, position: Position) -> tuple[list[Event], Position]:
-    """The events behind a position, and the position to go on from; half-written last lines wait."""
+    """Returns the events behind a position, and the new position, before a half-written last line."""
     events, end, _ = _read(Path(path), position)
     return events, end
 
@@ -234,7 +235,7 @@ def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
 
 
 def _parse(path: Path, content: bytes, position: Position) -> tuple[list[Event], Position, bool]:
-    """The events in whole lines, the position behind them, and whether a torn line follows."""
+    """Returns the events in whole lines, the position behind them, and whether a torn line follows."""
     events: list[Event] = []
     begin = position.offset
     for line in whole_lines(content):
@@ -255,7 +256,7 @@ def _check_format(line: bytes, path: Path) -> None:
     try:
         tree = json.loads(line)
     except (ValueError, RecursionError):
-        return  # the checksum will tell
+        return  # the checksum will show the damage
     if not isinstance(tree, dict) or tree.get("event") != "search" or tree.get("format") == FORMAT:
         return
     if "format" not in tree and "sum" not in tree:
@@ -293,7 +294,7 @@ def _first(error: ValidationError) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new file's name itself survive a power failure."""
+    """Make sure that a new file's name itself survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,8 @@
-"""The right to drive a search that is kept in an object store: one driver at a time, on whatever machine.
+"""Gives one driver at a time, on whatever machine, the right to drive a search in an object store.
 
-A store of objects has no locks. So the driver writes its name and a count into `.driver` every few seconds; a
-new one watches what it finds there, and where the count stands still for long enough the search is its own.
+A store of objects has no locks. So the driver writes its name and a count into `.driver` every few seconds. A
+new driver watches what it finds there; where the count does not change for long enough, the search is its
+own.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from trainable.files.store import Store, StoreError
 
 BEAT_SECONDS = 2.0
 SILENCE_SECONDS = 20.0
-"""Of a driver that is taken for dead. A beat that hangs takes 9 s: three requests, given up after 3 s."""
+"""A driver without a beat for so long counts as dead. A beat that hangs takes 9 s: three requests of 3 s
+each."""
 RECENT_SECONDS = 60.0
-"""A beat that is younger by the clocks of two machines is taken for a living driver's, to be shown."""
+"""A beat younger than this, by the clocks of two machines, is shown as a living driver's."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Beat:
-    """A driver's sign of life: its name, its term, a count, and at last that it has ended.
+    """Holds a driver's sign of life: its name, its term, a count, and whether it has ended.
 
-    The last one stays, and each new driver's term is one higher. So a driver that was thought dead and wakes
-    up finds another's name, and never nothing; and what it may still write is known for old.
+    The last beat stays, and each new driver's term is one higher. So a driver that was thought dead and wakes
+    up finds another's name, and never nothing; and what it may still write is recognised as old.
     """
 
     owner: str
@@ -47,10 +49,10 @@ class Beat:
 
 
 class Lease:
-    """Held for a block, unless another driver takes it meanwhile: then it is `lost`, for good.
+    """Is held for a block, unless another driver takes it meanwhile: then it is `lost`, for good.
 
     Entering raises UserError while another driver is at work there, StoreError where nothing can be written.
-    A wait for a driver that may be alive is said.
+    It says when it waits for a driver that may be alive.
     """
 
     def __init__(self, store: Store, say: Callable[[str], None]) -> None:
@@ -68,16 +70,16 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether another driver has taken the search over: nothing of it may be written any more."""
+        """Whether another driver has taken the search over: then nothing of it may be written any more."""
         return self._lost
 
     @property
     def sure(self) -> bool:
-        """Whether nobody can have taken the search over; one that hung cannot say before its next beat."""
+        """Whether certainly nobody has taken the search over; after a pause only the next beat can say."""
         return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
 
     def __enter__(self) -> Self:
-        # after the clock too, for the case that someone has deleted what earlier drivers wrote
+        # not below the clock, in case someone has deleted what earlier drivers wrote
         self._term = max(self._wait_for_silence() + 1, int(time.time()))
         self._beat()
         self._thread.start()
@@ -91,11 +93,11 @@ class Lease:
         try:
             if not self._is_anothers():
                 self._beat(ended=True)
-        except StoreError as left:  # the next driver waits for silence, and begins
+        except StoreError as left:  # the next driver waits until there are no beats, and begins
             logger.warning("%s", left)
 
     def give_up(self) -> None:
-        """Be lost: what is in the store is not this driver's."""
+        """Give up the lease: what is in the store is not this driver's."""
         self._lost = True
 
     def _keep(self) -> None:
@@ -104,9 +106,9 @@ class Lease:
                 began = _now()
                 if self._is_anothers():
                     self._lost = True
-                elif _now() - began < SILENCE_SECONDS / 2:  # else what was read is old
+                elif _now() - began < SILENCE_SECONDS / 2:  # otherwise what was read is old
                     self._beat()
-            except StoreError as error:  # tried again: only silence costs the lease, and only to another one
+            except StoreError as error:  # tried again: only another driver can take the lease
                 logger.warning("%s", error)
 
     def _is_anothers(self) -> bool:
@@ -121,7 +123,7 @@ class Lease:
         self._renewed = began
 
     def _wait_for_silence(self) -> int:
-        """The last term, once no driver has written for so long that none is at work."""
+        """Returns the last term, once no driver has written for so long that none is at work."""
         seen = read(self._store)
         if seen is None or seen.ended:
             return 0 if seen is None else seen.term
@@ -140,7 +142,7 @@ class Lease:
 
 
 def read(store: Store) -> Beat | None:
-    """The last beat in a store; None where there is none. Raises StoreError, also for what is no beat."""
+    """Returns the last beat in a store; None where there is none. Raises StoreError, also for damage."""
     content = store.read(DRIVER_FILE)
     if content is None:
         return None
@@ -151,11 +153,11 @@ def read(store: Store) -> Beat | None:
 
 
 def is_driven(store: Store) -> bool:
-    """Whether a driver seems to be at work there, by the age of its last beat."""
+    """Says whether a driver seems to be at work there, by the age of its last beat."""
     found, age = read(store), store.age(DRIVER_FILE)
     return found is not None and not found.ended and age is not None and age < RECENT_SECONDS
 
 
 def _now() -> float:
-    """Seconds that pass also while the machine sleeps, where the system tells."""
+    """Returns seconds that count also while the machine sleeps, where the system can count them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

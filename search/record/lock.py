@@ -1,4 +1,4 @@
-"""The lock on a search's folder: one driver at a time. The kernel drops it with its process."""
+"""Locks a search's folder: one driver at a time. The kernel drops the lock with its process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LockedError(UserError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """This process alone writes to a search's folder for the block; the folder is made where there is none.
+    """Lets this process alone write to a search's folder for the block, and makes the folder if needed.
 
     A folder that is no search at the end of the block is left as it was found. Raises LockedError while
     another process has the lock, and UserError where the folder cannot be written to.
@@ -47,7 +47,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: str | Path) -> bool:
-    """Whether a driver is alive."""
+    """Says whether a driver is alive."""
     try:
         lock = os.open(Path(folder) / LOCK_FILE, os.O_RDONLY)
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def empty(folder: Path) -> None:
 
 
 def _wait(folder: Path, made: list[Path]) -> int:
-    """The file descriptor that holds the lock; `made` gets the folders that had to be made for it."""
+    """Returns the file descriptor that holds the lock; `made` gets the folders that had to be made for it."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE_SECONDS)
@@ -86,7 +86,7 @@ def _wait(folder: Path, made: list[Path]) -> int:
 
 
 def _make(folder: Path) -> list[Path]:
-    """Make a folder where there is none, with those above it; the ones that were made, from below."""
+    """Make a folder, and those above it, where there is none; return the ones that were made, from below."""
     above = [path for path in folder.parents if not path.exists()]
     try:
         folder.mkdir(parents=True)
@@ -96,7 +96,7 @@ def _make(folder: Path) -> list[Path]:
 
 
 def _taken(folder: Path) -> int | None:
-    """The descriptor of the lock, with this process's name in it; None while another process has it."""
+    """Returns the descriptor of the lock, with this process's name in the file; None while another has it."""
     file = folder / LOCK_FILE
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -116,7 +116,7 @@ def _taken(folder: Path) -> int | None:
 
 
 def _check_writable(folder: Path) -> None:
-    """Raises OSError where no file can be made, though the lock of an earlier driver is there."""
+    """Raises OSError where no file can be made, although the lock of an earlier driver is there."""
     probe = folder / f"{LOCK_FILE}-{os.getpid()}"
     probe.touch()
     probe.unlink()
@@ -130,7 +130,7 @@ def _holder(folder: Path) -> str:
 
 
 def _leave_as_found(folder: Path, made: list[Path]) -> None:
-    """Remove what this process made: the folder at one stroke, since others may be waiting for its lock."""
+    """Remove what this process made; rename the folder first, since others may be waiting for its lock."""
     with suppress(OSError):
         if folder in made:
             gone = folder.rename(folder.with_name(f".{folder.name}-{secrets.token_hex(4)}"))

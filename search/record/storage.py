@@ -1,9 +1,9 @@
-"""A search that is kept in an object store, copied to a folder of this machine; and who may drive a search.
+"""Copies a search from an object store to a folder of this machine, and decides who may drive a search.
 
 In an object store nothing can be locked or appended to. So the driver writes a folder of its own machine, as
-always, while it holds the lease (`search.record.lease`), and what changes there is put into the store
-(`search.followers.in_store`). The workers put their checkpoints there themselves. Whoever goes on with the
-search, on whatever machine, copies it from the store first.
+always, while it holds the lease (`search.record.lease`), and what changes there is copied to the store
+(`search.followers.in_store`). The workers write their checkpoints to the store themselves. Whoever goes on
+with the search, on whatever machine, copies it from the store first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trainable.recipe.yamlfile import write_whole
 
 
 def local_folder(address: str) -> Path:
-    """The folder on this machine of a search that is named by its folder or its URI.
+    """Returns the folder on this machine of a search that is named by its folder or its URI.
 
     What a store holds of it is copied there first, but not while a driver of this machine is at work. Raises
     UserError where a store holds no search there.
@@ -50,11 +50,11 @@ def local_folder(address: str) -> Path:
 
 @contextmanager
 def driving(home: Home, say: Callable[[str], None]) -> Iterator[Lease | None]:
-    """This process is the search's only driver for the block, and nothing is written before that is sure.
+    """Makes this process the search's only driver for the block; nothing is written before that is certain.
 
-    It has the folder's lock. Where the search is kept in a store, it has the lease too, which is what comes
-    out, and what the store holds is in the folder. Raises UserError while another driver is at work, here or
-    elsewhere, or where the store holds something else, StoreError where it cannot be used.
+    It has the folder's lock. Where the search is in a store, it also has the lease, which the block receives,
+    and the folder holds what the store holds. Raises UserError while another driver is at work, here or
+    elsewhere, or where the store holds something else; StoreError where the store cannot be used.
     """
     with locked(home.folder):
         if home.store is None:
@@ -64,22 +64,22 @@ def driving(home: Home, say: Callable[[str], None]) -> Iterator[Lease | None]:
             if copy_from(home.store, home.folder):
                 _note_elsewhere(home.folder, False)
             elif set(home.store.names()) <= {DRIVER_FILE, *IN_STORE}:
-                empty(home.folder)  # what is left of a search that never came into the store
+                empty(home.folder)  # the remains of a search that never reached the store
             else:
                 raise UserError(f"{home.store}: exists and is not a search; choose another --name")
             yield lease
 
 
 def copy_from(store: Store, folder: Path) -> bool:
-    """Copy what a store holds of a search, but for its checkpoints; whether it holds one.
+    """Copy what a store holds of a search, except its checkpoints; return whether it holds a search.
 
-    A journal of this folder that goes on where the store's ends is left alone, with all that was written
-    beside it: its last events did not get there. Only who has the folder's lock may call this. Raises
-    UserError where the store has lost the journal, and not the trials.
+    If this folder's journal continues the store's, its last events did not get there: then the journal is
+    left alone, with all that was written beside it. The caller must have the folder's lock. Raises UserError
+    where the store has lost the journal, but not the trials.
     """
     if STUDY_FILE not in (names := store.names()):
         return False
-    cursor = store.read(CURSOR_FILE)  # before the journal that it points into, and that before the others
+    cursor = store.read(CURSOR_FILE)  # read before the journal it points into; the other files come last
     there = store.read(EVENTS_FILE) or b""
     if not there and TRIALS_FOLDER in names:
         raise UserError(f"{store}: {EVENTS_FILE} is missing, but trials/ is not; start a new search")
@@ -89,7 +89,7 @@ def copy_from(store: Store, folder: Path) -> bool:
     if len(here) > len(there) and here.startswith(there):
         return True
     if not there.startswith(here):
-        (folder / MIRROR_FILE).unlink(missing_ok=True)  # of trials that never were; it is made again
+        (folder / MIRROR_FILE).unlink(missing_ok=True)  # it holds trials of another course; it is rebuilt
     for name, content in {**files, EVENTS_FILE: there, CURSOR_FILE: cursor}.items():
         if content is None:
             (folder / name).unlink(missing_ok=True)

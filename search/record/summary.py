@@ -1,4 +1,4 @@
-"""What a search has come to: the record of its events in, a summary out, as `show --json` prints it."""
+"""Summarises a search: it turns the record of its events into a summary, which `show --json` prints."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ State = Literal["running", "finished", "interrupted", "failed"]
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole search at one moment."""
+    """Describes a whole search at one moment."""
 
     search: str
-    """Its name; empty before a driver began it."""
+    """The search's name; empty before a driver began it."""
     search_id: str | None
     state: State
     outcome_reason: str | None
-    """Why it ended as it did."""
+    """Why the search ended as it did."""
     objective: str
     trials: tuple[Trial, ...]
     budget_epochs: int
-    """What the longest trial trains."""
+    """The number of epochs that the longest trial trains."""
     wall_seconds: float
-    """Time under a driver, over all its drivers."""
+    """The seconds under a driver, summed over all its drivers."""
     diagnosis: Diagnosis | None = None
-    """What the best trial's curves say of it, where `search.verdicts.diagnosis` has looked."""
+    """What the best trial's curves say of it, where `search.verdicts.diagnosis` has been run."""
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.record.verdicts` has judged."""
+    """What the trials say of the space's rules, where `search.verdicts.judging` has been run."""
 
     @property
     def best(self) -> Trial | None:
@@ -51,7 +51,7 @@ class Summary:
 
     @property
     def epochs_if_unpruned(self) -> int:
-        """What the trials would take if none were stopped; diverged and failed ones end by themselves."""
+        """The epochs of all trials if none were stopped; diverged and failed ones are not counted."""
         return self.budget_epochs * sum(trial.state not in ("diverged", "failed") for trial in self.trials)
 
     @property
@@ -65,15 +65,15 @@ class Summary:
         return spared / self.epochs_if_unpruned if spared else 0.0
 
     def diagnosed(self, diagnosis: Diagnosis) -> Self:
-        """The same with the diagnosis of the best trial."""
+        """Returns the same summary with the diagnosis of the best trial."""
         return replace(self, diagnosis=diagnosis)
 
     def judged(self, verdicts: Verdicts) -> Self:
-        """The same with the verdicts on the rules."""
+        """Returns the same summary with the verdicts on the rules."""
         return replace(self, verdicts=verdicts)
 
     def json(self) -> dict[str, Any]:
-        """Plain data with finite numbers only, as `show --json` prints it."""
+        """Returns plain data with finite numbers only, as `show --json` prints it."""
         best = self.best
         return {
             "schema": SCHEMA,
@@ -102,7 +102,7 @@ def summarise(
     locked: bool,
     mlflow_run_ids: Mapping[int, str] | None = None,
 ) -> Summary:
-    """What a record comes to at `now` (unix seconds); `locked` says whether a driver is alive.
+    """Returns the summary of a record at `now` (unix seconds); `locked` says whether a driver is alive.
 
     Look for the lock before reading the journal: a search that ends in between is then shown as it ended.
     """

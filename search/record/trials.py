@@ -1,7 +1,7 @@
-"""The one fold of a journal: events in, what they say of a search and of its trials out.
+"""Folds a journal's events into what they say of a search and of its trials; nothing else folds them.
 
 The ledger, the summary, MLflow's outbox and Optuna's mirror all read trials from here. Each event is checked
-against those before it: nothing that a search cannot have written is ever taken in.
+against those before it: an event that a search cannot have written is refused.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed"]
-"""Paused: has started and is not over, but nothing trains it now; `resume` or a retry will."""
+"""A paused trial has started and has not ended, but nothing trains it now; `resume` or a retry will."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One trial as the events so far describe it; times are seconds since 1970."""
+    """Describes one trial by the events so far; times are seconds since 1970."""
 
     id: int
     values: Mapping[str, Value]
-    """By dotted path."""
+    """The values by dotted path."""
     own: bool = False
     """Whether it is the documents' own recipe."""
     recipe: Mapping[str, Any] | None = None
     """The whole recipe as plain data; None where the values make no recipe."""
     digest: str | None = None
-    """The recipe's."""
+    """The recipe's digest."""
     queued: float = 0.0
     started: float | None = None
     """When its first attempt began."""
@@ -60,7 +60,7 @@ class Trial:
     outcome_reason: str | None = None
     """Why it ended so, or why its last attempt failed."""
     mlflow_run_id: str | None = None
-    """Known to those who read MLflow's cursor as well."""
+    """It is set by readers that read MLflow's cursor as well."""
 
     @property
     def state(self) -> TrialState:
@@ -88,7 +88,7 @@ class Trial:
 
     @property
     def results(self) -> tuple[EpochResult, ...]:
-        """What each epoch reported."""
+        """The results of the epochs so far, in order."""
         return tuple(event.result for event in self.history)
 
     @property
@@ -97,24 +97,24 @@ class Trial:
         return self.history[-1].result.metrics() if self.history else {}
 
     def scores(self, metric: str) -> dict[int, float]:
-        """A metric by epoch; an epoch that diverged, or did not measure it, has none."""
+        """Returns a metric by epoch, without epochs that diverged or did not measure it."""
         pairs = ((event.epoch, event.result.score(metric)) for event in self.history if not event.diverged)
         return {epoch: score for epoch, score in pairs if score is not None}
 
 
 class Record:
-    """What the events so far say of a search; `where` names the journal in errors."""
+    """Holds what the events so far say of a search; `where` names the journal in errors."""
 
     def __init__(self, events: Iterable[Event] = (), where: str = EVENTS_FILE) -> None:
         self.search_id: str | None = None
-        """None before the search began."""
+        """It is None before the search began."""
         self.name = ""
         self.state: SearchState | None = None
-        """What the last driver said of the search."""
+        """The search's state by the last event of a driver."""
         self.reason: str | None = None
         self.settled: SettledEvent | None = None
         self.trials: list[Trial] = []
-        """By number."""
+        """The trials in the order of their numbers."""
         self.began: float | None = None
         """When the first driver began."""
         self.latest = 0.0
@@ -131,7 +131,10 @@ class Record:
         return self.state in ("finished", "interrupted", "failed")
 
     def space(self) -> Space | None:
-        """What the search draws from; None before it is settled. Raises JournalError for no space."""
+        """Returns the space that the search draws from; None before its settled event.
+
+        Raises JournalError where the recorded tree is no space.
+        """
         if self.settled is None:
             return None
         try:
@@ -140,12 +143,12 @@ class Record:
             raise JournalError(str(error)) from None
 
     def seconds(self, until: float) -> float:
-        """Time under a driver, over all its drivers; of one that is at work, up to `until`."""
+        """Returns the seconds under a driver, over all drivers; one at work counts up to `until`."""
         since = max(0.0, until - self._driver_began) if self.state in ("started", "resumed") else 0.0
         return self._seconds_before + since
 
     def apply(self, event: Event) -> None:
-        """Take in the journal's next event. Raises JournalError for one that cannot follow."""
+        """Apply the journal's next event. Raises JournalError for one that cannot follow."""
         self.check(event)
         match event:
             case SearchEvent():
@@ -205,7 +208,7 @@ class Record:
     # --- what may come next
 
     def _fault(self, event: Event) -> str | None:
-        """What was expected in place of the event; None where it may come next."""
+        """Returns what was expected instead of the event; None where it may come next."""
         if self.search_id is None and not (isinstance(event, SearchEvent) and event.state == "started"):
             return f"expected the start of a search, got {event.event}"
         match event:
@@ -275,7 +278,7 @@ class Record:
 
 
 def digest_of(recipe: Mapping[str, Any]) -> str:
-    """The digest of a whole recipe that is plain data, as `Recipe.digest` has it."""
+    """Returns the digest of a whole recipe that is plain data, equal to `Recipe.digest`."""
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -1,7 +1,8 @@
-"""Verdicts on a search's rules as records: what the trials say of each, with an effect and an interval.
+"""Records the verdicts on a search's rules: what the trials say of each, with an effect and an interval.
 
-`search.verdicts.judging` gives them and `search.verdicts.words` prints them. docs/decisions/0010-verdicts.md
-tells how they come about, how many are false, and how large an effect must be to be seen.
+`search.verdicts.judging` computes them and `search.verdicts.words` prints them.
+docs/decisions/0010-verdicts.md says how they are computed, how many are false, and how large an effect must
+be to be seen.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 FALSE_SHARE = 0.1
-"""Of the verdicts that are not `untested`, at most so many are expected to be false, on average."""
+"""On average, at most this share of the verdicts that are not `untested` is expected to be false."""
 
 Word = Literal["supported", "contradicted", "untested"]
 WORDS: tuple[Word, ...] = ("supported", "contradicted", "untested")
@@ -18,7 +19,7 @@ WORDS: tuple[Word, ...] = ("supported", "contradicted", "untested")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the trials say of one rule."""
+    """Says what the trials say of one rule."""
 
     rule: str
     """A dimension's name, as `optimizer.lr[sgd]`, or the path of a field that a rule fixed."""
@@ -27,15 +28,16 @@ class Verdict:
     """What the rule believes, or the value that it fixed."""
     source: str
     follow: int = 0
-    """Trials whose value is as likely as the rule's own draws are on average; `depart` counts the others."""
+    """How many trials have a value as likely as the rule's own draws are on average; `depart` counts the
+    others."""
     depart: int = 0
     effect: float | None = None
-    """Places of 100 that trials which follow gain on those which depart; None where it is not estimated."""
+    """How many more of 100 trials those that follow beat than those that depart; None where not estimated."""
     interval: tuple[float, float] | None = None
     why: str | None = None
-    """Of an untested rule, why it is."""
+    """Why an untested rule is untested."""
     fixed: bool = False
-    """Whether the rule gave a value that never varied: it believes nothing that a trial could speak on."""
+    """Whether the rule fixed a value that never varied: it believes nothing that a trial could test."""
 
     def json(self) -> dict[str, Any]:
         low, high = self.interval or (None, None)
@@ -56,31 +58,31 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a search says of every rule of its space, in the space's order; then what rules `fixed`."""
+    """Holds what a search says of every rule of its space, in the space's order; then the `fixed` values."""
 
     rules: tuple[Verdict, ...] = ()
     trials: int = 0
-    """How many were compared."""
+    """How many trials were compared."""
     level: float | None = None
-    """The confidence of the intervals; None where there is none."""
+    """The confidence of the intervals; None where there are no intervals."""
 
     def of(self, word: Word) -> list[Verdict]:
-        """The beliefs with this verdict, in order."""
+        """Returns the beliefs with this verdict, in order."""
         return [each for each in self.beliefs if each.word == word]
 
     @property
     def beliefs(self) -> list[Verdict]:
-        """Those that trials could speak on, in order."""
+        """The verdicts on rules that trials could test, in order."""
         return [each for each in self.rules if not each.fixed]
 
     @property
     def fixed(self) -> list[Verdict]:
-        """Those that only gave a value, in order."""
+        """The verdicts on rules that only fixed a value, in order."""
         return [each for each in self.rules if each.fixed]
 
     @property
     def clear(self) -> list[Verdict]:
-        """Those that support or contradict, in order."""
+        """The verdicts that support or contradict a rule, in order."""
         return [each for each in self.rules if each.word != "untested"]
 
     def json(self) -> dict[str, Any]:

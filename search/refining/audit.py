@@ -1,9 +1,9 @@
-"""What a search that is over says about the next one.
+"""Asks what a search that is over says about the next one.
 
 The questions are those of Google's Deep Learning Tuning Playbook, "Extracting insight from experimental
 results": is the search space large enough, what part of the trials diverged, what do the best trials' curves
-say, and ("Determining whether to adopt a training pipeline change") is the winner known? What it gives no
-number for is ours, and says so.
+say, and ("Determining whether to adopt a training pipeline change") is the winner known? Where the playbook
+has no number, the number is ours, and is marked so.
 
 Nothing is written here: `search.refining.refine` makes a study of the proposals.
 """
@@ -20,13 +20,13 @@ from search.refining.noise import of_noise
 from spaces.domains import Choice
 
 LEAST_TRIALS = 8
-"""With fewer trials that ended with a score, or diverged, it is too early for any finding; ours."""
+"""With fewer trials that ended with a score, or diverged, it is too early for any finding; our choice."""
 
 
 def audit(evidence: Evidence) -> Iterator[Finding | Kept]:
-    """What was found, and what was looked at and left, in the order of the questions.
+    """Yields the findings, and what was examined and left alone, in the order of the questions.
 
-    Nothing where fewer than `LEAST_TRIALS` trials say something.
+    Yields nothing where fewer than `LEAST_TRIALS` trials say something.
     """
     if len(evidence.judged) < LEAST_TRIALS:
         return
@@ -39,7 +39,7 @@ def audit(evidence: Evidence) -> Iterator[Finding | Kept]:
 
 
 def _of_ranges(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
-    """Each range of numbers in turn, then the diverged trials that no rate explains."""
+    """Examines each range of numbers in turn, then the diverged trials that no rate explains."""
     ranges = [
         (each, each.domain) for each in evidence.space.dimensions if not isinstance(each.domain, Choice)
     ]

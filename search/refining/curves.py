@@ -1,4 +1,4 @@
-"""What do the best trials' training curves say? Longer runs, more regularisation, or less."""
+"""Asks what the best trials' training curves say: longer runs, more regularisation, or less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGULARISERS = (
     "model.dropout",
     "model.stochastic_depth",
 )
-"""Fields, or sections, that hold a net back: the next search expects more or less of them."""
+"""Fields, or sections, that regularise a network: the next search expects more or less of them."""
 SWITCHES = (
     "augmentation.mixing.kind",
     "augmentation.masking.kind",
@@ -27,16 +27,17 @@ SWITCHES = (
     "regularisation.label_smoothing",
     "model.dropout",
 )
-"""Regularisers that a recipe has or has not, the strongest first: by the gains of 003:70-82, then ours."""
+"""Regularisers that a recipe has or has not, the strongest first: by the gains of the PaddleClas guide,
+003:70-82, then by our own judgement."""
 SWITCHED_AT_ONCE = 2
-"""With more of them new in one search nobody can tell which of them helped; ours."""
+"""With more of them new in one search nobody can say which of them helped; our choice."""
 EPOCHS = "budget.epochs"
 RULE = "the best trial's verdict, shared by more than half of the best few finished ones"
 SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"
 
 
 def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
-    """One finding, if the best trial's verdict asks for a change and most of the best few share it."""
+    """Yields one finding, if the best trial's verdict asks for a change and most of the best few share it."""
     judged = evidence.curves
     if not judged or judged[0].trial != evidence.summary.best:
         yield Kept("the best trials' curves", "the journal lacks figures that a verdict needs")
@@ -74,7 +75,7 @@ def _longer(evidence: Evidence, agreeing: Sequence[Judged], looked_at: int) -> F
 def _regularised(
     evidence: Evidence, agreeing: Sequence[Judged], looked_at: int, changed: Set[str]
 ) -> Iterator[Finding | Kept]:
-    """Training against validation accuracy decides: the next trials are held back more, or less (003:84)."""
+    """Compares training with validation accuracy: the next trials are regularised more, or less (003:84)."""
     diagnosis = agreeing[0].diagnosis
     assert diagnosis.verdict in ("overfit", "underfit")
     of_fields = [each for each in diagnosis.changes if each.path.startswith(REGULARISERS)]
@@ -94,7 +95,7 @@ def _regularised(
 
 
 def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
-    """The same, but the strongest few of the regularisers that the best trial went without."""
+    """Returns the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
     off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
     places = [overridden(path) for path in SWITCHES]
     proposed = {each.path for each in found.proposals}

@@ -1,4 +1,4 @@
-"""What part of the trials diverged, and was it their rate?"""
+"""Asks what part of the trials diverged, and whether their rate was the cause."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from trainable.curves.remedies import changes
 
 RATES = ("optimizer.lr", "optimizer.sgd_lr")
 CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
-"""What calms the first steps and bounds a wild batch, whatever the rate."""
+"""Fields that calm the first steps and bound a wild batch, whatever the rate."""
 LEAST_DIVERGED = 3
 DIVERGED_SHARE = 0.15
-"""Of the trials that have a rate: less is the price of looking for the highest that still trains; ours."""
+"""The share of the trials that have a rate; a smaller share is the price of looking for the highest rate that
+still trains; our choice."""
 CHANCE = 0.01
-"""Below it the diverged trials' rates are higher than those of the others (Mann and Whitney's test); ours."""
+"""Below this probability the diverged trials' rates are higher than the others' (Mann and Whitney's test);
+our choice."""
 GOOD_PLACE = 75.0
-"""The rate of a trial that beats so many of 100 is kept, whatever diverged below it."""
+"""A trial that beats so many of 100 has a good rate, which stays in the range, whatever diverged below it."""
 LIMITS = f"{DIVERGED_SHARE:.0%} of the trials and at least {LEAST_DIVERGED}"
 SOURCE = f"{PLAYBOOK}, Extracting insight from experimental results; the limits are ours"
 
 
 class _Rates(NamedTuple):
-    """The rates of the trials that have one, by whether the trial diverged."""
+    """Holds the rates of the trials that have one, by whether the trial diverged."""
 
     lost: Mapping[int, float]
     sound: Mapping[int, float]
@@ -46,9 +48,9 @@ class _Rates(NamedTuple):
 
 
 def too_high(evidence: Evidence, dimension: Dimension) -> tuple[Finding, Float] | None:
-    """A rate's range cut to where hardly any trial diverged, if many did, and above all those others.
+    """Returns a rate's range, cut to where hardly any trial diverged, if many did at rates above the others'.
 
-    None for what is no rate, and where good trials lie among those that diverged.
+    Returns None for a dimension that is no rate, and where good trials lie among those that diverged.
     """
     domain = dimension.domain
     if dimension.path not in RATES or not isinstance(domain, Float):
@@ -64,7 +66,7 @@ def too_high(evidence: Evidence, dimension: Dimension) -> tuple[Finding, Float] 
 
 
 def anyhow(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
-    """Many trials diverged, whatever their rates: calmer first steps, and bounded gradients."""
+    """Yields a finding where many trials diverged at any rate: calmer first steps, and bounded gradients."""
     lost = sum(each.state == "diverged" for each in evidence.judged)
     count, best = len(evidence.judged), evidence.summary.best
     if best is None or not _many(lost, count):
@@ -101,14 +103,14 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 
 
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
-    """The best rate lies just under those that diverge: a calmer start may open higher ones."""
+    """Yields advice if the best rate lies just below those that diverge: higher ones may then work."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
         told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
         yield f"{told} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 
 def _highest_kept(evidence: Evidence, rates: _Rates) -> float:
-    """The sound rate above which most trials diverged and fewest did not, at or above every good trial's."""
+    """Returns the sound rate above which most trials diverged and fewest did not, above no good rate."""
     places = evidence.trends.places
     good = [rate for trial, rate in rates.sound.items() if places.get(trial, 0.0) >= GOOD_PLACE]
     kept = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]
@@ -126,7 +128,7 @@ def _rates(evidence: Evidence, dimension: Dimension) -> _Rates:
 
 
 def _chance(rates: _Rates) -> float:
-    """How likely the diverged trials' rates would be so high if the rate had nothing to do with it."""
+    """Returns how likely the diverged trials' rates would be so high if the rate were not the cause."""
     from scipy.stats import mannwhitneyu
 
     lost, sound = (list[float](each.values()) for each in rates)

@@ -1,4 +1,4 @@
-"""The next study while it is written: the old one with changes, each of which still makes a search."""
+"""Builds the next study: the old one with changes, after each of which it is still a valid search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainable.recipe.trees import value_at
 
 @dataclass(frozen=True)
 class Draft:
-    """A study with what was measured for it."""
+    """Holds a study with what was measured for it."""
 
     study: Study
     facts: Facts
@@ -30,7 +30,7 @@ class Draft:
 
     @cached_property
     def space(self) -> Space:
-        """What the next search would draw from. Raises UserError where it could not start."""
+        """The space that the next search would draw from. Raises UserError where it could not start."""
         epochs = self.study.budget.epochs
         facts = self.facts.model_copy(update={"epochs": epochs})
         space = build_space(self.study, facts, self.info)
@@ -39,9 +39,9 @@ class Draft:
         return space
 
     def changed(self, path: str, to: Any) -> Draft:
-        """With plain data at a path; `space.overrides.NAME` takes the place of what was written of it.
+        """Returns a draft with plain data at a path; `space.overrides.NAME` replaces the old override.
 
-        Raises UserError where that makes no search.
+        Raises UserError where that makes no valid search.
         """
         name = path.removeprefix(f"{PLACE}.")
         study = self._overridden(name, to) if name != path else self.study.with_values({path: to})
@@ -50,7 +50,7 @@ class Draft:
         return draft
 
     def told(self, path: str) -> str:
-        """What stands at a path, in words: a range with what is believed in it, or a value."""
+        """Returns in words what a path holds: a range with what is believed in it, or a value."""
         name = path.removeprefix(f"{PLACE}.")
         if name == path:
             return shown(value_at(self.study.model_dump(mode="json"), path))
@@ -61,7 +61,7 @@ class Draft:
         return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
 
     def _overridden(self, name: str, to: Any) -> Study:
-        """A study writes of a field by path, or of its variants by name, never both."""
+        """Returns the study with an override: of a field by path, or of its variants by name, never both."""
         path = path_of(name)
         old = self.study.space.overrides
         beside = {} if name == path else self._variants_beside(name, old)
@@ -69,14 +69,14 @@ class Draft:
         placed = [
             each
             for key in old
-            for each in (mine if path_of(key) == path and key not in mine else [key])  # in its first place
+            for each in (mine if path_of(key) == path and key not in mine else [key])  # at its first position
         ]
         overrides = {each: mine.get(each, old.get(each)) for each in (*placed, *mine)}
         space = self.study.space.model_copy(update={"overrides": overrides})
         return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
 
     def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
-        """What is written of the other variants of a field; what stands at its path is spread over them."""
+        """Returns the overrides of the field's other variants; one of the whole field is copied to each."""
         path = path_of(name)
         if path not in old:
             return {each: old[each] for each in old if path_of(each) == path and each != name}
@@ -85,7 +85,7 @@ class Draft:
 
 
 def _fits(written: Any, dimension: Dimension) -> bool:
-    """Whether what was written for all variants of a field is of this one: its rule, or a belief in it."""
+    """Says whether an override for all variants of a field fits this one: its rule, or a belief in it."""
     found = parse(written)
     if found == Varying(None):
         return True

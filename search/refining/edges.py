@@ -1,4 +1,4 @@
-"""Is the search space large enough? Ranges whose best value lies at an end."""
+"""Asks whether the search space is large enough: it finds ranges whose best value lies at an end."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from spaces.domains import Choice, Domain, fraction_of, is_number
 from spaces.space import Dimension
 
 EDGE = 0.1
-"""The best value lies "close to" an end of its range within this part of it; ours."""
+"""The best value lies "close to" an end of its range within this part of it; our choice."""
 FALSE_SHARE = 0.1
-"""Chance alone may show this many trends over all ranges of a search, at either end; ours."""
+"""Chance alone may show this many trends over all ranges of a search, at either end; our choice."""
 SOURCE = f"{PLAYBOOK}, Identifying bad search space boundaries"
 
 
 def limit_of(ranges: int) -> float:
-    """The chance below which a trend towards one end is believed, where a search has so many ranges."""
+    """Returns the probability below which a trend towards one end is believed, by the number of ranges."""
     return FALSE_SHARE / 2.0 / ranges
 
 
 def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) -> Finding | Kept:
-    """A range to widen, or why it is left; `domain` is what an earlier finding has left of the dimension's.
+    """Returns a range to widen, or why it is left alone; `domain` is what an earlier finding left of it.
 
     "A search space is suspicious if the best point sampled from it is close to its boundary" (the playbook).
     That holds for every fifth dimension that does nothing, so trials must also be better towards that end. Of
     720 healthy planted searches (tests/search/test_refine_planted.py with more seeds; 3 to 17 dimensions; TPE
-    with 16 to 48 trials, random draws with 24) 19 had a range widened for which nothing spoke.
+    with 16 to 48 trials, random draws with 24) 19 had a range widened without a reason in the planted rules.
     """
     value = evidence.best_value(dimension)
     if not is_number(value):
@@ -53,7 +53,7 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
 
 
 def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ...]:
-    """Most first; where the documents' own recipe lies far beyond the end, at least as far as that."""
+    """Returns wider ranges, widest first; if the best value lies far beyond the end, those that reach it."""
     grown = wider(domain, end)
     if value not in domain:
         grown = [each for each in (*grown, reaching(domain, value)) if each is not None and value in each]
@@ -65,14 +65,14 @@ def _why(value: float, end: End) -> str:
 
 
 def _place(domain: Domain, value: float) -> str:
-    """The documents' own recipe may lie beyond an end."""
+    """Returns in words where a value lies; the documents' own recipe may lie beyond an end."""
     if value in domain:
         return f"at {fraction_of(domain, value):.0%} of {domain}"
     return f"outside of {domain}"
 
 
 def _near(domain: Domain, value: float) -> End | None:
-    """The end that a value lies close to, or beyond."""
+    """Returns the end that a value lies close to, or beyond; None where it lies near neither."""
     assert not isinstance(domain, Choice)
     if value <= domain.low or value >= domain.high:
         return "lower" if value <= domain.low else "upper"

@@ -1,4 +1,4 @@
-"""What an audit looks at, and what it says: findings with proposals, and what is left as it is."""
+"""Defines what an audit examines, and what it says: findings with proposals, and what is left as it is."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ from trainable.data import DataInfo
 from trainable.training.metrics import OBJECTIVES
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
-"""Google's, https://github.com/google-research/tuning_playbook; cited by the names of its sections."""
+"""Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its
+sections."""
 TOP = 3
-"""Trials whose curves are looked at: "at least the best few" (Examining the training curves); 3 is ours."""
+"""How many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is
+ours."""
 
 Kind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change to one place of a study."""
+    """Proposes a change of one field of a study."""
 
     path: str
-    """`budget.epochs`, or `space.overrides.optimizer.lr[sgd]`."""
+    """It is, for example, `budget.epochs`, or `space.overrides.optimizer.lr[sgd]`."""
     to: tuple[Any, ...]
-    """Plain data to write there: the first that makes a study is taken."""
+    """Plain data to write there; the first one that makes a valid study is used."""
     why: str
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was wrong with the search, or may be done better in the next."""
+    """Says what was wrong with the search, or may be done better in the next."""
 
     kind: Kind
     about: str
-    """A dimension's name, or the trials that it was seen in."""
+    """A dimension's name, or the trials in which it was seen."""
     seen: str
-    """With the figures."""
+    """What was seen, with the figures."""
     rule: str
-    """From where on this is said."""
+    """The limit from which on the finding is made."""
     source: str
     proposals: tuple[Proposal, ...] = ()
     advice: tuple[str, ...] = ()
-    """What a study cannot say."""
+    """What a person can do, and a study cannot say."""
 
     def json(self) -> dict[str, Any]:
-        """Plain data; what came of the proposals stands with the next study."""
+        """Returns plain data; the proposals are left out, because their outcome is part of the next study."""
         return {
             "kind": self.kind,
             "about": self.about,
@@ -70,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Kept:
-    """Something that was looked at and is left as it is."""
+    """Names what was examined and is left as it is, and why."""
 
     about: str
     why: str
@@ -80,7 +82,7 @@ class Kept:
 
 
 class Judged(NamedTuple):
-    """A trial and what its curves say."""
+    """Holds a trial and what its curves say."""
 
     trial: Trial
     diagnosis: Diagnosis
@@ -88,7 +90,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A search as the audit sees it."""
+    """Holds a search as the audit sees it."""
 
     search: Search
 
@@ -130,8 +132,8 @@ class Evidence:
     def top(self) -> tuple[Trial, ...]:
         """The best few of the finished trials, the best one first.
 
-        Without the documents' own recipe unless it is the best: it is never stopped, so it may have finished
-        among better ones that were.
+        The documents' own recipe is left out unless it is the best: it is never stopped, so it may have
+        finished although better ones were stopped.
         """
         metric, best = self.summary.objective, self.summary.best
         sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
@@ -141,18 +143,18 @@ class Evidence:
 
     @cached_property
     def curves(self) -> tuple[Judged, ...]:
-        """What the curves of the `top` trials say, of those whose journal has all that a verdict needs."""
+        """What the curves of the `top` trials say, where the journal has all that a verdict needs."""
         found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
         return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
-        """The best trial's; None where it does not have the dimension."""
+        """Returns the best trial's value; None where it does not have the dimension."""
         best = self.summary.best
         return self.space.named(best.values).get(dimension.name) if best is not None else None
 
 
 def overridden(name: str) -> str:
-    """Where a study writes over a dimension."""
+    """Returns the path at which a study overrides a dimension."""
     return f"{PLACE}.{name}"
 
 

@@ -1,4 +1,4 @@
-"""Is the winner known? The best few trials against the noise of their own validation accuracies."""
+"""Asks whether the winner is known: it compares the best few trials with the noise of their accuracies."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from trainable.curves.remedies import Change, changes
 from trainable.training.metrics import OBJECTIVES
 
 NOISE_POINTS = 100.0 * Thresholds().swing
-"""More than most changes of a recipe gain (003:70-82: 0.1 to 1.1): less noise hides little."""
+"""This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
+hides little."""
 LARGEST_FRACTION = 0.3
-"""Of the images, for validation: more would be missed in training; ours."""
+"""The largest part of the images for validation: with more, too many would be missing in training; our
+choice."""
 SETTLED = ("schedule.final_factor", "schedule.kind")
-"""What brings the rate to rest at the end of a run."""
+"""The fields that bring the rate to rest at the end of a run."""
 AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
 CURVES = f"{PLAYBOOK}, Examining the training curves"
@@ -26,20 +28,20 @@ REPEATS = "Determining whether to adopt a training pipeline change or hyperparam
 
 
 class _Best(NamedTuple):
-    """The best few trials of those that were compared after an epoch."""
+    """Holds the best few of the trials that were compared after an epoch."""
 
     epoch: int
     trials: tuple[int, ...]
-    """The best first."""
+    """The trials' numbers, the best first."""
     spread: float
-    """Between their validation accuracies, in points."""
+    """The spread between their validation accuracies, in points."""
 
     def __str__(self) -> str:
         return f"trials {listed(map(str, self.trials))}"
 
 
 def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
-    """Too noisy, if the best few differ by less than the best one's noise, and that is much."""
+    """Yields a finding if the best few differ by less than the best one's noise, and that noise is large."""
     best = _best(evidence)
     if best is None or not evidence.curves:
         yield Kept("the best trials' noise", f"fewer than {TOP} trials can be compared")
@@ -65,7 +67,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
 
 
 def _best(evidence: Evidence) -> _Best | None:
-    """At the last epoch after which enough trials were compared; pruning lets few come to the end."""
+    """Returns the best at the last epoch after which enough trials were compared; pruning lets few finish."""
     metric = evidence.summary.objective
     sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
     for epoch in reversed(marks(evidence.summary)):
@@ -87,7 +89,7 @@ def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, 
 
 
 def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
-    """A larger validation part, where the images are split here and the noise is that of few of them."""
+    """Yields a larger validation part, if images are split here and too few of them cause the noise."""
     fraction = evidence.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
     if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
@@ -100,7 +102,7 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
 
 
 def _is_split_here(evidence: Evidence) -> bool:
-    """Whether the validation part has the size that the fraction asks for; a limit of images hides it."""
+    """Says whether the validation part has the size that the fraction asks for, with no limit of images."""
     info, data = evidence.info, evidence.study.data
     learnt_from = info.train_images + info.validation_images
     sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
@@ -109,13 +111,13 @@ def _is_split_here(evidence: Evidence) -> bool:
 
 
 def _swings(winner: Judged) -> bool:
-    """Whether the noise is that of the late epochs, more than that of few images."""
+    """Says whether the late epochs' swings cause the noise, more than the small number of images."""
     figures = winner.diagnosis.figures
     return 2.0 * figures["swing_points"] >= figures["noise_points"]
 
 
 def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
-    """A rate that comes to rest and averaged weights, where accuracies swing to the end."""
+    """Returns a rate that comes to rest and averaged weights, where accuracies swing to the end."""
     if not _swings(winner):
         return Shifts((), ())
     recipe = evidence.space.recipe(winner.trial.values)
@@ -125,7 +127,7 @@ def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
 
 
 def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
-    """Averaged weights, where the space has them and the best trial has not."""
+    """Yields averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
         has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
         if has and (now := winner.trial.values.get(AVERAGING)) != "ema":
@@ -133,7 +135,7 @@ def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
 
 
 def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
-    """A study has no repeats: the commands that make them."""
+    """Yields the commands that repeat the best trials, since a study has no repeats."""
     yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
     for trial in trials:
         file = f"trial{trial}.yaml"

@@ -1,4 +1,4 @@
-"""What the documents' rules have against a change that would mend the best recipe."""
+"""Says why the documents' rules refuse a change that would mend the best recipe."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from trainable.recipe import Recipe
 
 
 def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
-    """Why the rules of a field leave a value out for these facts; None where one offers it, or none speaks.
+    """Returns why a field's rules leave a value out for these facts; None where none does.
 
-    A rule that speaks only where a person asks counts as one that offers: nothing in it says no.
+    It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
+    person asks counts as one that offers: nothing in it forbids the value.
     """
     settled = settled_values(recipe)
     speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]
@@ -28,7 +29,7 @@ def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
 
 
 def _offers(found: Distribution, change: Change) -> bool:
-    """A range of numbers can grow, which is not for a rule to forbid; options are meant as they stand."""
+    """Says whether a rule offers a change: a range of numbers may grow, options are a complete list."""
     return not isinstance(found.domain, Choice) or change.to in found.domain
 
 

@@ -1,4 +1,4 @@
-"""Ranges of numbers: grown at an end, cut below a value, and written as a study writes them."""
+"""Changes ranges of numbers: grown at an end, cut below a value, and written as in a study."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ End = Literal["lower", "upper"]
 Range = Float | Integer
 
 PARTS = (1.0, 0.5, 0.25, 0.125)
-"""Of the most that a range grows by."""
+"""Parts of the largest growth of a range, which are tried in this order."""
 GROWTH = 10.0
-"""A range grows by half its length at one end, on a logarithmic scale by this factor at most; ours."""
+"""A range grows by half its length at one end; on a logarithmic scale by this factor at most; our choice."""
 
 
 def wider(domain: Range, end: End) -> list[Range]:
-    """The range grown at one end, the most first; to three significant digits."""
+    """Returns the range grown at one end, the most first, with three significant digits."""
     grown = [_grown(domain, end, part) for part in PARTS]
     return [each for each in dict.fromkeys(grown) if each is not None]
 
 
 def reaching(domain: Range, value: float) -> Range | None:
-    """The range grown as far as a value beyond one of its ends; None where no such range can be."""
-    near = three_digits(value)  # as a belief in it is written
+    """Returns the range grown as far as a value beyond one of its ends; None where no such range can be."""
+    near = three_digits(value)  # a belief in it is written so
     low, high = min(value, near, domain.low), max(value, near, domain.high)
     try:
         if isinstance(domain, Integer):
@@ -35,12 +35,12 @@ def reaching(domain: Range, value: float) -> Range | None:
 
 
 def below(domain: Float, top: float) -> Float:
-    """The part of a range up to a value that lies in it, and above its lower end."""
+    """Returns the part of a range up to a value that lies in it, and above its lower end."""
     return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)
 
 
 def even(domain: Domain) -> dict[str, Any]:
-    """A domain as a study writes it, to be drawn from evenly."""
+    """Returns a domain as a study writes it, to be drawn from evenly."""
     content: list[Value]
     match domain:
         case Float():
@@ -55,18 +55,18 @@ def even(domain: Domain) -> dict[str, Any]:
 
 
 def written(domain: Domain, believed: Value) -> dict[str, Any]:
-    """A domain as a study writes it, with what is believed in it where that lies within."""
+    """Returns a domain as a study writes it, with a belief in the value where it lies within."""
     value = three_digits(believed) if isinstance(believed, float) else believed
     return {**even(domain), **(belief(value) if value in domain else {})}
 
 
 def belief(value: Value) -> dict[str, Any]:
-    """What a study writes of a value that is expected."""
+    """Returns what a study writes for a value that is expected."""
     return {"prior": value, "confidence": "medium"}
 
 
 def three_digits(value: float, *, up: bool = False) -> float:
-    """Three significant digits; not below the value where `up`."""
+    """Returns a number with three significant digits; with `up` it is not below the value."""
     near = float(f"{value:.3g}")
     if not up or near >= value:
         return near

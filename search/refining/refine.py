@@ -1,4 +1,4 @@
-"""`tunebook refine`: a search's audit, and the study that follows from it, each change with its reason."""
+"""Implements `tunebook refine`: a search's audit, and the next study with a reason for each change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Edit:
-    """One place of the next study: what stood there, what stands there now, and why."""
+    """Describes one change of the study: the field, its value before and after, and why."""
 
     path: str
     before: str
@@ -36,7 +36,7 @@ class Edit:
 
     @property
     def field(self) -> str:
-        """As a person knows it: a dimension's name, or the path in the study."""
+        """The name that a person uses: a dimension's name, or the path in the study."""
         return self.path.removeprefix(f"{PLACE}.")
 
     def json(self) -> dict[str, str]:
@@ -45,16 +45,16 @@ class Edit:
 
 @dataclass(frozen=True)
 class Refined:
-    """What came of an audit."""
+    """Holds the result of an audit."""
 
     summary: Summary
     judged: int
-    """Trials that say something."""
+    """The number of trials that say something."""
     findings: tuple[Finding, ...]
     kept: tuple[Kept, ...]
     edits: tuple[Edit, ...]
     following: Study
-    """The old study with the changes, a free name and other draws."""
+    """The old study with the changes, a free name and another seed."""
 
     @property
     def study(self) -> Study | None:
@@ -62,7 +62,7 @@ class Refined:
         return self.following if self.edits else None
 
     def json(self) -> dict[str, Any]:
-        """Plain data, as `refine --json` prints it."""
+        """Returns plain data, as `refine --json` prints it."""
         return {
             "schema": 1,
             "search": self.summary.search,
@@ -75,7 +75,7 @@ class Refined:
 
 
 def refined(folder: Path) -> Refined:
-    """The audit of a search that is over, or was interrupted, and the study that follows from it.
+    """Returns the audit of a search that is over, or was interrupted, and the study that follows from it.
 
     Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
     """
@@ -91,7 +91,7 @@ def refined(folder: Path) -> Refined:
 def write_next(refined: Refined, out: Path) -> None:
     """Write the next study, if there is one, with a comment beside each changed line.
 
-    Readable by its owner alone: a tracking URI may hold a password.
+    Only its owner can read it: a tracking URI may hold a password.
     """
     if refined.study is None:
         return
@@ -101,7 +101,7 @@ def write_next(refined: Refined, out: Path) -> None:
 
 
 def next_name(name: str, taken: Iterable[str]) -> str:
-    """The first of NAME-2, NAME-3 and so on that is not taken."""
+    """Returns the first of NAME-2, NAME-3 and so on that is not used yet."""
     stem, number = (found[1], int(found[2])) if (found := NUMBERED.fullmatch(name)) else (name, 1)
     used = set(taken)
     while True:
@@ -113,7 +113,7 @@ def next_name(name: str, taken: Iterable[str]) -> str:
 
 
 def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> Refined:
-    """The proposals taken one by one; those that make no search are left, with the reason."""
+    """Apply the proposals one by one; those that make no valid search are left out, with the reason."""
     findings: list[Finding] = []
     kept: list[Kept] = []
     edits: dict[str, Edit] = {}
@@ -134,7 +134,7 @@ def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> R
 
 
 def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
-    """What is left, with a word on each rule that the trials contradict and nothing was changed for."""
+    """Returns what is left alone, with a remark on each contradicted rule for which nothing changed."""
     verdicts = evidence.search.verdicts or Verdicts()
     told = {
         each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
@@ -161,7 +161,7 @@ def _taken(proposals: Sequence[Proposal], draft: Draft) -> tuple[list[Edit], lis
 
 
 def _first(proposal: Proposal, draft: Draft) -> tuple[Draft | None, str]:
-    """The draft with the first change that makes a search, or why none does."""
+    """Returns the draft with the first change that makes a valid search, or why none does."""
     refusal = "no recipe takes more"
     for to in proposal.to:
         try:
@@ -178,7 +178,7 @@ def _joined(before: Edit | None, edit: Edit) -> Edit:
 
 
 def _next(evidence: Evidence, study: Study) -> Study:
-    """Under a name that is free, drawn anew: with the old seed it would begin with the old search's draws."""
+    """Returns the study with a free name and a new seed; the old seed would repeat the first draws."""
     name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 

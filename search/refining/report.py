@@ -1,4 +1,4 @@
-"""What a person sees of an audit: the findings, the changes with their reasons, and what is left alone."""
+"""Prints an audit: the findings, the changes with their reasons, and what is left alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOTHING_WRITTEN = 1
 def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
     """Print the audit and, where it asks for changes, write the next study to `out`.
 
-    Ends the program with exit code 1 where `out` is asked for and nothing is to be changed: what a script
-    does next would find no study. Raises UserError, before anything is written, where the folder holds no
+    Ends the program with exit code 1 where `out` is asked for and nothing is to be changed: a script's next
+    command would find no study. Raises UserError, before anything is written, where the folder holds no
     search that is over, or `out` exists.
     """
     if out is not None and out.exists():
@@ -63,13 +63,13 @@ def _tell_finding(finding: Finding) -> None:
 
 
 def changes_table(found: Refined) -> Rows:
-    """One row a changed place of the study."""
+    """Returns one row for each changed field of the study."""
     rows = tuple((each.field, each.before, each.after, each.why) for each in found.edits)
     return Rows("\nchanged", ("field", "before", "after", "why"), rows, whole={"field"})
 
 
 def kept_table(found: Refined) -> Rows:
-    """One row for what was looked at and is left as it was."""
+    """Returns one row for each item that was examined and left as it was."""
     rows = tuple((each.about, each.why) for each in found.kept)
     return Rows("\nleft alone", ("field", "why"), rows, whole={"field"})
 
@@ -83,7 +83,7 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 
 
 def _more(found: Refined, folder: Path) -> str:
-    """The command that draws as many trials again; with the old seed it would begin with the old draws."""
+    """Returns the command that draws as many trials again; a new seed avoids the same draws."""
     again = found.following
     asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
     return f"{command()} search {folder}/study.yaml {asked}"

@@ -1,4 +1,4 @@
-"""From what would mend the best recipe (`trainable.curves.remedies`) to what the next search expects."""
+"""Turns what would mend the best recipe (`trainable.curves.remedies`) into what the next search expects."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from spaces.space import Dimension
 from trainable.curves.remedies import Change
 
 AGAINST = 0.05
-"""The trials speak against a change if they are better the other way, with a chance below this; ours."""
+"""The trials speak against a change if they are better without it, with a probability below this; our
+choice."""
 
 
 class Shifts(NamedTuple):
-    """What came of a recipe's changes."""
+    """Holds the proposals and what is left alone, from a recipe's changes."""
 
     proposals: tuple[Proposal, ...]
     kept: tuple[Kept, ...]
 
 
 def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> Shifts:
-    """Each change of the best trial's recipe as an expectation of the next search, never as a fixed value.
+    """Turns changes of the best trial's recipe into expectations of the next search, never fixed values.
 
-    Left are fields that the study pins, places that are `changed` already, what this search expected as much
-    of, values that neither its space nor the field's rule offers, and changes that its trials speak against.
+    Left alone are fields that the study pins, fields that are `changed` already, values that this search
+    expected as much, values that neither its space nor the field's rule offers, and changes that its trials
+    speak against.
     """
     answers = [_shift(evidence, change, changed) for change in changes]
     return Shifts(
@@ -62,7 +64,7 @@ def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> Proposal | 
 
 
 def _dimension(evidence: Evidence, path: str) -> Dimension | None:
-    """The dimension that gave the best trial its value; None for a field that was not varied there."""
+    """Returns the dimension that gave the best trial its value; None for a field that did not vary there."""
     best = evidence.summary.best
     names = evidence.space.named(best.values) if best is not None else {}
     return next(
@@ -71,14 +73,14 @@ def _dimension(evidence: Evidence, path: str) -> Dimension | None:
 
 
 def _as_spelt(dimension: Dimension | None, change: Change) -> Change:
-    """A field that may be off at 0 and at null is switched off as its options spell it."""
+    """Returns the change as the options spell it: a field may be switched off by 0 or by null."""
     if dimension is None or not isinstance(dimension.domain, Choice) or change.to in dimension.domain:
         return change
     return replace(change, to=None) if change.to == 0.0 and None in dimension.domain else change
 
 
 def _left_out(evidence: Evidence, dimension: Dimension | None, change: Change) -> str | None:
-    """What the field's rule has against a value that the searched space does not offer either."""
+    """Returns why the field's rule leaves out a value that the searched space does not offer either."""
     best = evidence.summary.best
     if best is None or (dimension is not None and change.to in dimension.domain):
         return None
@@ -86,12 +88,12 @@ def _left_out(evidence: Evidence, dimension: Dimension | None, change: Change) -
 
 
 def _is_one_value(dimension: Dimension) -> bool:
-    """As of `optimizer.lr[sgd]: {fixed: 0.1}`, a variant that the study fixes."""
+    """Says whether the study fixes this variant, as in `optimizer.lr[sgd]: {fixed: 0.1}`."""
     return isinstance(dimension.domain, Choice) and len(dimension.domain.options) == 1
 
 
 def _is_expected(evidence: Evidence, dimension: Dimension, change: Change) -> bool:
-    """Whether the space believes as much already, beside the best trial's other values."""
+    """Says whether the space believes as much already, beside the best trial's other values."""
     best = evidence.summary.best
     if best is None or change.to not in dimension.domain:
         return False
@@ -109,7 +111,7 @@ def _is_expected(evidence: Evidence, dimension: Dimension, change: Change) -> bo
 
 
 def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) -> float:
-    """How likely trials would be so much better away from the change, if the dimension did nothing."""
+    """Returns how likely trials would be so much better without the change, if the dimension did nothing."""
     if isinstance(dimension.domain, Choice):
         return (
             1.0 - evidence.trends.chance_with(dimension, change.to) if change.to in dimension.domain else 1.0
@@ -119,9 +121,10 @@ def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) ->
 
 
 def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[Mapping[str, Any], ...]:
-    """How a study may write that the value is expected: within the range that there is, or is grown.
+    """Returns the forms in which a study may write the expected value: in the present range or a grown one.
 
-    What was never varied, and has no rule's range, is tried in half of the trials: nothing speaks for more.
+    A field that never varied, and has no range from a rule, is tried in half of the trials: nothing supports
+    more.
     """
     to: Value = change.to
     if dimension is None:
@@ -137,7 +140,7 @@ def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[M
 
 
 def _is_written(study: Study, dimension: Dimension) -> bool:
-    """Whether the study itself gives the dimension's range: a belief alone would take that back."""
+    """Says whether the study itself gives the dimension's range: a belief alone would remove that range."""
     overrides = study.space.overrides
     places = (overrides.get(name) for name in (dimension.name, dimension.path))
     return any(isinstance(each, Mapping) and each.keys() & set(FORMS) for each in places)

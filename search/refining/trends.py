@@ -1,6 +1,6 @@
-"""Where in its range the better trials have a value, whatever else they differ in being accounted for.
+"""Finds where in its range the better trials have a value, all other differences being accounted for.
 
-Trials are compared by their places (`search.verdicts.standings`), by the regression that the verdicts use
+Trials are compared by their standings (`search.verdicts.standings`), by the regression that the verdicts use
 (`search.verdicts.effects`): samplers that learn draw late trials close together, also in dimensions that do
 nothing, so that a plain correlation finds trends everywhere.
 """
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from search.verdicts.effects import Column, Estimate
 
 LEAST_WITH = 8
-"""A trend over fewer trials that have the dimension is luck; ours."""
+"""A trend over fewer trials that have the dimension is luck; our choice."""
 RAREST = 1_000
-"""Smaller chances are told as less than one in so many: nobody tells them apart."""
+"""Smaller probabilities are reported as less than one in so many: the difference means nothing to a
+reader."""
 
 
 def by_luck(chance: float) -> str:
-    """A chance in words: in how many searches luck alone would show as much."""
+    """Returns a probability in words: in how many searches luck alone would show as much."""
     told = "luck alone shows as much in"
     if chance * RAREST < 1.0:
         return f"{told} less than 1 of {RAREST:,} searches"
@@ -37,7 +38,7 @@ def by_luck(chance: float) -> str:
 
 
 class Trends:
-    """The trials of a search by place, and each dimension's trend over them."""
+    """Holds the standings of a search's trials, and each dimension's trend over them."""
 
     def __init__(self, space: Space, summary: Summary) -> None:
         metric = summary.objective
@@ -48,21 +49,22 @@ class Trends:
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 
     def chance_above(self, dimension: Dimension) -> float:
-        """How likely trials would be so much better towards the upper end if the dimension did nothing.
+        """Returns how likely trials would be so much better towards the upper end by luck alone.
 
-        The rest to 1 is the chance for the lower end. A half where too few trials have the dimension.
+        The dimension then does nothing. The rest to 1 is the probability for the lower end. It is a half
+        where too few trials have the dimension.
         """
         return self._chance(dimension, self._of(dimension))
 
     def chance_with(self, dimension: Dimension, option: Value) -> float:
-        """How likely trials with an option would be so much better if the option did nothing."""
+        """Returns how likely trials with an option would be so much better if the option did nothing."""
         at = fraction_of(dimension.domain, option)
         there = self._of(dimension)
         has = [math.nan if math.isnan(each) else float(math.isclose(each, at)) for each in there]
         return self._chance(dimension, has)
 
     def _chance(self, dimension: Dimension, asked: Sequence[float]) -> float:
-        """The one-sided chance of what is asked of each trial, the other dimensions being equal."""
+        """Returns the one-sided probability of the trend over `asked`, the other dimensions being equal."""
         there = {each for each in asked if not math.isnan(each)}
         if sum(not math.isnan(each) for each in asked) < LEAST_WITH or len(there) < 2:
             return 0.5
@@ -81,7 +83,7 @@ class Trends:
         return estimate(standing, np.array(list(self._at), float), self._column(dimension, asked), others)
 
     def _of(self, dimension: Dimension) -> list[float]:
-        """Where in its domain each trial lies, nan where it does not have the dimension."""
+        """Returns where in its domain each trial lies, nan where it does not have the dimension."""
         return [at.get(dimension.name, math.nan) for at in self._at.values()]
 
     def _column(self, dimension: Dimension, asked: Sequence[float]) -> Column:

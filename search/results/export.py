@@ -1,4 +1,4 @@
-"""From a search folder to `best.yaml`: a trial's whole recipe, why its values, and where it comes from."""
+"""Writes `best.yaml` from a search folder: a trial's whole recipe, with reasons and its origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainable.train import versions as run_versions
 
 
 def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
-    """Write the best trial's recipe, or the named trial's, to `out`; which one it was, in words.
+    """Write the best trial's recipe, or the named trial's, to `out`; return in words which one it was.
 
     Raises UserError where the search has no such trial, or no finished one yet.
     """
@@ -58,7 +58,7 @@ def _chosen(search: Search, trial: int | None) -> Trial:
 
 
 def _micro_batch(trial: Trial) -> int | None:
-    """What fitted into memory in the trial's last epoch; None before its first."""
+    """Returns the micro-batch that fitted into memory in the trial's last epoch; None before its first."""
     found = trial.metrics.get("micro_batch")
     return None if found is None else int(found)
 
@@ -71,12 +71,12 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions that a run's numbers and a search's course depend on."""
+    """Returns the versions that a run's numbers and a search's course depend on."""
     return run_versions("ray", "optuna", "mlflow")
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit of the user's tree, `+changes` where files differ from it; None outside a repository."""
+    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")

@@ -1,4 +1,4 @@
-"""The search in one picture: every trial's score by epoch, coloured by how it ended."""
+"""Draws the search in one picture: every trial's score by epoch, coloured by how it ended."""
 
 from __future__ import annotations
 

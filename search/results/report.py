@@ -1,4 +1,4 @@
-"""What a person sees of a search: the plan, the live table, the table of trials, an explanation."""
+"""Prints a search for a person: the plan, the live table, the table of trials, an explanation."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from trainable.training.metrics import OBJECTIVES
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
-"""Of a live table: the headline, the heading, the notes below, and room for the prompt."""
+"""The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
 
 
 def console() -> Console:
-    """Where tables go; a narrow pipe still gets whole lines."""
+    """Returns where tables are printed; a narrow pipe still gets whole lines."""
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def command() -> str:
-    """How this program was called, so that the commands it prints can be typed as they are."""
+    """Returns how this program was called, so that the commands it prints can be typed as they are."""
     called = sys.argv[0]
     return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
 
 
 def say(text: str) -> None:
-    """One plain line."""
+    """Print one plain line."""
     console().print(text, markup=False, soft_wrap=True)
 
 
 def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
-    """The search in one line, before it starts."""
+    """Returns the search in one line, before it starts."""
     trials, epochs = study.budget.trials, study.budget.epochs
     line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
     if study.budget.hours is not None:
@@ -66,7 +66,7 @@ def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
 
 
 def headline(summary: Summary, metric: str) -> str:
-    """Best so far, trials by state, epochs saved: the search in one line while and after it runs."""
+    """Returns the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
     states = Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
@@ -82,7 +82,7 @@ def headline(summary: Summary, metric: str) -> str:
 
 
 def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
-    """Trials as a person wants them: finished ones first, then by epochs trained and score."""
+    """Returns the trials in a person's order: finished ones first, then by epochs trained and score."""
     sign = 1.0 if mode == "max" else -1.0
 
     def key(trial: Trial) -> tuple[bool, int, float]:
@@ -93,7 +93,7 @@ def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
 
 
 class LiveView:
-    """The running search on the screen: a table on a terminal, else one plain line for each trial that ends.
+    """Shows the running search: a table on a terminal, otherwise one plain line for each trial that ends.
 
     It reads the journal like any other reader; `update` may be called as often as one likes.
     """
@@ -181,7 +181,7 @@ class LiveView:
                 say(f"{line}; {left}" if left else line)
 
     def _time_left(self, summary: Summary) -> str:
-        """The epochs that the trials still to come are expected to take, at the pace so far."""
+        """Returns in words how long the remaining epochs take at the pace so far; empty if unknown."""
         ended = [trial for trial in summary.trials if trial.ended]
         trained = summary.epochs_trained - self._epochs_before
         if not ended or trained <= 0 or len(ended) == self._study.budget.trials:
@@ -194,7 +194,7 @@ class LiveView:
 
 
 def closing(search: Search, best_file: Path | None) -> None:
-    """The end of a search: its trials, what they say of the best and the rules, and how to go on."""
+    """Print the end of a search: its trials, what they say of the best and the rules, and how to go on."""
     summary, address = search.summary, quote(search.home.address)
     _tell(search)
     match summary.state:
@@ -210,7 +210,7 @@ def closing(search: Search, best_file: Path | None) -> None:
 
 
 def show(search: Search, *, as_json: bool) -> None:
-    """The table of a search's trials and what they say, or all of it as JSON."""
+    """Print the table of a search's trials and what they say, or all of it as JSON."""
     summary = search.summary
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
@@ -220,7 +220,7 @@ def show(search: Search, *, as_json: bool) -> None:
 
 
 def _tell(search: Search) -> None:
-    """The trials, the best first, and what they say of the best and the rules."""
+    """Print the trials, the best first, and what they say of the best and the rules."""
     summary, out = search.summary, console()
     metric, mode = summary.objective, OBJECTIVES[summary.objective]
     out.print(trials_table(summary, metric, ranked(summary, metric, mode), out.width))
@@ -230,7 +230,7 @@ def _tell(search: Search) -> None:
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
-    """An explanation: one row a field, with what it is, why, and who says so."""
+    """Returns an explanation with one row for each field: what it is, why, and the source."""
     sources = with_guide_names(row.source for row in rows)
     cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
@@ -246,7 +246,7 @@ def _tell_diagnosis(summary: Summary) -> None:
 
 
 def _tell_verdicts(summary: Summary, address: str) -> None:
-    """The rules that the trials spoke on, and where to read of the others."""
+    """Print the rules that the trials support or contradict, and where to read of the others."""
     verdicts = summary.verdicts
     if verdicts is None or not verdicts.beliefs:
         return

@@ -1,4 +1,4 @@
-"""A search that exists: all that is known of it, from its folder or its URI.
+"""Opens a search that exists: all that is known of it, from its folder or its URI.
 
 In a notebook:
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class Search:
-    """A search by its folder or its URI; each part is read when it is first asked for, and then kept.
+    """Opens a search by its folder or its URI; each part is read when first asked for, and then remembered.
 
-    Of a search that goes on, open it again to see what is new. Raises UserError where there is no search,
+    While a search goes on, open it again to see what is new. Raises UserError where there is no search,
     JournalError where its journal is damaged.
     """
 
@@ -46,7 +46,7 @@ class Search:
 
     @cached_property
     def study(self) -> Study:
-        """What was asked."""
+        """The resolved study of the search."""
         return read_search(self.folder)
 
     @property
@@ -61,17 +61,17 @@ class Search:
 
     @property
     def record(self) -> Record:
-        """What the journal says."""
+        """What the journal says of the search."""
         return self._read[1]
 
     @cached_property
     def space(self) -> Space:
-        """What the search draws from, as it was settled; before that, as this version would settle it."""
+        """The search's settled space; before that is recorded, the space that this version would build."""
         return self.record.space() or build_space(self.study, self.facts, self.info)
 
     @cached_property
     def pruning(self) -> Pruning:
-        """When trials are compared, and how many go on."""
+        """The rungs at which trials are compared, and how many go on."""
         settled = self.record.settled
         if settled is None:
             return choose_pruning(self.study, self.space)
@@ -87,7 +87,7 @@ class Search:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """By number."""
+        """The trials in the order of their numbers."""
         return self._summary.trials
 
     @property
@@ -109,11 +109,11 @@ class Search:
 
     @cached_property
     def home(self) -> Home:
-        """Where it lives."""
+        """Where the search lives."""
         return home_in(self.folder)
 
     def trials_frame(self) -> pandas.DataFrame:
-        """One row a trial: how it went, its last epoch's numbers by name, and its values by dotted path."""
+        """Returns one row per trial: its course, its last epoch's metrics, its values by dotted path."""
         import pandas
 
         rows = [
@@ -136,7 +136,10 @@ class Search:
 
     @cached_property
     def _read(self) -> tuple[bool, Record]:
-        """Whether a driver is at work, asked before the journal is read: one that ends then has not died."""
+        """Whether a driver is at work, and the record.
+
+        The driver is checked before the journal is read: so a search that ends in between was not killed.
+        """
         return is_driven(self.folder), read_record(self.folder)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Tables for a person: columns where the screen is wide enough, else a block of lines for each row."""
+"""Prints tables for a person: columns where the screen is wide enough, otherwise a block of lines per row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 STACKED_BELOW = 100
-"""Columns of the screen: with fewer, sentences side by side are a few letters wide."""
+"""Below this many columns of the screen, sentences side by side would be a few letters wide."""
 INDENT = 4
 
 Row = Sequence[str | Text]
@@ -19,7 +19,7 @@ Row = Sequence[str | Text]
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of each of several things: the first `head` columns say what, the others more of it.
+    """Holds a table of things: the first `head` columns name each thing, the others describe it.
 
     Cells are plain text: brackets, as those of `optimizer.lr[sgd]`, are no style. Columns without content are
     left out. Those that are `whole` are never broken over lines.
@@ -44,7 +44,7 @@ class Rows:
             yield Text(self.caption, style="dim italic")
 
     def _table(self) -> Table:
-        """With the columns that any row has content in."""
+        """Returns a table with the columns that have content in any row."""
         table = Table(title=self.title or None, caption=self.caption or None)
         table.title_justify = table.caption_justify = "left"
         table.header_style, table.box, table.pad_edge = "bold", None, False
@@ -68,7 +68,7 @@ class Rows:
 
 
 def counted(number: int, noun: str) -> str:
-    """As in 1 trial, 2 trials."""
+    """Returns a number with its noun, as in 1 trial, 2 trials."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""The table of a search's trials, on screens of any width."""
+"""Builds the table of a search's trials, for screens of any width."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainable.recipe import REFERENCE_BATCH
 
 RATES = ("optimizer.lr", "optimizer.sgd_lr")
 WIDEST = 10_000
-"""Columns of a screen on which any table fits."""
+"""The columns of a screen on which any table fits."""
 COLOURS = {
     "finished": "green",
     "running": "cyan",
@@ -31,10 +31,10 @@ COLOURS = {
 
 
 def trials_table(summary: Summary, metric: str, trials: Sequence[Trial], width: int) -> Group:
-    """One row a trial: how far it came, its score, and a column for each value that was searched.
+    """Returns one row for each trial: its epochs, its score, and a column for each value that was searched.
 
-    A number cut in two is two wrong ones. So where the screen is too narrow, columns are left out from the
-    right, and a line says how many.
+    A number cut in two would be read as two wrong ones. So where the screen is too narrow, columns are left
+    out from the right, and a line says how many.
     """
     paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
     fitting, table = paths, _trials_table(summary, metric, trials, paths, brief=False)
@@ -49,7 +49,7 @@ def trials_table(summary: Summary, metric: str, trials: Sequence[Trial], width: 
 def _trials_table(
     summary: Summary, metric: str, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool
 ) -> Table:
-    """The table with the columns of some values; `brief` says no more of the best trial than that it is."""
+    """Returns the table with the columns of some values; `brief` writes "best" as the best trial's state."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("trial", "state", "epochs", metric.replace("_", "_\n", 1), *_headings(paths)):
         justify: Literal["left", "right"] = "left" if name == "state" else "right"
@@ -69,19 +69,19 @@ def _trials_table(
 
 
 def _state(trial: Trial, *, is_best: bool, brief: bool) -> Text:
-    """Only a finished trial can be the best, so that the word alone says both."""
+    """Returns the state in words: only a finished trial can be the best, so "best" alone says both."""
     word = "best" if is_best and brief else f"{trial.state}{', best' if is_best else ''}"
     return Text(word, style=COLOURS.get(trial.state, ""))
 
 
 def _width_of(table: Table) -> int:
-    """What it takes with every cell in one line."""
+    """Returns the width of a table with every cell in one line."""
     wide = Console(width=WIDEST)
     return Measurement.get(wide, wide.options, table).maximum
 
 
 def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
-    """What the reader of a table of trials must know."""
+    """Yields what the reader of a table of trials must know."""
     if left_out := len(paths) - len(fitting):
         yield Text(f"+{counted(left_out, 'column')}: see --json, or a wider screen", style="dim")
     if any(path in RATES for path in fitting):
@@ -89,9 +89,10 @@ def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
 
 
 def _headings(paths: Sequence[str]) -> list[str]:
-    """A narrow heading for each dotted path: its last name, of a kind the section's, in lines at underscores.
+    """Returns a narrow heading for each dotted path, broken into lines at underscores.
 
-    With the section before it where two would be the same.
+    It is the path's last name; for a `kind` it is the section's. Where two would be the same, it is the whole
+    path.
     """
     short = [path.removesuffix(".kind").rpartition(".")[2] for path in paths]
     whole = [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]

@@ -1,4 +1,4 @@
-"""Verdicts on the rules as tables for the screen."""
+"""Builds tables of the verdicts on the rules, for the screen."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
 
 
 def brief_table(verdicts: Verdicts) -> Rows:
-    """One row a rule that the trials spoke on: the verdict, its size, and what the rule says."""
+    """Returns one row for each rule with a clear verdict: the verdict, its size, and what the rule says."""
     rows = tuple((*_cells(each), each.says) for each in verdicts.clear)
     return _rows("", ("rule", "verdict", "places of 100", "follow, depart", "the rule says"), rows)
 
 
 def full_table(verdicts: Verdicts) -> Rows:
-    """One row a belief, with why it is untested where it is; the values that rules fixed in a line below."""
+    """Returns one row for each belief, with why it is untested; a line below lists the fixed values."""
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
     columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
     rows = tuple((*_cells(each), each.why or "", each.says) for each in verdicts.beliefs)

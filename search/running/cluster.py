@@ -1,4 +1,4 @@
-"""Ray for a search: a private one on this machine, or a running cluster that is joined."""
+"""Provides Ray for a search: a private one on this machine, or a running cluster that is joined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: one clean stop
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's own snapshots are never restored from
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what befell a process stands in the journal, in one line
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -30,16 +30,16 @@ QUIET = {
 
 KNOCK_SECONDS = 5.0
 FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
-"""What Ray's own clients ask of a head before all else."""
+"""The first request that Ray's own clients send to a head."""
 
 
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[Hardware]:
-    """Join the running cluster at `address` for the block; what it has.
+    """Join the running cluster at `address` for the block, which receives the cluster's hardware.
 
-    An address is never guessed: without one, a leftover cluster on this machine is not joined. A token is
-    brought where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers,
-    or where it refuses the token.
+    An address is never guessed: without one, a cluster left over on this machine is not joined. A token is
+    sent where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers, or
+    where it refuses the token.
     """
     _quieten()
     bring_token()
@@ -62,7 +62,7 @@ def joined(address: str) -> Iterator[Hardware]:
 
 @contextlib.contextmanager
 def local_ray(hardware: Hardware) -> Iterator[None]:
-    """A private Ray on this machine for the block; one that this process has is used and left alone."""
+    """Start a private Ray on this machine for the block; one that this process has is used instead."""
     _quieten()
     import ray
 
@@ -105,7 +105,7 @@ def _knock(address: str) -> None:
 
 
 def _started_here() -> str | None:
-    """What Ray takes `auto` for: RAY_ADDRESS, else the cluster that was last started on this machine."""
+    """Returns what Ray means by `auto`: RAY_ADDRESS, else the cluster last started on this machine."""
     written = os.environ.get("RAY_ADDRESS", "")
     if written:
         return written if "://" not in written else None
@@ -114,9 +114,9 @@ def _started_here() -> str | None:
 
 
 def _lets_in(address: str) -> bool:
-    """Whether the cluster's head takes the token, or asks for none.
+    """Says whether the cluster's head accepts the token, or asks for none.
 
-    Ray itself would try again for 20 seconds and then speak of an instance that has crashed.
+    Ray itself would try again for 20 seconds and then report an instance that has crashed.
     """
     import grpc
 
@@ -131,7 +131,7 @@ def _lets_in(address: str) -> bool:
 
 
 def _quieten() -> None:
-    """Ray's settings and loggers, before it is started or joined."""
+    """Set Ray's settings and loggers, before it is started or joined."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):

@@ -1,4 +1,4 @@
-"""The token that Ray's clusters ask for: where it is, bringing it, and what to do where it is refused."""
+"""Finds the token that Ray's clusters ask for, has Ray send it, and explains a refusal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_TOKEN = (
 
 
 def where_the_token_is() -> str | None:
-    """The variable or file that holds a token, as Ray looks for it; None where there is none."""
+    """Returns the variable or file that holds a token, in Ray's order; None where there is none."""
     if os.environ.get(TOKEN):
         return TOKEN
     file = Path(os.environ.get(TOKEN_PATH) or DEFAULT_FILE).expanduser()
@@ -22,7 +22,7 @@ def where_the_token_is() -> str | None:
 
 
 def the_token() -> str | None:
-    """The token, where Ray brings one."""
+    """Returns the token that Ray sends; None where it sends none."""
     place = where_the_token_is()
     if place is None or os.environ.get(MODE) != "token":
         return None
@@ -30,16 +30,16 @@ def the_token() -> str | None:
 
 
 def bring_token() -> None:
-    """Have Ray bring the token where there is one: a client with an address does not by itself.
+    """Have Ray send the token where there is one: a client with an address does not do so by itself.
 
-    A cluster that asks for none does not mind.
+    A cluster that asks for none ignores it.
     """
     if MODE not in os.environ and where_the_token_is() is not None:
         os.environ[MODE] = "token"
 
 
 def why_refused() -> str:
-    """What a cluster that refuses says of the token, and what to do: one line."""
+    """Returns in one line why a cluster refuses the token, and what to do."""
     place = where_the_token_is()
     if place is None:
         return NO_TOKEN

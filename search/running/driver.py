@@ -1,4 +1,4 @@
-"""A search from its first check to its last event: start, resume, end, and what is left behind."""
+"""Drives a search from its first check to its last event: start, resume, end, and the files it leaves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trainable.files.store import ATTEMPTS
 Closing = Literal["finished", "interrupted", "failed"]
 
 DRAIN_SECONDS = 60.0
-"""How long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
+"""For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
 CATCH_UP_SECONDS = 15.0
 
 logger = logging.getLogger(__name__)
@@ -51,9 +51,10 @@ def search(
 ) -> Closing:
     """Run a new search and return how it ended: finished, interrupted or failed.
 
-    With `again` a search of the same name and study goes on instead, so that whatever starts it may start it
-    again without knowing how far it came. Raises UserError when the study, the data or the resources are
-    wrong, and while another driver is at work on a search of this name; nothing is left behind then.
+    With `again`, an existing search of the same name and study goes on instead: a program that starts
+    searches may start one again without knowing how far it came. Raises UserError when the study, the data or
+    the resources are wrong, and while another driver is at work on a search of this name; nothing is left
+    behind then.
     """
     if again and study.name is None:
         raise UserError("--resume: goes on with a search by its name; give --name NAME")
@@ -71,21 +72,21 @@ def search(
 
 
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
-    """Go on with the search in a folder; the state it ends in. A finished search is left as it is."""
+    """Go on with the search in a folder, unless it is finished; return the state in which it ends."""
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
         return _go_on(home, lease, address=address, download=download)
 
 
 def sync(folder: Path) -> bool:
-    """Send MLflow, and the store that the search is kept in, what they lack; whether nothing is left."""
+    """Send MLflow, and the search's store, what they lack; return whether nothing is left to send."""
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
         return _sync(home, lease)
 
 
 def _home_to_write(folder: Path) -> Home:
-    """The home of the search in a folder. Raises UserError for a copy of what is kept in a store."""
+    """Returns the home of the search in a folder. Raises UserError for a copy of one that is in a store."""
     home = Home.of(read_search(folder))
     if home.store is not None and home.folder != folder:
         raise UserError(
@@ -95,7 +96,7 @@ def _home_to_write(folder: Path) -> Home:
 
 
 def settled(study: Study) -> Study:
-    """The study with a name, absolute paths and an absolute tracking URI: it means the same from anywhere."""
+    """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
     named = study.resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
@@ -104,7 +105,7 @@ def settled(study: Study) -> Study:
 def refuse_existing(home: Home, study: Study) -> None:
     """A name is used once: the same study is resumed, another one needs another name. Raises UserError.
 
-    Only who has the folder's lock may ask: else a search of this name could begin in between.
+    The caller must have the folder's lock: otherwise a search of this name could begin in between.
     """
     names = {path.name for path in home.folder.iterdir()}
     if names <= {LOCK_FILE, FACTS_FILE}:
@@ -118,13 +119,13 @@ def refuse_existing(home: Home, study: Study) -> None:
 
 
 def is_the_same(home: Home, study: Study) -> bool:
-    """Whether this very study is there already. Raises StudyError where its file cannot be read."""
+    """Says whether this very study is there already. Raises StudyError where its file cannot be read."""
     file = home.folder / STUDY_FILE
     return file.exists() and read_study(file) == study
 
 
 def tracker_of(home: Home) -> Tracker:
-    """What sends a search's journal to MLflow."""
+    """Returns the consumer that sends a search's journal to MLflow."""
     search = Search(home.folder)  # its space is read once a trial is in the journal
     return Tracker(
         home,
@@ -136,7 +137,7 @@ def tracker_of(home: Home) -> Tracker:
 
 
 def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
-    """The search's memory, rebuilt from what the journal holds."""
+    """Returns the search's memory, rebuilt from what the journal holds."""
     study = prepared.study
     return Ledger(
         journal,
@@ -152,7 +153,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
 
 @contextlib.contextmanager
 def _machines(address: str | None) -> Iterator[Hardware]:
-    """What the search may use: this machine, or the cluster at `address`, joined for the block."""
+    """Gives the block what the search may use: this machine, or the cluster at `address`, which is joined."""
     if address is None:
         yield local_hardware()
         return
@@ -161,7 +162,7 @@ def _machines(address: str | None) -> Iterator[Hardware]:
 
 
 def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
-    """`resume`, once this process is the only driver."""
+    """Does the work of `resume`, once this process is the only driver."""
     if read_summary(home.folder, driven=False).state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
@@ -183,9 +184,9 @@ def _sync(home: Home, lease: Lease | None) -> bool:
 
 
 def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closing:
-    """Everything from the first event of this driver to its last.
+    """Does everything from the first event of this driver to its last.
 
-    A private Ray is started only here, when every check has passed, so that a mistake is told at once.
+    A private Ray is started only here, after every check has passed, so that a mistake is reported at once.
     """
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
@@ -194,17 +195,17 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     if switch.lost:
         raise UserError(f"{lease}: another driver has begun with this search meanwhile")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
-    followers += [in_store] if in_store is not None else []  # last: with what the others have written
+    followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         ledger.begin(name)
         logger.info("%s on %s, %s", name, hardware, versions())
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
-            with view, local_ray(hardware), switch.listening():  # ray.init puts its own handler for SIGTERM
+            with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM
                 is_kept = in_store.knows if in_store is not None else None
                 run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
-            if switch.lost:  # nothing of the search is this driver's to write any more
+            if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
             state, reason = _verdict(ledger, switch, prepared)
@@ -212,7 +213,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
             best = _leave_results(folder)
             logger.info("%s: %s", state, reason or "every trial has ended")
-            ledger.close(state, reason)  # last: what is finished has its results
+            ledger.close(state, reason)  # last: a finished search has its results
         backlogs = [follower.backlog() for follower in followers]
     report.closing(Search(folder), best)
     _tell(backlogs, quote(home.address))
@@ -220,14 +221,17 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
 
 
 def _in_store(home: Home, lease: Lease | None) -> InStore | None:
-    """What keeps the search in its store, where it has one."""
+    """Returns the consumer that copies the search to its store; None where it has no store."""
     return InStore(home.folder, home.store, lease) if home.store is not None and lease is not None else None
 
 
 @contextlib.contextmanager
 def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
-    """Consumers of the journal at work in the background, and given time to catch up in the end; not where
-    another driver has taken the search over: then the journal here is no longer the search's."""
+    """Runs consumers of the journal in the background, and lets them catch up at the end.
+
+    They do not catch up where another driver has taken the search over: then the journal here is no longer
+    the search's.
+    """
     for follower in followers:
         follower.start(lambda: switch.sure)
     try:
@@ -238,7 +242,7 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
 
 
 def _deadline(study: Study, summary: Summary) -> float | None:
-    """When the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
+    """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
     if study.budget.hours is None:
         return None
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
@@ -246,7 +250,7 @@ def _deadline(study: Study, summary: Summary) -> float | None:
 
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
-    """What this package logs goes to a file for the block, and nowhere else."""
+    """Sends this package's log to a file for the block, and nowhere else."""
     try:
         handler = logging.FileHandler(file, encoding="utf-8")
     except OSError as error:
@@ -266,13 +270,13 @@ def _logging_to(file: Path) -> Iterator[None]:
 
 
 def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
-    """How the search ended, and why, once no trial runs any more."""
+    """Returns how the search ended, and why, once no trial runs any more."""
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
     reason = None
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
-        for trial in ledger.open_trials:  # Ray drops results on its way out; the checkpoints have them
+        for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
             ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
@@ -281,7 +285,7 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
 
 
 def _leave_results(folder: Path) -> Path | None:
-    """`best.yaml` and the picture of the trials; the recipe's path, if any trial has finished."""
+    """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
     summary = read_summary(folder)
     if summary.best is not None:
         export_recipe(folder, folder / BEST_FILE)
@@ -290,7 +294,7 @@ def _leave_results(folder: Path) -> Path | None:
 
 
 def _tell(backlogs: list[Backlog], address: str) -> None:
-    """What did not arrive, and the command that sends it."""
+    """Print what did not arrive, and the command that sends it."""
     for backlog in backlogs:
         if not backlog.complete:
             report.say(f"{backlog}; send it with `tunebook sync {address}`")

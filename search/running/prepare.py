@@ -1,4 +1,4 @@
-"""Everything that is decided, measured and checked before the first trial starts."""
+"""Decides, measures and checks everything before the first trial starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainable.recipe.yamlfile import write_whole
 
 @dataclass(frozen=True)
 class Prepared:
-    """A search that is ready to run."""
+    """Holds a search that is ready to run."""
 
     study: Study
     home: Home
@@ -34,17 +34,17 @@ class Prepared:
     concurrent: int
     pruning: Pruning
     download: bool = False
-    """Whether trials may fetch published weights, as each machine has to."""
+    """Whether trials may fetch published weights, which each machine needs."""
 
 
 def prepare(
     study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = quiet
 ) -> Prepared:
-    """Load the data, measure the facts, build the space: a new search.
+    """Load the data, measure the facts and build the space of a new search.
 
-    Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend; nothing is written,
-    but for what was measured to the cache. What the study's probes find is said, and where a written range
-    lies far from it.
+    Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend. Nothing is written
+    but the measured facts, to the cache. It says what the study's probes find, and warns where a written
+    range lies far from it.
     """
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
@@ -67,10 +67,10 @@ def prepare(
 
 
 def prepare_again(study: Study, home: Home, hardware: Hardware, *, download: bool = False) -> Prepared:
-    """The same search once more, for `resume`: only the data are loaded again.
+    """Prepare the same search once more, for `resume`: only the data are loaded again.
 
-    Its facts are read, and so is what it settled: its space and its rungs. Raises UserError when the images
-    are no longer those that the search began with.
+    Its facts are read, and so are its settled space and its rungs. Raises UserError when the images are no
+    longer those that the search began with.
     """
     facts, info = read_facts(home.folder)
     record = read_record(home.folder)
@@ -88,12 +88,12 @@ def prepare_again(study: Study, home: Home, hardware: Hardware, *, download: boo
 
 
 def write_facts(prepared: Prepared) -> None:
-    """Keep what was measured: a resumed search reads it and never measures again."""
+    """Write what was measured: a resumed search reads it and never measures again."""
     write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info))
 
 
 def check_weights(base: Recipe, info: DataInfo, *, download: bool = False) -> None:
-    """Load the weights that trials are to start from, once; with `download`, published ones are fetched.
+    """Load the weights from which trials start, once; with `download`, published ones are fetched.
 
     Raises ModelError where they are missing or do not fit, which would fail in every trial.
     """
@@ -120,7 +120,7 @@ def _assemble(
     *,
     download: bool = False,
 ) -> Prepared:
-    """What is ready to run: settled anew, or as the record has it, where that has settled something."""
+    """Returns what is ready to run, with the record's space and rungs if it has them, else with new ones."""
     settled = record.settled if record is not None else None
     space = (record.space() if record is not None else None) or build_space(study, facts, data.info)
     check_trials(study, space, facts)

@@ -1,7 +1,7 @@
-"""The search itself: a Ledger behind Ray Tune's searcher, scheduler, callback and stopper.
+"""Runs the search: a Ledger behind Ray Tune's searcher, scheduler, callback and stopper.
 
-Ray places trials and moves results; every decision is the Ledger's, and the Ledger's truth is the journal. So
-Ray's own experiment state is scratch: it is never restored from, and it is deleted in the end.
+Ray places trials and moves results. Every decision is the Ledger's, and the Ledger's truth is the journal. So
+Ray's own experiment state is temporary: it is never restored from, and it is deleted at the end.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from trainable.tune.worker import TrialAssignment
 SCRATCH = ".ray"
 STOPPING = b"\nstopping; this takes some seconds (once more: at once)\n"
 LONGEST_REASON = 500
-"""Characters of a reason in tables and tags."""
+"""The most characters of a reason in tables and tags."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class StopSwitch:
-    """Why the search should end early: a signal, the budget of hours, or another driver."""
+    """Says why the search should end early: a signal, the budget of hours, or another driver."""
 
     deadline: float | None = None
-    """time.monotonic() after which no more training happens."""
+    """After this time.monotonic() no more training happens."""
     lease: Lease | None = None
-    """Of a search that is kept in a store."""
+    """The lease of a search that is in a store."""
     signals: list[int] = field(default_factory=list)
 
     @property
@@ -62,12 +62,12 @@ class StopSwitch:
 
     @property
     def lost(self) -> bool:
-        """Whether another driver goes on with the search, whose journal and checkpoints are its own now."""
+        """Whether another driver goes on with the search, and owns its journal and checkpoints now."""
         return self.lease is not None and self.lease.lost
 
     @property
     def sure(self) -> bool:
-        """Whether the search is this driver's for certain, so that it may delete and tell others."""
+        """Whether the search is this driver's for certain, so that it may delete files and send to others."""
         return self.lease is None or self.lease.sure
 
     @property
@@ -76,7 +76,7 @@ class StopSwitch:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the search cleanly, once; a second Ctrl-C interrupts as usual."""
+        """Makes Ctrl-C and SIGTERM end the search cleanly, once; a second signal interrupts at once."""
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def on_signal(number: int, frame: FrameType | None) -> None:
@@ -136,7 +136,7 @@ def run_trials(
 
 
 def seat_of(prepared: Prepared) -> Seat:
-    """What every trial of the search works with."""
+    """Returns what every trial of the search works with."""
     trial = prepared.per_trial
     return Seat(
         data=Shared.put(prepared.data),
@@ -150,7 +150,10 @@ def seat_of(prepared: Prepared) -> Seat:
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
-    """What a trial reserves: a bundle for each rank, near each other. Their coordinator takes nothing."""
+    """Returns what a trial reserves: a bundle for each rank, near each other.
+
+    With several workers there is an empty bundle too, for their coordinator.
+    """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     if trial.workers == 1:
         return tune.PlacementGroupFactory([bundle])
@@ -158,14 +161,14 @@ def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
 
 
 class Scratch:
-    """Ray pickles its parts for `Tuner.restore`; ours are not restored from that, so they go empty."""
+    """Has an empty state: Ray pickles its parts for `Tuner.restore`, which is never used here."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no types
-    """What to train next: the ledger's proposals."""
+    """Tells Ray what to train next: the ledger's proposals."""
 
     def __init__(
         self, ledger: Ledger, prepared: Prepared, is_kept: Callable[[int], bool] | None = None
@@ -177,7 +180,10 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._next: Proposal | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """A trial's configuration, FINISHED, or None: then Ray asks again, some ten times a second."""
+        """Returns a trial's configuration, FINISHED, or None; after None, Ray asks again soon.
+
+        Ray asks some ten times a second.
+        """
         proposal = self._next = self._next or self._ledger.propose()
         if proposal is None:
             return str(Searcher.FINISHED)
@@ -189,20 +195,20 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         return {"trial": proposal.trial, **assignment.config()}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing: the scheduler and the callback have called the ledger already."""
+        """Does nothing: the scheduler and the callback have called the ledger already."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing: the journal is the state."""
+        """Does nothing: the journal is the state."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the journal is the state."""
+        """Does nothing: the journal is the state."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the journal is the state."""
+        """Does nothing: the journal is the state."""
 
 
 class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
-    """Whether a trial goes on: each of its epochs is entered in the ledger, which decides.
+    """Decides whether a trial goes on: each of its epochs is entered in the ledger, which decides.
 
     A trial never says that it is done; so every result passes here, also its last.
     """
@@ -219,7 +225,7 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
 
 
 class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
-    """What happened to a trial apart from its results, and the pulse of the display."""
+    """Enters in the ledger what happens to a trial apart from its results, and refreshes the display."""
 
     def __init__(
         self, ledger: Ledger, prepared: Prepared, switch: StopSwitch, on_progress: Callable[[], None]
@@ -245,7 +251,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         self._ledger.fail(trial.config["trial"], self._reason(trial))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A stopped trial's checkpoints have done their work; a finished one keeps its model."""
+        """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays."""
         if self._switch.sure:
             drop_checkpoints(self._ledger, self._prepared, trial.config["trial"])
 
@@ -253,7 +259,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         self._on_progress()
 
     def _reason(self, trial: Trial) -> str:
-        """Why an attempt failed, in one line; all of it goes to the search's log."""
+        """Returns why an attempt failed, in one line; the whole error goes to the search's log."""
         number = trial.config["trial"]
         reason, whole = failure(trial)
         reason = pop_reason(TrialAssignment.from_config(trial.config).checkpoint_store.folder) or reason
@@ -275,15 +281,15 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
-    """The checkpoints of a trial, for the driver: Ray's loop does not wait for a store that is down."""
+    """Returns a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
     return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)
 
 
 def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
-    """The results that a trial's newest checkpoint covers; None where that cannot be told."""
+    """Returns the results that a trial's newest checkpoint covers; None where they cannot be read."""
     try:
         return checkpoints_of(prepared, trial, attempts).history()
-    except (StoreError, StateError, ValueError) as error:  # of JSON, after a disk's fault
+    except (StoreError, StateError, ValueError) as error:  # ValueError: damaged JSON
         logger.warning("trial %d: %s", trial, error)
         return None
 
@@ -291,7 +297,7 @@ def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[Epo
 def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
     """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them.
 
-    Whether there is none left; where a store is down, they cost space until it is tried once more.
+    Returns false where a store is down; the checkpoints then use space until the next try.
     """
     if ledger.ended(trial) in ("stopped", "diverged"):
         try:
@@ -303,7 +309,7 @@ def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
 
 
 def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch) -> None:
-    """`drop_checkpoints`, of all trials that have some: also of those that an earlier driver left."""
+    """Call `drop_checkpoints` for all trials that have some, also for those that an earlier driver left."""
     try:
         trials = prepared.home.trials_with_checkpoints()
     except StoreError as error:
@@ -315,7 +321,7 @@ def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch)
 
 
 def failure(trial: Trial) -> tuple[str, str]:
-    """A crashed trial's error, in one line and in full: the exception raised, or how its process died."""
+    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died."""
     path = trial.pickled_error_file
     if path is None or not Path(path).exists():
         return "the trial's process could not be started", ""

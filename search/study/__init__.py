@@ -1,4 +1,4 @@
-"""What is asked: a search as data, read from YAML."""
+"""This package describes what a search is asked to do: a study as data, read from YAML."""
 
 from search.study.study import (
     PROBED,

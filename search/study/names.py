@@ -1,4 +1,4 @@
-"""What a search is called where nobody says."""
+"""This module names a search for which nobody chose a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainable.files.store import name_in
 
 
 def default_name(study: Study) -> str:
-    """The data's name and the time: searches of one storage never collide."""
+    """Returns the data's name followed by the time, so that searches of one storage have different names."""
     stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
     clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
     return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

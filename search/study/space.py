@@ -1,4 +1,4 @@
-"""The space that a study's trials are drawn from, and what in it would fail in a trial."""
+"""Builds the space that a study's trials are drawn from, and finds what in it would fail in a trial."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from trainable.errors import Fault
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
-    """The space around the study's base recipe: what is pinned, then what the heuristics fix, then ranges."""
+    """Returns the space around the study's base recipe.
+
+    Pinned values come first, then the values that the heuristics fix, then the ranges.
+    """
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
     ruled = fixed_by_rule(facts, base, frozenset(pinned))
     if not info.in_memory:
-        # one process decodes at least, and the training thread keeps a processor where there are several
+        # at least one process decodes; where there are several processors, one is left to the training thread
         ruled = {**ruled, "loop.workers": max(1, facts.cpus - 1)}
     base = base.with_values({path: value for path, value in ruled.items() if path not in pinned})
     if base.loop.batch_size > facts.train_images:
@@ -31,7 +34,7 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
 
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:
-    """Refuse what would fail in a trial, before any starts. Raises StudyError, UserError."""
+    """Refuse what would fail in a trial, before any trial starts. Raises StudyError or UserError."""
     faults = list(_flip_faults(space, facts))
     if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
         message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
@@ -58,7 +61,7 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
 
 
 def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
-    """A warning where a written range of rates lies wholly outside of what a sweep recommends, or None."""
+    """Returns a warning where a written range of rates lies wholly outside a sweep's band, or else None."""
     if facts.lr_band is None:
         return None
     low, high = facts.lr_band
@@ -75,7 +78,7 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
-    """Averaging over mirror images needs labels that survive the mirror."""
+    """Yields a fault where mirror images are averaged although labels do not stay true in the mirror."""
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"

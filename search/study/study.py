@@ -1,4 +1,7 @@
-"""The Study: one whole search as data, read from YAML and kept, resolved, in the search folder."""
+"""This module defines the Study: one whole search as data.
+
+It is read from YAML, and its resolved form is stored in the search folder.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,21 @@ from trainable.training.metrics import OBJECTIVES, Mode
 
 DEFAULT_STORAGE = "searches"
 STUDY_FILE = "study.yaml"
-"""In a search's folder."""
+"""The file's name in a search's folder."""
 FIXED_BY_THE_STUDY = {
     "data": "write it in the study's own section `data`",
     "loop.epochs": "write budget.epochs, the length of the longest trial",
     "version": "it is the file format's",
     "provenance": "it is written by the search",
 }
-"""Recipe fields that `base` may not hold, and where they belong."""
+"""The recipe fields that `base` may not hold, and where they belong."""
 
 LEAST_SECTIONS_OF_A_RECIPE = 3
 WEIGHTS = "model.weights"
 
 
 class StudyError(FaultyInput):
-    """A study that cannot be."""
+    """The study is not valid."""
 
     subject = "study"
 
@@ -48,7 +51,7 @@ PROBED: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_b
 
 
 class SpaceChoice(Spec):
-    """Which named space, and which of its dimensions are replaced (dotted path -> domain)."""
+    """Names the space, and replaces some of its dimensions (dotted path -> domain)."""
 
     name: str = "document"
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -60,7 +63,7 @@ class SamplerChoice(Spec):
 
 
 class SchedulerChoice(Spec):
-    """ASHA's stopping rule, or none. `None` means: chosen for the budget and the space."""
+    """Chooses ASHA's stopping rule, or none. `None` leaves a value to the budget and the space."""
 
     kind: Literal["asha", "none"] = "asha"
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
@@ -88,7 +91,7 @@ def _none_for_auto(written: object) -> object:
 
 
 class Resources(Spec):
-    """What each of a trial's `workers` takes: several train one model, one process each, data-parallel."""
+    """Says what each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
 
     cpus: Annotated[int, Field(ge=1)] = 1
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
@@ -143,7 +146,7 @@ class Tracking(Spec):
 
 
 class Study(Spec):
-    """One search: a base recipe, a space around it, how to sample, when to stop, and what it may use."""
+    """Describes one search: a base recipe, a space around it, and how to sample, stop and compute."""
 
     version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
@@ -177,7 +180,7 @@ class Study(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
-        """The study that a mapping describes. Raises StudyError with every fault at once."""
+        """Returns the study that a mapping describes. Raises StudyError with every fault at once."""
         strangers = RECIPE_SECTIONS & set(tree)
         if len(strangers) >= LEAST_SECTIONS_OF_A_RECIPE:
             raise UserError(
@@ -206,7 +209,7 @@ class Study(Spec):
         return dict(leaves(self.base))
 
     def base_recipe(self) -> Recipe:
-        """The default recipe with this study's data, length and pinned values. Raises RecipeError."""
+        """Returns the default recipe with this study's data, length and pinned values. Raises RecipeError."""
         paths = [path for path, _ in leaves(self.base)]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
@@ -218,13 +221,16 @@ class Study(Spec):
         return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
-        """A copy with values set by dotted path, e.g. `{"budget.trials": 32, "base.optimizer.lr": 0.2}`."""
+        """Returns a copy with values set by dotted path.
+
+        For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
+        """
         return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
 
     def resolved(self, name: str) -> Study:
-        """A copy whose paths are absolute, so that it means the same from any folder.
+        """Returns a copy whose paths are absolute, so that it means the same from any folder.
 
-        Raises StudyError where the weights to start from are no file.
+        Raises StudyError where the initial weights are not a file.
         """
         storage = self.storage if is_uri(self.storage) else str(Path(self.storage).expanduser().absolute())
         data = self.data
@@ -240,7 +246,7 @@ class Study(Spec):
         return to_yaml(self.model_dump(mode="json"), {})
 
     def write(self, folder: Path) -> None:
-        """Write `study.yaml`, readable by its owner alone: a tracking URI may hold a password."""
+        """Write `study.yaml`, readable by its owner alone, because a tracking URI may hold a password."""
         write_whole(folder / STUDY_FILE, self.yaml().encode(), mode=0o600)
 
 
@@ -252,7 +258,7 @@ def _written_and_probed(study: Study) -> Iterator[Fault]:
 
 
 def _told(fault: Fault, strangers: Set[str]) -> Fault:
-    """A fault of the schema; where a key belongs elsewhere, that is said instead."""
+    """Returns a fault of the schema; where a key belongs in another section, the message says so instead."""
     path, _ = fault
     if path in strangers:
         return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
@@ -267,12 +273,12 @@ RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)
 
 
 def read_study(path: Path) -> Study:
-    """The study in a YAML file. Raises UserError or StudyError."""
+    """Returns the study in a YAML file. Raises UserError or StudyError."""
     return Study.from_tree(read_tree(path), where=str(path))
 
 
 def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a study's tree with values set by dotted path; the schema judges new keys."""
+    """Returns a copy of a study's tree with values set by dotted path; the schema checks new keys later."""
     copy = dict(tree)
     for path, value in values.items():
         names = _split(path)
@@ -287,7 +293,7 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
 
 
 def _split(path: str) -> list[str]:
-    """`space.overrides` and `base` are keyed by the Recipe's own dotted paths: these stay whole."""
+    """Splits a path into names; below `space.overrides` and `base` a dotted path stays one name."""
     for head in ("space.overrides.", "base."):
         if path.startswith(head):
             return [*head.rstrip(".").split("."), path.removeprefix(head)]
@@ -303,7 +309,7 @@ def _weights_file(text: str) -> Path:
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
-    """The study in a file, or the default one, with values set by dotted path. Raises StudyError.
+    """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
 
     `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`.
     """
@@ -317,18 +323,21 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
 
 
 def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
-    """The study in a file, or the default one, with a command's flags that were given and its `--set`s."""
+    """Returns the study in a file, or the default one, changed by a command's flags and its `--set` options.
+
+    Flags whose value is None change nothing.
+    """
     given = {name: value for name, value in flags.items() if value is not None}
     return study_from(path, given | settings_of(settings))
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
-    """The values of a study that `path=value` texts set, by dotted path."""
+    """Returns the values of a study that texts of the form `path=value` set, by dotted path."""
     return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
 
 
 def model_named(name: str) -> dict[str, str]:
-    """The model section that a name on the command line stands for."""
+    """Returns the model section that a name on the command line stands for."""
     if name == "resnet_small":
         return {"kind": "resnet_small"}
     if name.startswith("timm/"):

@@ -1,4 +1,4 @@
-"""What a search that is over has come to, for its run in MLflow."""
+"""Writes what a search that is over has found, for its run in MLflow."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spaces.domains import shown
 
 
 class Conclusion(NamedTuple):
-    """What the search's own run is told when the search is over."""
+    """Holds what the search's own run in MLflow gets when the search is over."""
 
     note: str
-    """Markdown."""
+    """The note is Markdown."""
     table: str
-    """JSON as MLflow's `log_table` writes it, of one row a rule."""
+    """The table is JSON as MLflow's `log_table` writes it, with one row for each rule."""
 
 
 def conclusion(summary: Summary) -> Conclusion:
-    """The best trial and the verdicts as a note, and the verdicts as a table."""
+    """Returns the best trial and the verdicts as a note, and the verdicts as a table."""
     verdicts = summary.verdicts or Verdicts()
     parts = [_best(summary), markdown(verdicts) if verdicts.rules else ""]
     return Conclusion("\n\n".join(filter(None, parts)), mlflow_table(verdicts))

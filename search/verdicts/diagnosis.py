@@ -1,4 +1,4 @@
-"""What a trial's curves say of it."""
+"""Diagnoses a trial from its learning curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainable.data import DataInfo
 
 
 def diagnosis_of(trial: Trial, info: DataInfo) -> Diagnosis | None:
-    """What a trial's curves say; None before its first epoch."""
+    """Returns what a trial's curves say; None before its first epoch."""
     if not trial.history:
         return None
     return diagnose(

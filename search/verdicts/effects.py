@@ -1,12 +1,12 @@
-"""What each rule is worth, by regression over all rules at once: a slope, its error and a test for each.
+"""Estimates what each rule is worth, by regression over all rules: a slope, its error and a test each.
 
-A linear mixed model: the rule asked about is a fixed effect, every other one a random effect, so that there
-may be more rules than trials; genomes are searched like this, one marker at a time (Kang et al., 2010, Nature
-Genetics 42). It is solved by Henderson's equations (1975, Biometrics 31), which are ridge regression, and
-averaged over how much the random effects vary, by restricted likelihood: the best ratio alone would promise
-too much where trials are few.
+It is a linear mixed model: the rule asked about is a fixed effect, every other one a random effect, so that
+there may be more rules than trials. Genomes are searched like this, one marker at a time (Kang et al., 2010,
+Nature Genetics 42). It is solved by Henderson's equations (1975, Biometrics 31), which are ridge regression.
+The result is averaged over how much the random effects vary, by restricted likelihood: the best ratio alone
+would promise too much where trials are few.
 
-Imported only where verdicts are computed: NumPy and SciPy take 0.3 s.
+Import this module only where verdicts are computed: NumPy and SciPy take 0.3 s.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from scipy.special import stdtr, stdtrit
 Numbers = NDArray[np.float64]
 
 RATIOS = np.geomspace(0.003, 3.0, 11)
-"""Tried for the variance of one random effect over that of luck."""
+"""The ratios that are tried for the variance of one random effect over that of luck."""
 TINY = 1e-9
-"""Places squared: the least variance, where a model explains all."""
+"""The least variance where a model explains everything, in places squared (of 100, as in `standings`)."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One dimension over the trials.
+    """Describes one dimension over the trials.
 
-    `agreement` says how well each trial agrees with the rule, 0 on average and where the dimension is absent.
-    `adjusts` holds in its columns all that the dimension may do to a score, for use beside other rules.
+    `agreement` says how well each trial agrees with the rule; it is 0 on average, and where the dimension is
+    absent. `adjusts` holds in its columns all that the dimension may do to a score, for use beside other
+    rules.
     """
 
     agreement: Numbers
@@ -41,7 +42,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Places gained by a unit of agreement, with the standard error and its degrees of freedom."""
+    """Holds how much a unit of agreement gains, with the standard error and its degrees of freedom.
+
+    A gain counts in places of 100: how many more of 100 other trials a trial beats.
+    """
 
     slope: float
     error: float
@@ -49,19 +53,20 @@ class Estimate:
 
     @property
     def chance(self) -> float:
-        """How likely a slope at least so far from 0 is where the rule does nothing (two-sided t-test)."""
+        """The probability of a slope at least so far from 0 if the rule does nothing (two-sided t-test)."""
         return float(2.0 * stdtr(self.freedom, -abs(self.slope) / self.error))
 
     def interval(self, risk: float) -> tuple[float, float]:
-        """Both ends of the interval that misses the true slope with a chance of `risk`."""
+        """Returns both ends of the interval that misses the true slope with a probability of `risk`."""
         reach = float(stdtrit(self.freedom, 1.0 - risk / 2.0)) * self.error
         return self.slope - reach, self.slope + reach
 
 
 def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
-    """The column of a dimension from its values' agreement and place in the domain, nan where absent.
+    """Returns the column of a dimension, from its values' agreement and position, nan where absent.
 
-    With `options` each place is an option with an effect of its own; else places lie along a range.
+    With `options` each position is an option with an effect of its own; otherwise positions lie along a
+    range.
     """
     spread = (
         [position == each for each in np.unique(position[~np.isnan(position)])] if options else [position]
@@ -71,7 +76,7 @@ def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
 
 
 def estimate(places: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
-    """The gain from agreement with one rule, all that `others` may do being equal.
+    """Returns the gain from agreement with one rule, all that `others` may do being equal.
 
     `order` is when each trial was drawn: samplers move on while they learn, and a trend over the search is no
     rule's merit. Raises ValueError where all trials agree alike.
@@ -85,10 +90,11 @@ def estimate(places: Numbers, order: Numbers, column: Column, others: Sequence[C
 
 
 def risk_for(chances: Sequence[float], share: float) -> float:
-    """The risk at which to test each so that of the effects found at most a `share` is false, on average.
+    """Returns the risk for each test, so that on average at most a `share` of the effects found is false.
 
-    Benjamini and Hochberg (1995, J. Royal Statistical Society B 57); intervals that miss with this risk are
-    theirs for chosen effects (Benjamini and Yekutieli, 2005, J. American Statistical Association 100).
+    It follows Benjamini and Hochberg (1995, J. Royal Statistical Society B 57); intervals that miss with this
+    risk are theirs for chosen effects (Benjamini and Yekutieli, 2005, J. American Statistical Association
+    100).
     """
     count = len(chances)
     found = [rank for rank, chance in enumerate(sorted(chances), start=1) if chance <= share * rank / count]
@@ -96,7 +102,7 @@ def risk_for(chances: Sequence[float], share: float) -> float:
 
 
 def _fit(places: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
-    """Minus twice the restricted log-likelihood of a ratio, and its estimate of the last fixed effect."""
+    """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect."""
     design = np.column_stack([fixed, random])
     squares, products = design.T @ design, design.T @ places
     system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed.shape[1], random.shape[1]]))
@@ -111,7 +117,7 @@ def _fit(places: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tupl
 
 
 def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
-    """The mean by likelihood, its error that of the mixture."""
+    """Returns the mean, weighted by likelihood; its error is that of the mixture."""
     weights = np.exp((misfits.min() - misfits) / 2.0)
     weights /= weights.sum()
     slopes, errors, freedoms = (
@@ -123,13 +129,13 @@ def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
 
 
 def _centred(values: Numbers) -> Numbers:
-    """The values around their mean, 0 where one is absent."""
+    """Returns the values around their mean, 0 where one is absent."""
     there = ~np.isnan(values)
     return np.where(there, values - values[there].mean(), 0.0) if there.any() else np.zeros(len(values))
 
 
 def _standard(values: Numbers) -> Numbers:
-    """The same, with a standard deviation of 1 over all trials unless all are alike."""
+    """Returns the centred values with a standard deviation of 1 over all trials, unless all are alike."""
     centred = _centred(values)
     spread = centred.std()
     return centred / spread if spread > 1e-9 else np.zeros(len(values))

@@ -1,7 +1,7 @@
-"""From a search's trials to verdicts on its rules: pure, computed from the journal whenever somebody asks.
+"""Computes verdicts on a search's rules from its trials, without side effects, whenever somebody asks.
 
-A rule is a belief in the space. Trials that follow it are set against those that depart from it, by their
-places among all trials (`search.verdicts.standings`), all other rules being equal
+A rule is a belief in the space. Trials that follow it are compared with those that depart from it, by their
+standings among all trials (`search.verdicts.standings`), all other rules being equal
 (`search.verdicts.effects`).
 """
 
@@ -27,32 +27,33 @@ if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wai
     from search.verdicts.effects import Column, Estimate
 
 TESTED_AT = 0.8 * FALSE_SHARE
-"""The share of false verdicts to test for: less than is promised, since where one rule decides nearly
-everything the errors of the others come out too small (benchmarks/results/verdicts.md)."""
+"""The share of false verdicts to test for. It is less than the promised share: where one rule decides nearly
+everything, the errors of the others come out too small (benchmarks/results/verdicts.md)."""
 LEAST_ON_A_SIDE = 5
-"""So many trials must follow a rule, and so many depart from it, before anything is said of it."""
+"""At least so many trials must follow a rule, and so many depart from it, before it gets a verdict."""
 QUANTILES = 200
-"""Draws of a prior that stand for all of its draws."""
+"""This number of a prior's draws represents all of its draws."""
 TINY = 1e-9
-"""What rounding may do to an agreement or a density."""
+"""The error that rounding may cause in an agreement or a density."""
 BORDER = 0.5 - TINY
-"""Agreement from which on a number follows."""
+"""A number follows the rule from this agreement on."""
 CLEARLY_LESS = 0.75
-"""An option departs from a rule where its weight is below this share of the likeliest's; ours. The least
-confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have more."""
+"""An option departs from a rule where its weight is below this share of the likeliest option's; our choice.
+The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
+more."""
 UNTESTABLE = "believes nothing that could be tested"
 
 
 @dataclass(frozen=True)
 class Belief:
-    """A dimension over the trials: how well each value agrees with the rule, and its place in the domain.
+    """Describes a dimension over the trials: each value's agreement with the rule, and its position.
 
-    Both are nan in trials without the dimension; the agreement also where the rule believed nothing.
+    Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
     """
 
     dimension: Dimension
     example: Prior
-    """What is believed beside the documents' own values."""
+    """The prior that the rule believes beside the documents' own values."""
     agreements: Sequence[float]
     positions: Sequence[float]
     departures: Sequence[bool]
@@ -64,12 +65,12 @@ class Belief:
 
     @property
     def follow(self) -> list[float]:
-        """The agreement of the trials whose value the rule believes in; see `departs`."""
+        """The agreements of the trials whose value the rule believes in; see `departs`."""
         return self._agreeing(departing=False)
 
     @property
     def depart(self) -> list[float]:
-        """The agreement of the trials whose value is clearly less likely."""
+        """The agreements of the trials whose value is clearly less likely."""
         return self._agreeing(departing=True)
 
     def _agreeing(self, *, departing: bool) -> list[float]:
@@ -86,7 +87,7 @@ class Belief:
 
     @property
     def lacking(self) -> str | None:
-        """What too few trials do; None where there are enough on either side."""
+        """What too few trials do, in words; None where there are enough on either side."""
         follow, depart = len(self.follow), len(self.depart)
         few, do = (follow, "follow it") if follow < depart else (depart, "depart from it")
         if few >= LEAST_ON_A_SIDE:
@@ -95,20 +96,20 @@ class Belief:
         return self._untestable(count) if self.tied else count
 
     def _untestable(self, count: str) -> str:
-        """Between options of nearly one weight there is nothing to depart from."""
+        """Returns why the rule cannot be tested: no value departs from options of nearly one weight."""
         if self.dimension.domain.extremes() == self.tied:
             return UNTESTABLE
         return f"{UNTESTABLE} of {listed(map(shown, self.tied))}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
-        """The record of a verdict without an effect."""
+        """Returns the record of a verdict without an effect."""
         says = told(self.dimension.domain, self.example)
         sides = len(self.follow), len(self.depart)
         return Verdict(self.dimension.name, word, says, self.dimension.source, *sides, why=why)
 
 
 def agreement(domain: Domain, prior: Prior, value: Value) -> float:
-    """A value's density over the sum of that and what the prior's own draws have on average: 0 to 1.
+    """Returns a value's density over the sum of it and the mean density of the prior's own draws: 0 to 1.
 
     A normal's draws agree by half or more within 0.83 standard deviations; nearly six in ten do. The density
     itself is not bounded above, nor its logarithm below: one far trial would decide everything.
@@ -118,10 +119,11 @@ def agreement(domain: Domain, prior: Prior, value: Value) -> float:
 
 
 def departs(domain: Domain, prior: Prior, value: Value) -> bool:
-    """Whether a value is clearly less likely than what a rule believes.
+    """Says whether a value is clearly less likely than what a rule believes.
 
-    A number, where it is less likely than the rule's own draws are on average. An option, where its weight is
-    below `CLEARLY_LESS` of the likeliest's: who believes two options alike departs with neither.
+    A number departs where it is less likely than the rule's own draws are on average. An option departs where
+    its weight is below `CLEARLY_LESS` of the likeliest's: a rule that believes two options alike is followed
+    by both.
     """
     match prior:
         case Uniform():
@@ -137,23 +139,23 @@ def departs(domain: Domain, prior: Prior, value: Value) -> bool:
 
 @lru_cache(maxsize=4096)  # trials share most priors
 def _usual(domain: Domain, prior: Prior) -> float:
-    """The mean density of a prior's draws."""
+    """Returns the mean density of a prior's draws."""
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
     return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
 
 
 def verdicts_of(summary: Summary, space: Space) -> Verdicts:
-    """The verdicts on every rule that gave the space a prior or a value."""
+    """Returns the verdicts on every rule that gave the space a prior or a value."""
     values = settled_values(space.base)
     ruled = space.values_by_rule(values).items()
     return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
 
 
 def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
-    """The verdicts on the rules of a space, and on the values that rules `fixed`, by path.
+    """Returns the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
-    The documents' own recipe follows every rule at once and so tells none from another: others are compared
-    with it, and no more. So it is with trials that are no point of the space.
+    The documents' own recipe follows every rule at once, so it cannot tell one rule from another: others are
+    compared with it, and no more. The same holds for trials that are no point of the space.
     """
     metric = summary.objective
     standing = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
@@ -169,7 +171,7 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
 def _judged(
     beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
 ) -> tuple[list[Verdict], float | None]:
-    """A verdict on each rule, and the confidence of their intervals."""
+    """Returns a verdict on each rule, and the confidence of their intervals."""
     rules = [each for each in beliefs if each.is_rule]
     tested = [each for each in rules if each.lacking is None]
     if not tested or len(set(standing)) == 1:
@@ -190,7 +192,7 @@ def _judged(
 def _estimate(
     belief: Belief, beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
 ) -> Estimate:
-    """The gain from agreement with a rule; the other dimensions are in the model, with a rule or without."""
+    """Returns the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
 
     from search.verdicts.effects import estimate
@@ -212,7 +214,11 @@ def _column(belief: Belief) -> Column:
 
 
 def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
-    """The slope times the difference in agreement between those that follow and those that depart."""
+    """Returns the verdict on one rule.
+
+    Its effect is the slope times the difference in agreement between the trials that follow and those that
+    depart.
+    """
     gap = fmean(belief.follow) - fmean(belief.depart)
     low, high = (gap * end for end in estimate.interval(risk))
     word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"

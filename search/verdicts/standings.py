@@ -1,8 +1,8 @@
-"""How trials stand against each other, every pair compared at an epoch that both were scored after.
+"""Says how trials stand against each other; every pair is compared at an epoch for which both have a score.
 
-Pruned trials differ in length, and scores of different epochs say nothing of each other. So no score is used
-as a number: a trial's place counts whom it beats, and each pair meets at the last epoch at which the search
-itself compares trials and which both have reached. Late epochs thus count wherever they exist.
+Pruned trials differ in length, and scores of different epochs cannot be compared. So no score is used as a
+number: a trial's standing counts the trials that it beats. Each pair is compared at the last epoch that both
+have reached and at which the search itself compares trials. Late epochs thus count wherever they exist.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def marks(summary: Summary) -> tuple[int, ...]:
-    """The epochs at which this search compares trials, rising: the rungs that were reached, and the last."""
+    """Returns the epochs at which this search compares trials, rising: the rungs reached, and the last."""
     rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
 
 def places(trials: Sequence[Trial], marks: Sequence[int], metric: str, mode: Mode) -> Mapping[int, float]:
-    """By trial, how many of 100 others it beats (a tie is half a win); 50 on average.
+    """Returns by trial how many of 100 others it beats (a tie is half a win); 50 on average.
 
-    Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended,
-    or that ended before the first of the `marks`.
+    Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended, or
+    that ended before the first of the `marks`.
     """
     import numpy as np
 
@@ -49,7 +49,7 @@ def places(trials: Sequence[Trial], marks: Sequence[int], metric: str, mode: Mod
 
 
 def positions(space: Space, trial: Trial) -> dict[str, float] | None:
-    """Where in its domain each value of a trial lies, by dimension name; None for no point of the space."""
+    """Returns each value's position in its domain, by dimension name; None for no point of the space."""
     try:
         return space.encode(trial.values)
     except SpaceError:
@@ -61,7 +61,7 @@ def _lasted(trial: Trial, mark: int) -> bool:
 
 
 def _scores(trial: Trial, marks: Sequence[int], metric: str) -> list[float]:
-    """A trial's scores at the marks that it has reached; none of one that diverged."""
+    """Returns a trial's scores at the marks that it has reached; none for one that diverged."""
     if trial.state == "diverged":
         return []
     return [score for epoch, score in trial.scores(metric).items() if epoch in marks]

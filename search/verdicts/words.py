@@ -1,4 +1,4 @@
-"""Verdicts as a person reads them: sentences, a page of Markdown and a table for MLflow."""
+"""Writes verdicts for a person: sentences, a page of Markdown and a table for MLflow."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts
 
 
 def counts(verdicts: Verdicts) -> str:
-    """How many beliefs got which verdict, in one line."""
+    """Returns how many beliefs got which verdict, in one line."""
     return ", ".join(f"{len(verdicts.of(word))} {word}" for word in WORDS)
 
 
 def promise(verdicts: Verdicts) -> str:
-    """What the figures mean, and how far they can be trusted."""
+    """Returns what the figures mean, and how far they can be trusted."""
     places = "places: how many of 100 other trials one gains on by following the rule, all else being equal"
     if verdicts.level is None:
         return places
@@ -23,7 +23,7 @@ def promise(verdicts: Verdicts) -> str:
 
 
 def fixed(verdicts: Verdicts) -> str:
-    """The rules that gave a value and no belief, in one line; empty where there is none."""
+    """Returns the rules that gave a value and no belief, in one line; empty where there is none."""
     if not (rules := verdicts.fixed):
         return ""
     values = ", ".join(f"{each.rule} {each.says}" for each in rules)
@@ -32,7 +32,7 @@ def fixed(verdicts: Verdicts) -> str:
 
 
 def markdown(verdicts: Verdicts) -> str:
-    """The rules that the trials spoke on as a table, the others counted."""
+    """Returns a table of the rules that the trials support or contradict; the others are counted."""
     lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
     if verdicts.clear:
         lines += ["", "| rule | verdict | places of 100 | the rule says |", "|-|-|-|-|"]
@@ -45,14 +45,17 @@ def markdown(verdicts: Verdicts) -> str:
 
 
 def mlflow_table(verdicts: Verdicts) -> str:
-    """Every rule in the JSON that MLflow shows as a table: `log_table`'s, which itself would append."""
+    """Returns every rule in the JSON of MLflow's `log_table`, which MLflow shows as a table.
+
+    `log_table` itself is not called, because it would append to the table.
+    """
     rows: list[dict[str, Any]] = [each.json() for each in verdicts.rules]
     columns = list(Verdict("", "untested", "", "").json())
     return json.dumps({"columns": columns, "data": [[row[name] for name in columns] for row in rows]})
 
 
 def effect(verdict: Verdict) -> str:
-    """The effect with its interval, as in +31 (18 to 44)."""
+    """Returns the effect with its interval, as in +31 (18 to 44)."""
     if verdict.effect is None or verdict.interval is None:
         return ""
     low, high = verdict.interval
@@ -60,7 +63,7 @@ def effect(verdict: Verdict) -> str:
 
 
 def _plain(text: str) -> str:
-    """A cell's text, in which a bar would end the cell."""
+    """Returns a cell's text with its bars escaped, because a bar would end the cell."""
     return text.replace("|", "\\|")
 
 
