@@ -49,7 +49,7 @@ class EpochResult:
     """Training waited for batches for this time."""
     evaluation_seconds: float
     images_per_second: float
-    """Training images divided by training seconds."""
+    """This is training images divided by training seconds."""
     peak_memory_bytes: int
     """This is the most GPU memory used since the run began. On a CPU it is the most that the process has used
     since it started, so in a search's actor, which trains one trial after the other, it may be an earlier

@@ -36,7 +36,7 @@ class Seat:
     device: str
     """This is "cpu" or "cuda": a trial without a GPU must not use one that it sees."""
     threads: int
-    """So many intra-op threads does torch use, and so many processors are reserved."""
+    """Torch uses so many intra-op threads, and so many processors are reserved."""
     step_seconds: float
     """An epoch may take at most this long, and so may making a run;
     one rank waits for another at most this long."""
