@@ -26,8 +26,8 @@ def concentration(space: Space) -> float:
 
 @lru_cache(maxsize=1024)
 def narrowing(domain: Domain, prior: Prior) -> float:
-    """Returns the bits by which a prior narrows its domain: about 1 for a range with high confidence, 0.2
-    with medium."""
+    """Returns the bits by which a prior narrows its domain:
+    about 1 for a range with high confidence, 0.2 with medium."""
     match prior:
         case Uniform():
             return 0.0

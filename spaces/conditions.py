@@ -43,8 +43,7 @@ def options_of(dimensions: Iterable[Dimension]) -> dict[str, tuple[Value, ...]]:
 
 
 def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
-    """Returns the domains of all dimensions, by path. A path with several variants has one domain for
-    each."""
+    """Returns the domains of all dimensions, by path: one for each variant of a path."""
     found: dict[str, list[Domain]] = {}
     for each in dimensions:
         found.setdefault(each.path, []).append(each.domain)

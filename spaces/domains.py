@@ -12,7 +12,7 @@ from trainable.errors import Fault, FaultyInput
 Value = float | int | str | bool | None
 """A value is one scalar of a Recipe."""
 Values = Mapping[str, Value]
-"""Values are held by their dotted path."""
+"""These are values by dotted path."""
 
 
 class SpaceError(FaultyInput):
@@ -23,8 +23,7 @@ class SpaceError(FaultyInput):
 
 @dataclass(frozen=True)
 class Float:
-    """Holds the real numbers from `low` to `high`, both included. `log` draws them evenly on a logarithmic
-    scale.
+    """Holds the real numbers from `low` to `high`, both included; `log` draws evenly on a logarithmic scale.
 
     Raises SpaceError unless both are finite numbers, low < high, and low > 0 where `log`.
     """
@@ -49,8 +48,7 @@ class Float:
 
 @dataclass(frozen=True)
 class Integer:
-    """Holds the whole numbers from `low` to `high`, both included. `log` draws them evenly on a logarithmic
-    scale.
+    """Holds the whole numbers from `low` to `high`, both included; `log` draws evenly on a logarithmic scale.
 
     Raises SpaceError unless both are whole numbers, low < high, and low >= 1 where `log`.
     """
@@ -77,8 +75,8 @@ class Integer:
 
 @dataclass(frozen=True)
 class Choice:
-    """Holds a closed list of `options`, which are scalars. Raises SpaceError for an empty or a repeating
-    list."""
+    """Holds a closed list of `options`, which are scalars.
+    Raises SpaceError if it is empty or repeats one."""
 
     options: tuple[Value, ...]
 
@@ -112,8 +110,7 @@ Domain = Float | Integer | Choice
 
 
 def value_at(domain: Domain, fraction: float) -> Value:
-    """Returns the value at a fraction in [0, 1) of a domain's (log-)length; each option has an equal share of
-    it."""
+    """Returns the value at a fraction in [0, 1) of a domain's (log-)length; options have equal shares."""
     match domain:
         case Float(low=low, high=high, log=log):
             return min(max(_between(low, high, fraction, log), low), high)
@@ -148,8 +145,7 @@ def cell_of(domain: Integer, value: int) -> tuple[float, float]:
 
 
 def place_of(choice: Choice, value: Value) -> int:
-    """Returns the index of an option; `true` does not equal 1. Raises ValueError for a value that is no
-    option."""
+    """Returns the index of an option; `true` is not 1. Raises ValueError for a value that is no option."""
     same = [each == value and isinstance(each, bool) == isinstance(value, bool) for each in choice.options]
     return same.index(True)
 

@@ -60,8 +60,8 @@ class FactsError(FaultyInput):
 
 
 class Facts(Spec):
-    """Holds the facts, measured once before a search and stored with it; the ranges of a Space depend on them
-    alone."""
+    """Holds the facts, measured once before a search and stored with it;
+    the ranges of a Space depend on them alone."""
 
     train_images: Count
     classes: Count

@@ -12,8 +12,7 @@ from trainable.recipe import Recipe
 
 
 def types_of(path: str) -> tuple[Any, ...]:
-    """Returns the types, words and numbers that any kind allows in a field; empty if there is no such
-    field."""
+    """Returns the types, words and numbers that any kind allows in a field; empty for an unknown field."""
     section, _, name = path.rpartition(".")
     fields = [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
     return tuple(dict.fromkeys(part for field in fields for part in _parts(field.annotation)))
@@ -67,8 +66,7 @@ def form_like(domain: Domain) -> str:
 
 
 def _specs_at(section: str) -> list[type[BaseModel]]:
-    """Returns the specs that a section may be, one for each of its kinds; empty if there is no such
-    section."""
+    """Returns the specs that a section may be, one for each of its kinds; empty for an unknown section."""
     found: list[type[BaseModel]] = [Recipe]
     for name in section.split(".") if section else []:
         fields = [spec.model_fields[name] for spec in found if name in spec.model_fields]

@@ -57,8 +57,8 @@ class Normal:
 
 @dataclass(frozen=True)
 class Weights:
-    """Holds the weight of each option, in the options' order, on any scale. Raises SpaceError unless all are
-    above 0."""
+    """Holds the weight of each option, in the options' order, on any scale.
+    Raises SpaceError unless all are above 0."""
 
     weights: tuple[float, ...]
 
@@ -79,8 +79,7 @@ Prior = Uniform | Normal | Weights
 
 
 def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
-    """Returns the prior for an expected value and a confidence. Raises SpaceError for a value outside the
-    domain."""
+    """Returns the prior for an expected value. Raises SpaceError for a value outside the domain."""
     if value not in domain:
         raise SpaceError([Fault("", f"expected a prior within {domain}, got {shown(value)}")])
     match domain:

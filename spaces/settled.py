@@ -1,5 +1,5 @@
-"""Writes a space as plain data. A search writes it once and reads it afterwards, so later rules cannot change
-it.
+"""Writes a space as plain data.
+A search writes it once and reads it afterwards, so later rules cannot change it.
 
 Domains are written as in a study's overrides, such as `{"log": [0.01, 1.0]}`.
 """
@@ -114,8 +114,7 @@ class _Node:
     path: str = ""
 
     def fields(self, *names: str) -> list[_Node]:
-        """Returns the parts with these names. Raises SpaceError if the names of all parts are not exactly
-        these."""
+        """Returns the parts with these names. Raises SpaceError unless these are the names of all parts."""
         found = self.entries()
         if found.keys() != set(names):
             raise self.expected(f"the fields {', '.join(names)}", f"{', '.join(found) or 'none'}")
@@ -149,8 +148,8 @@ class _Node:
         return tuple(each.value() for each in self.items())
 
     def made(self, make: Callable[[], T]) -> T:
-        """Returns what `make` makes. Raises SpaceError with its faults, their paths extended by this part's
-        path."""
+        """Returns what `make` makes. Raises SpaceError with its faults,
+        their paths extended by this part's path."""
         try:
             return make()
         except (SpaceError, RecipeError) as error:

@@ -18,8 +18,8 @@ from trainable.recipe import Recipe
 
 @dataclass(frozen=True)
 class When:
-    """Lets a dimension exist only if the value at `path`, drawn or else the base recipe's, is one of
-    `values`."""
+    """Lets a dimension exist only if the value at `path`, drawn or else the base recipe's,
+    is one of `values`."""
 
     path: str
     values: tuple[Value, ...]
@@ -30,8 +30,7 @@ class When:
 
 @dataclass(frozen=True)
 class Believed:
-    """Holds what is believed of a field, and why; None as the reason stands for the dimension's own
-    reason."""
+    """Holds what is believed of a field, and why; None means the dimension's own reason."""
 
     prior: Prior
     reason: str | None = None
@@ -59,8 +58,7 @@ class Dimension:
 
     @property
     def name(self) -> str:
-        """Returns a name that is unique in a space: the path, or `optimizer.lr[sgd]` if the path has several
-        dimensions."""
+        """Returns a unique name in a space: the path, or `optimizer.lr[sgd]` if a path has several."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
     def prior(self, values: Values) -> Prior:
@@ -75,8 +73,8 @@ class Dimension:
 
 @dataclass(frozen=True)
 class RuleValue:
-    """Holds the value that a rule gives a field in trials that meet every condition, the reason and the
-    source.
+    """Holds the value that a rule gives a field in trials that meet every condition,
+    the reason and the source.
 
     If a sweep over rates moved the value, `unswept` is the value that the documents name.
     """
@@ -130,13 +128,12 @@ class Space:
         return values
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
-        """Returns values drawn from the priors, by path; `fraction` gives each dimension's quantile, in [0,
-        1)."""
+        """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
         return self.define(lambda dimension, prior: drawn(dimension.domain, prior, fraction(dimension)))
 
     def encode(self, values: Values) -> dict[str, float]:
-        """Returns each value's position in its domain, in [0, 1], by dimension name, for the dimensions that
-        exist.
+        """Returns each value's position in its domain, in [0, 1], by dimension name,
+        for the dimensions that exist.
 
         Raises SpaceError unless there is one value within its domain for each dimension that exists.
         """
@@ -162,8 +159,7 @@ class Space:
         return self.base.with_values(self.set_in_base(values))
 
     def set_in_base(self, values: Values) -> dict[str, Value]:
-        """Returns the values, and the pins of sections whose kind they switch: without them, defaults would
-        be used."""
+        """Returns the values, and the pins of sections whose kind they switch: else defaults would apply."""
         switched = {
             path.removesuffix("kind")
             for path, value in values.items()
@@ -175,8 +171,8 @@ class Space:
         return {**carried, **values}
 
     def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
-        """Returns what rules give to the fields of a recipe, by path. `values` holds every scalar of that
-        recipe."""
+        """Returns what rules give to the fields of a recipe, by path.
+        `values` holds every scalar of that recipe."""
         return {each.path: each for each in self.rule_values if each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:

@@ -32,8 +32,7 @@ class Case(Generic[T]):
 
 @dataclass(frozen=True)
 class ByValue(Generic[T]):
-    """Holds answers that depend on the value at `path`; a trial without that value gets the answer for
-    `settled`."""
+    """Holds answers by the value at `path`; a trial without that value gets the answer for `settled`."""
 
     path: str
     settled: Value
@@ -89,8 +88,8 @@ def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
 def written_out(
     ask: Callable[[Values], T], settled: Values, domains: Mapping[str, Sequence[Domain]]
 ) -> Table[T]:
-    """Returns the answers of `ask` for `settled` and for all values in `domains` that may replace settled
-    ones.
+    """Returns the answers of `ask` for `settled`,
+    and for all values in `domains` that may replace settled ones.
 
     It is called again for each value of a path that it was seen to read. Raises SpaceError if the domain of
     such a path is a range of real numbers, which cannot be written out.
@@ -126,8 +125,7 @@ class _Read(Mapping[str, Value]):
 
 
 def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
-    """Returns a tree in which values with equal answers share a case, or the answer itself if all are
-    equal."""
+    """Returns a tree in which values with equal answers share a case, or the answer if all are equal."""
     cases: list[tuple[list[Value], Table[T]]] = []
     for value, then in found:
         for values, same in reversed(cases):  # neighbours among numbers are mostly alike

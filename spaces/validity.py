@@ -1,5 +1,5 @@
-"""Checks that what a space can draw makes valid recipes: numbers inside ranges, ends alone, and pairs of
-ends."""
+"""Checks that what a space can draw makes valid recipes:
+numbers inside ranges, and ends alone and in pairs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ GOLDEN = 0.381966
 
 
 def check_recipes(space: Space) -> None:
-    """Raises SpaceError with what the Recipe refuses of the values that may be drawn, or else of the own
-    values."""
+    """Raises SpaceError with what the Recipe refuses of the values that may be drawn,
+    or else of the own values."""
     trials = _Trials(space)
     for faults in (_end_faults(trials), iter(trials.refusals(space.own))):
         if found := list(dict.fromkeys(faults)):
@@ -36,8 +36,7 @@ def check_recipes(space: Space) -> None:
 
 
 class _Trials:
-    """Makes recipes of a space. It checks only the sections that values lie in again: the others are
-    valid."""
+    """Makes recipes of a space, and checks only the sections that values lie in: the others are valid."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -68,8 +67,7 @@ class _Trials:
 
 
 def _end_faults(trials: _Trials) -> Iterator[Fault]:
-    """Yields what the Recipe refuses, in its words: numbers inside a domain, its ends, and two ends
-    together."""
+    """Yields what the Recipe refuses, in its words: numbers inside a domain, its ends, and pairs of ends."""
     space = trials.space
     ends: list[_End] = []
     alone = list(_gap_faults(trials))
@@ -164,8 +162,8 @@ def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
 
 
 def _join(one: _End, other: _End, compared: Set[str]) -> bool:
-    """Returns whether two ends in different sections make a valid recipe; False if only a full trial of both
-    can say.
+    """Returns whether two ends in different sections make a valid recipe;
+    False if only a full trial of both can say.
 
     Each section is valid by itself. So only the Recipe's own validator is called, and only for sections that
     it compares: thirty dimensions have thousands of pairs.

@@ -65,8 +65,8 @@ def train_file(
 
 
 def summary(outcome: Outcome) -> str:
-    """Describes the end of a run: its scores and diagnosis, and the confusion matrix of the test part if that
-    was scored."""
+    """Describes the end of a run: its scores and diagnosis,
+    and the confusion matrix of the test part if that was scored."""
     last = outcome.history[-1]
     lines = [f"{'diverged' if outcome.diverged else 'finished'}: val_accuracy {last.val_accuracy:.4f}"]
     lines += outcome.diagnosis.lines()
@@ -79,8 +79,8 @@ def summary(outcome: Outcome) -> str:
 
 
 def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
-    """Returns the confusion matrix as lines: rows are the true classes, columns the predicted ones, in the
-    same order."""
+    """Returns the confusion matrix as lines:
+    rows are the true classes, columns the predicted ones, in the same order."""
     rows = scores.confusion or ()
     width = max((len(str(count)) for row in rows for count in row), default=1)
     label = max((len(name) for name in names), default=0)

@@ -40,8 +40,8 @@ class FaultyInput(UserError):
         super().__init__("\n  ".join([head, *map(str, self.faults)]))
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
-        """Pickles the faults: by default an exception is rebuilt from its message, which would be read as the
-        faults."""
+        """Pickles the faults: by default an exception is rebuilt from its message,
+        which would be read as the faults."""
         return type(self), (self.faults, self.where)
 
 
@@ -69,8 +69,8 @@ class RunError(Exception):
 
 @contextmanager
 def crashes_named(where: str) -> Iterator[None]:
-    """Turns a crash into a RunError that says which run it was, and where. UserErrors pass unchanged: they
-    are clear."""
+    """Turns a crash into a RunError that says which run it was, and where.
+    UserErrors pass unchanged: they are clear."""
     try:
         yield
     except UserError:
@@ -131,8 +131,8 @@ def _unknown_key(name: str, location: Sequence[str | int], model: type[BaseModel
 
 
 def known_fields(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Returns the field names of the section at a pydantic location, in which union tags select the
-    member."""
+    """Returns the field names of the section at a pydantic location,
+    in which union tags select the member."""
     candidates: list[type[BaseModel]] = [model]
     for part in location:
         tagged = [each for each in candidates if _tag(each) == part]

@@ -36,8 +36,8 @@ class Ranks:
             raise ValueError(f"rank must be in [0, world = {self.world}), got {self.rank}")
 
     def share(self, batch: int) -> slice:
-        """Returns this rank's slice of a batch: whole images, shared as evenly as possible, none padded or
-        dropped."""
+        """Returns this rank's slice of a batch:
+        whole images, shared as evenly as possible, none padded or dropped."""
         return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
@@ -49,8 +49,8 @@ class Ranks:
                 tensor.copy_(total.view(tensor.shape))
 
     def any(self, mine: bool) -> bool:
-        """Returns whether `mine` is true on any rank. The sum is made on the host: no rank waits for its
-        device."""
+        """Returns whether `mine` is true on any rank.
+        The sum is made on the host: no rank waits for its device."""
         return self._total(int(mine)) > 0
 
     def from_first(self, number: int) -> int:

@@ -49,8 +49,8 @@ class Outcome:
         return self.history[-1].diverged
 
     def tree(self) -> dict[str, Any]:
-        """Returns what `train --json` prints: digest, last EpochResult and test metrics, flat, and the
-        diagnosis."""
+        """Returns what `train --json` prints:
+        digest, last EpochResult and test metrics, flat, and the diagnosis."""
         return {**self.scores(), "diagnosis": self.diagnosis.tree()}
 
     def scores(self) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
 
 @contextmanager
 def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
-    """Sets torch's threads to the number in a provenance, which decides the last digits, and restores them
-    afterwards."""
+    """Sets torch's threads to the number in a provenance, which decides the last digits,
+    and restores them afterwards."""
     wanted = provenance.threads if provenance is not None else None
     with threads(wanted) as got:
         if wanted is not None and got != wanted:
@@ -150,8 +150,8 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
 
 
 def may_be_same(recorded: str, device: str) -> bool:
-    """Returns whether two names from `device_name` may mean one model; a kind alone matches each of its
-    models."""
+    """Returns whether two names from `device_name` may mean one model;
+    a kind alone matches each of its models."""
     kind, _, model = recorded.partition(" ")
     return recorded == device or (not model and kind == device.partition(" ")[0])
 
@@ -186,8 +186,8 @@ def versions(*others: str) -> dict[str, str]:
 
 
 def _train(run: Run, say: Say) -> None:
-    """Trains all epochs and says a line for each; it says one more if memory ran out and the micro-batch was
-    cut."""
+    """Trains all epochs and says a line for each;
+    it says one more if memory ran out and the micro-batch was cut."""
     asked = run.micro_batch
     while not run.finished:
         say(_line(run.step(), run.recipe.loop.epochs))

@@ -80,8 +80,8 @@ def make_space(
 
 
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
-    """Returns every dimension of the space `document` around a recipe, also those of kinds that it does not
-    have."""
+    """Returns every dimension of the space `document` around a recipe,
+    also those of kinds that it does not have."""
     settled = settled_values(recipe)
     made = [dimension_of(rule, facts, settled) for rule in RULES if not rule.optional]
     return [each for each in made if each is not None]
@@ -169,8 +169,7 @@ def _own_value(own: Recipe, dimension: Dimension) -> Value:
 
 
 def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
-    """Raises SpaceError if trials would have cycles of different lengths, since they could not be
-    compared."""
+    """Raises SpaceError if trials would have cycles of different lengths: they could not be compared."""
     faults = []
     kinds = domains.get("schedule.kind")
     for kind in (each for each in schedules.CYCLED if isinstance(kinds, Choice) and each in kinds):

@@ -69,8 +69,7 @@ def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = No
 def _spoken_of(
     recipe: Recipe, space: Space | None, facts: Facts | None
 ) -> tuple[Mapping[str, RuleValue], Sequence[Dimension], Set[str]]:
-    """Returns the values that rules give to a recipe, the dimensions that it may be drawn from, and its
-    pins."""
+    """Returns the values that rules give to a recipe, the dimensions that it may come from, and its pins."""
     if space is not None:
         return _ruled(space, recipe), space.dimensions, space.pins
     if facts is not None:

@@ -59,8 +59,7 @@ class Varying:
     prior: Belief | Weights | None = None
 
     def prior_in(self, domain: Domain) -> Prior:
-        """Returns the prior in the domain that the field finally has. Raises SpaceError if it does not
-        fit."""
+        """Returns the prior in the field's final domain. Raises SpaceError if it does not fit."""
         match self.prior:
             case None:
                 return Uniform()
@@ -72,7 +71,7 @@ class Varying:
 
 
 def parse(written: Any) -> Varying | Fixed:
-    """What an override describes:
+    """Parses one override:
 
     * `{uniform|log: [low, high]}`, `{int|int_log: [low, high]}` or `{choice: [option, ...]}`: the domain;
     * beside it, or alone for a field whose domain is known, `prior: value` and `confidence: low|medium|high`;
@@ -183,8 +182,8 @@ def placed(faults: Sequence[Fault], name: str) -> list[Fault]:
 
 @contextmanager
 def in_study(overridden: Set[str]) -> Iterator[None]:
-    """Turns faults of overridden fields, raised inside the context, into a SpaceError with their paths in the
-    study."""
+    """Turns faults of overridden fields, raised inside the context,
+    into a SpaceError with their paths in the study."""
     try:
         yield
     except (SpaceError, RecipeError) as error:
@@ -202,8 +201,7 @@ def _moved(fault: Fault, overridden: Set[str]) -> Fault:
 
 
 def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) -> None:
-    """Raises SpaceError or RecipeError for a field that no kind has, a section, or a variant that no rule
-    has."""
+    """Raises SpaceError or RecipeError for a section, or a field or variant that does not exist."""
     path = path_of(name)
     if not types_of(path):
         base.get(path)  # says which fields there are

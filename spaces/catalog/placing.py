@@ -21,7 +21,7 @@ from trainable.recipe import Recipe
 
 T = TypeVar("T")
 Named = dict[str, Dimension]
-"""Dimensions in drawing order are held by the name of their rule, or by the name that a person wrote."""
+"""Named maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
 
 
 class Placed(NamedTuple):
@@ -87,8 +87,8 @@ def _written_out(
     settled: Values,
     before: Mapping[str, Sequence[Domain]],
 ) -> Dimension:
-    """Returns the dimension with the rule's beliefs for all values drawn before. Its domain stays the
-    same."""
+    """Returns the dimension with the rule's beliefs for all values drawn before;
+    its domain does not change."""
     first = answer(dimension.beliefs, settled)
 
     def believed_of(values: Values) -> Believed:
@@ -102,8 +102,7 @@ def _written_out(
 
 
 def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) -> dict[str, T]:
-    """Applies a function to all overrides, by name. Raises SpaceError with the faults of all of them at
-    once."""
+    """Applies a function to all overrides, by name. Raises SpaceError with all their faults at once."""
     found: dict[str, T] = {}
     faults: list[Fault] = []
     for name, each in written.items():
@@ -129,8 +128,8 @@ def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
 
 
 def reachable(dimensions: Named, own: Recipe) -> Named:
-    """Returns the dimensions that some trial can have; a condition that always holds is dropped, with its
-    variant."""
+    """Returns the dimensions that some trial can have;
+    a condition that always holds is dropped, with its variant."""
     options = options_of(dimensions.values())
     kept: Named = {}
     for name, dimension in dimensions.items():
@@ -183,8 +182,8 @@ def _written(
 
 
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
-    """Returns None for a field that every offered kind of its section has; else a condition on the kinds that
-    have it.
+    """Returns None for a field that every offered kind of its section has;
+    else a condition on the kinds that have it.
 
     Raises SpaceError, naming the kinds that have it, if none of them is offered.
     """
@@ -210,8 +209,8 @@ def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
 def _believed(
     name: str, written: Varying, met: Named, spoken: Named, rules: Sequence[Rule], own: Recipe
 ) -> Named:
-    """Returns the dimensions of a name, or of all variants of a path, that a believed value fits, with that
-    belief.
+    """Returns the dimensions of a name, or of all variants of a path,
+    that a believed value fits, with that belief.
 
     If no value is written, they are the rules' own. Raises SpaceError if the value fits none, with the range
     of each.

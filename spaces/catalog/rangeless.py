@@ -1,5 +1,4 @@
-"""Says why a field has no range although a person believes something of it, and what may be written
-instead."""
+"""Says why a field has no range although a person believes something of it, and what to write instead."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def rangeless(
 
 
 def silence(path: str, rules: Sequence[Rule]) -> str:
-    """Says why no rule gives a field a range, in the words of the rule that is silent, if it has such
-    words."""
+    """Says why no rule gives a field a range, in the words of the silent rule, if it has such words."""
     mine = [rule.words for rule in rules if rule.path == path]
     if not mine:
         return "no rule gives this field a range"

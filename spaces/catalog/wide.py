@@ -1,5 +1,4 @@
-"""Defines the space `wide`: the same fields as `document`, with even ranges as a person writes who knows no
-rule.
+"""Defines the space `wide`: the fields of `document`, with the even ranges of a person who knows no rule.
 
 The documents' priors are measured against it. Its ranges span the orders of magnitude of published recipes,
 whatever the data and the model; every option is as likely as any other.
@@ -20,8 +19,8 @@ from spaces.space import Values, When
 
 STATED = "none: what one writes who knows no rule"
 DECOUPLED = ("adamw", "lamb", "adam_then_sgd")
-"""These optimizers apply weight decay apart from the gradient; in the others it is L2, a part of the
-gradient."""
+"""These optimizers apply weight decay apart from the gradient;
+in the others it is L2, a part of the gradient."""
 RATES, ADAPTIVE_RATES = Float(1e-4, 10.0, log=True), Float(1e-5, 1.0, log=True)
 DECAYS, DECOUPLED_DECAYS = Float(1e-6, 1e-2, log=True), Float(1e-5, 1.0, log=True)
 ALPHAS = Float(0.01, 10.0, log=True)
@@ -39,8 +38,7 @@ def _even(path: str, domain: Domain, when: When | None = None, variant: str = ""
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
-    """Yields rules with even draws for a field whose range depends on its section's kind: one domain for each
-    kind."""
+    """Yields rules with even draws for a field whose range depends on its section's kind."""
     section = path.rpartition(".")[0]
     given = dict(domains)
     for kind in kinds:

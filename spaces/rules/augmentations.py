@@ -1,5 +1,5 @@
-"""Holds the documents' rules for random changes of the images, by image size, model size and length of the
-run.
+"""Holds the documents' rules for random changes of the images, by image size,
+model size and length of the run.
 
 Sources are cited as in `spaces.rules.heuristics`.
 """
@@ -30,8 +30,8 @@ LARGEST_PADDED_SIDE = 64
 NEAR_SHIFT = 1.5 / 32
 SMALLEST_POLICY_SIDE = 24
 LONG_ENOUGH, LONG = 10, 100
-"""Augmentation is tried at all from the first number of epochs, and as often as the documents' gains ask from
-the second."""
+"""Augmentation is tried at all from the first number of epochs,
+and as often as the documents' gains ask from the second."""
 MIXED_NET = 10 * MILLION
 VERY_SMALL_NET = 1.5 * MILLION
 """This is MobileNetV2 x0.25, with which the documents measured that strong crops make a net underfit
@@ -39,8 +39,8 @@ VERY_SMALL_NET = 1.5 * MILLION
 
 
 def crop_kind(facts: Facts) -> Ruling[str]:
-    """Returns which random crop suits the images' size; none in short runs, by the figures of
-    `crop_kinds`."""
+    """Returns which random crop suits the images' size;
+    none in short runs, by the figures of `crop_kinds`."""
     side = facts.image_size
     if not _long_enough(facts):
         reason = f"a run of under {LONG_ENOUGH} epochs underfits with it; the limit is ours"
@@ -274,14 +274,14 @@ def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
 
 
 def _borne(facts: Facts) -> float:
-    """Returns how often a net gets distortions, relative to ResNet50's size: very small nets underfit
-    (003:62)."""
+    """Returns how often a net gets distortions, relative to ResNet50's size:
+    very small nets underfit (003:62)."""
     return interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
 
 
 def _fitted(facts: Facts) -> float:
-    """Returns how often a run gets distortions, relative to one that sees 3 million images: short runs
-    underfit."""
+    """Returns how often a run gets distortions, relative to one that sees 3 million images:
+    short runs underfit."""
     return interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 

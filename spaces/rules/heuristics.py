@@ -1,5 +1,5 @@
-"""Applies the documents' rules as formulas: pure functions from Facts to a value or a distribution, with a
-source.
+"""Applies the documents' rules as formulas:
+pure functions from Facts to a value or a distribution, with a source.
 
 `rulings` gathers the values into the documents' own recipe, `spaces.rules` the distributions into what a
 space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
@@ -37,8 +37,8 @@ MASKINGS: tuple[MaskingKind, ...] = get_args(MaskingKind)
 
 
 def fixed_by_rule(facts: Facts, base: Recipe, pinned: Set[str]) -> dict[str, Value]:
-    """Returns the values that turn a base recipe into the documents' own for these facts, without pinned
-    paths."""
+    """Returns the values that turn a base recipe into the documents' own for these facts,
+    without pinned paths."""
     return {path: ruling.what for path, ruling in rulings(facts, base, pinned).items()}
 
 
@@ -55,8 +55,7 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 def rule_values(
     facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
 ) -> tuple[RuleValue, ...]:
-    """Returns what the rules give to every recipe around `own` whose values lie in the domains of their
-    paths."""
+    """Returns what the rules give to every recipe around `own` with values in their paths' domains."""
     framed = _unpinned(frame(facts), _with_kinds(pinned))
     found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
     settled, left_out = settled_values(own), _with_pairs(pinned)
@@ -68,8 +67,7 @@ def rule_values(
 
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
-    """Returns what the rules would give to a recipe of these kinds, by path, in whatever space it was
-    drawn."""
+    """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
     found = frame(facts) | details(facts, settled_values(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
@@ -124,8 +122,8 @@ def _crop(facts: Facts, values: Values) -> Rulings:
 
 
 def _ratios(facts: Facts) -> Rulings:
-    """Returns the narrowest and the widest crop, reciprocals of each other; most nets use the recipe's
-    default."""
+    """Returns the narrowest and the widest crop, reciprocals of each other;
+    most nets use the recipe's default."""
     narrowest = augmentations.crop_ratio(facts)
     if narrowest is None:
         return {}

@@ -20,8 +20,7 @@ WANTED_EPOCHS = 200
 
 
 def batch_size(facts: Facts) -> Ruling[int]:
-    """Returns the largest power of two under three limits; it is not searched, since the rate is tuned for
-    it.
+    """Returns the largest power of two under three limits; it is not searched: the rate is tuned for it.
 
     The documents warn that large batches generalise worse (17 ways guide, 004:49). Measured on 4,000
     Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
@@ -63,8 +62,7 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
 
 
 def wanted_epochs(facts: Facts) -> Ruling[int]:
-    """Returns how long the documents would train: 200 epochs with a cosine, which stays at high rates for
-    long.
+    """Returns how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
 
     ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet; the study's budget
     decides.
@@ -78,8 +76,7 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
 
 
 def precision(facts: Facts) -> Ruling[str]:
-    """Returns half precision if the device computes in it; it is not searched, since it changes speed, not
-    accuracy."""
+    """Returns half precision if the device computes in it; it is not searched: it changes speed alone."""
     reason = "bf16 where the GPU computes in it, else fp16 on a GPU and fp32 on a CPU"
     return Ruling("auto", reason, "000:5, 001:212, 002:16, 004:51; arXiv 1710.03740")
 

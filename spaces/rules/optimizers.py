@@ -37,8 +37,8 @@ RUN_ON_IMAGENET = 90 * IMAGENET_IMAGES
 SHORT_RUN_FACTOR, ADAPTIVE_SHORT_RUN_FACTOR = 20.0, 50.0
 LARGE_NET_SHORT_RUN_FACTOR = 2.0
 SMALL_NET, LARGE_NET = 100_000, 10 * MILLION
-"""Rates were measured in many short runs up to the first size in parameters, and in one net of about the
-second size."""
+"""Rates were measured in many short runs up to the first size in parameters,
+and in one net of about the second size."""
 LARS_BATCH = 4096
 DECADES = 1.5
 """Rates and decays are tried up to this far above and below their rule: a factor of 30."""
@@ -122,8 +122,8 @@ def scaling(kind: OptimizerKind) -> Ruling[str]:
 
 
 def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
-    """Returns the rate at batch 256. If a sweep over rates was made, it lies within what the sweep
-    recommends."""
+    """Returns the rate at batch 256.
+    If a sweep over rates was made, it lies within what the sweep recommends."""
     rule = _documents_rate(facts, kind)
     band = _band(facts, kind)
     if band is None or band[0] <= rule.what <= band[1]:
@@ -178,8 +178,8 @@ def _rates_of_sweep(band: tuple[float, float], rule: float, kind: str) -> Distri
 
 
 def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
-    """Returns what a sweep recommends if it was made with this optimizer: rates of others differ by
-    decades."""
+    """Returns what a sweep recommends if it was made with this optimizer:
+    rates of others differ by decades."""
     return facts.lr_band if kind == (facts.lr_band_kind or optimizer(facts).what) else None
 
 
@@ -212,8 +212,8 @@ def _rate_from_scratch(kind: OptimizerKind) -> Ruling[float]:
 
 
 def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
-    """Returns how much larger steps may be, from scratch, if a run sees fewer images than 90 epochs of
-    ImageNet.
+    """Returns how much larger steps may be, from scratch,
+    if a run sees fewer images than 90 epochs of ImageNet.
 
     The factor is 20 for SGD and 50 for Adam's kin at 30,000 images: the best rates were about 2 for SGD and
     0.03 to 0.08 for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and 0.01 to 0.03 on
@@ -312,8 +312,8 @@ def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribu
 
 
 def strong_augmentation(values: Values) -> bool:
-    """Returns whether a policy distorts images or they are mixed: a harder task, which needs less decay
-    (003:33)."""
+    """Returns whether a policy distorts images or they are mixed:
+    a harder task, which needs less decay (003:33)."""
     return any(values[f"augmentation.{part}.kind"] != "none" for part in ("policy", "mixing"))
 
 

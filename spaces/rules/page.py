@@ -138,8 +138,8 @@ def _table(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _fixed() -> Iterator[str]:
-    """Yields the documents' own values for the examples: the first trial, and all trials for what does not
-    vary."""
+    """Yields the documents' own values for the examples:
+    those of the first trial, and of what does not vary."""
     told_first = (
         "The documents' own values: the first trial has them all, every other those that do not vary."
     )

@@ -34,8 +34,8 @@ NORMS = (0.5, USUAL_NORM, 2.0, 5.0, 10.0)
 
 FEWEST_AVERAGED_STEPS = 100
 HALF_LIVES = {0.01: 0.2, 0.02: 0.4, 0.05: 0.3, 0.1: 0.1}
-"""After each of these shares of the run's steps a weight counts half in the average; the values are their
-probabilities."""
+"""After each of these shares of the run's steps a weight counts half in the average;
+the values are their probabilities."""
 
 # --- label smoothing ----------------------------------------------------------------------------------
 
@@ -184,15 +184,14 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
 
 
 def ema_decay(facts: Facts, values: Values) -> Ruling[Value]:
-    """Returns the likeliest of the decays, for a recipe that averages its weights: the documents have
-    none."""
+    """Returns the likeliest decay, for a recipe that averages its weights: the documents have none."""
     found = ema_decays(facts, values)
     return Ruling(mode(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
 
 
 def _decay(half_life: float) -> float:
-    """Returns the decay for a half-life in steps. What a step forgets has four digits, so that no run's decay
-    is 1."""
+    """Returns the decay for a half-life in steps.
+    What a step forgets has four digits, so that no run's decay is 1."""
     forgotten = -math.expm1(-math.log(2.0) / half_life)
     return float(1 - Decimal(f"{forgotten:.4g}"))
 

@@ -1,5 +1,5 @@
-"""Lists the rules of the space `document`, in drawing order: each rule's field, and the condition of its
-draw."""
+"""Lists the rules of the space `document`, in drawing order:
+each rule's field, and the condition of its draw."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ MILLION = 1_000_000
 IMAGENET_IMAGES = 1_280_000
 """The documents' numbers were found on this many training images (PaddleClas guide, 003:88)."""
 SHORT_RUN, LONG_RUN = 30_000, 3_000_000
-"""The shortest measured runs saw the first number of images; at the second, nets of CIFAR's sizes no longer
-underfit."""
+"""The shortest measured runs saw the first number of images;
+at the second, nets of CIFAR's sizes no longer underfit."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Words:
     """The details are paragraphs with the reason and the evidence; `{silent}` marks where they name the facts
     for which the rule gives nothing."""
     silent: str | None = None
-    """This names the facts for which the rule gives nothing, such as `in runs of under 10 epochs`; None if it
-    names none."""
+    """This names the facts for which the rule gives nothing, such as `in runs of under 10 epochs`;
+    None if it names none."""
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
@@ -97,8 +97,8 @@ class Heuristic(Generic[P, Found]):
 def heuristic(
     summary: str, details: str = "", *, silent: str | None = None
 ) -> Callable[[Callable[P, Found]], Heuristic[P, Found]]:
-    """Decorates a function with its words; lines of `details` are joined, and empty lines separate
-    paragraphs."""
+    """Decorates a function with its words;
+    lines of `details` are joined, and empty lines separate paragraphs."""
     paragraphs = tuple(" ".join(each.split()) for each in details.split("\n\n") if each.strip())
     words = Words(summary, paragraphs, silent)
     if (silent is not None) is not any(SILENT in each for each in paragraphs):
@@ -125,8 +125,8 @@ def number_at(values: Mapping[str, Value], path: str) -> float:
 
 
 def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Word:
-    """Returns the word among the values that a rule depends on. Raises ValueError if it is not among
-    `words`."""
+    """Returns the word among the values that a rule depends on.
+    Raises ValueError if it is none of `words`."""
     for word in words:
         if values[path] == word:
             return word
@@ -140,8 +140,8 @@ def interpolated(x: float, start: tuple[float, float], end: tuple[float, float])
 
 
 def share_between(x: float, start: float, end: float) -> float:
-    """Returns how far x > 0 lies between two numbers on a logarithmic scale: 0 up to the first, 1 from the
-    second."""
+    """Returns how far x > 0 lies between two numbers on a logarithmic scale:
+    0 up to the first, 1 from the second."""
     return min(max(math.log(x / start) / math.log(end / start), 0.0), 1.0)
 
 

@@ -36,8 +36,7 @@ def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[C
 
 
 def make_boxes(crop: ResizedCrop, side: int) -> Callable[[Draws], Integers]:
-    """Returns a function that draws a crop's boxes [B, 4] (top, left, height, width) in squares of `side`
-    pixels."""
+    """Returns a function that draws boxes [B, 4] (top, left, height, width) in squares of `side` pixels."""
     scale, ratio = (crop.scale_min, crop.scale_max), (crop.ratio_min, crop.ratio_max)
     return lambda draws: crop_boxes(draws.uniform(Stream.CROP, BOX_DRAWS), side, side, scale, ratio)
 

@@ -33,8 +33,8 @@ class Pairs:
 
 
 def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
-    """Applies one pair of operations, each by its own chance, to each uint8 image [B, C, H, W], C being 1 or
-    3.
+    """Applies one pair of operations, each by its own chance,
+    to each uint8 image [B, C, H, W], C being 1 or 3.
 
     `uniform` is [B, AUTO_AUGMENT_DRAWS] in [0, 1). Source: arXiv 1805.09501, section 3.
     """

@@ -19,8 +19,8 @@ Range = tuple[float, float]
 
 
 def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Range) -> Integers:
-    """Returns boxes [B, 4] as torchvision's RandomResizedCrop draws them, from `uniform` [B, BOX_DRAWS] in
-    [0, 1).
+    """Returns boxes [B, 4] as torchvision's RandomResizedCrop draws them,
+    from `uniform` [B, BOX_DRAWS] in [0, 1).
 
     The area is uniform in `scale`, a share of the image; width over height is log-uniform in `ratio`. The
     first box that fits is returned, or the largest central one if none does.
@@ -34,8 +34,8 @@ def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Ra
 
 
 def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: Range) -> Integers:
-    """Returns boxes [B, 4] as torchvision's RandomErasing draws them, from `uniform` [B, BOX_DRAWS] in [0,
-    1).
+    """Returns boxes [B, 4] as torchvision's RandomErasing draws them,
+    from `uniform` [B, BOX_DRAWS] in [0, 1).
 
     The area is uniform in `area`, a share of the image; height over width is log-uniform in `ratio`. The
     first box that is smaller than the image both ways is returned, or an empty one if none is.
@@ -47,7 +47,7 @@ def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: 
 
 
 def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Integers, Integers]:
-    """Returns heights and widths [B, TRIES] of boxes with a share of the area and a ratio of height to
+    """Returns heights and widths [B, TRIES] of boxes with shares of the area and ratios of height to
     width."""
     areas = area * (share[0] + uniform[:, 0::2] * (share[1] - share[0]))
     low, high = math.log(ratio[0]), math.log(ratio[1])

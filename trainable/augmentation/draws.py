@@ -25,8 +25,7 @@ _SECOND = 0x94D049BB133111EB
 
 
 class Stream(enum.IntEnum):
-    """Says what random numbers are used for. The values are part of every saved run: never change or reuse
-    one."""
+    """Says what random numbers are for. The values are part of every saved run: never change or reuse one."""
 
     CROP = 1
     HORIZONTAL_FLIP = 2

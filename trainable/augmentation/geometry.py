@@ -60,8 +60,7 @@ def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
 
 
 def _samples(start: Tensor, length: Tensor, side: int) -> Tensor:
-    """Returns the positions of `side` samples of [start, start + length), [B, side], in grid_sample's [-1,
-    1]."""
+    """Returns positions [B, side] of `side` samples of [start, start + length), in grid_sample's [-1, 1]."""
     steps = torch.arange(side, device=start.device, dtype=torch.float32) + 0.5
     inside = (steps * (length / side)[:, None] - 0.5).clamp_(min=0.0).minimum(length[:, None] - 1.0)
     return (2.0 * (inside + start[:, None]) + 1.0) / side - 1.0

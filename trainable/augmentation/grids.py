@@ -27,7 +27,7 @@ class Stripes(NamedTuple):
 
     period: Integers
     kept: Integers
-    """The width of a visible stripe, in pixels."""
+    """This is the width of a visible stripe, in pixels."""
     top: Integers
     left: Integers
     angle: Floats
@@ -52,8 +52,8 @@ def drawn_stripes(
 
 
 def between_stripes(stripes: Stripes, height: int, width: int) -> tuple[Mask, Mask]:
-    """Returns the rows [n, height] and the columns [n, width] outside the stripes: pixels where they cross
-    are hidden.
+    """Returns the rows [n, height] and the columns [n, width] outside the stripes:
+    pixels where they cross are hidden.
 
     A pixel is hidden with chance `(1 - kept / period) ** 2` (arXiv 2001.04086, section 3). This is for grids
     without rotation.
@@ -63,8 +63,8 @@ def between_stripes(stripes: Stripes, height: int, width: int) -> tuple[Mask, Ma
 
 
 def between_turned_stripes(stripes: Stripes, height: int, width: int, device: torch.device) -> Tensor:
-    """Returns the pixels, bool [n, height, width], in no row stripe and no column stripe of the rotated
-    grids.
+    """Returns the pixels, bool [n, height, width],
+    in no row stripe and no column stripe of the rotated grids.
 
     Each pixel's position in its grid is computed, so no larger canvas need be built and cropped.
     """
@@ -82,8 +82,8 @@ def _between(places: Integers, offset: Integers, stripes: Stripes) -> Mask:
 
 
 def cell_sides(side: int) -> Integers:
-    """Returns Hide-and-Seek's cells for images of `side` pixels: rounded, at least one pixel, but 0 stays
-    0."""
+    """Returns Hide-and-Seek's cells for images of `side` pixels:
+    rounded, at least one pixel, but 0 stays 0."""
     scaled = np.array(CELLS) * side / CELLS_AT
     return np.where(scaled > 0, np.maximum(1, np.floor(scaled + 0.5)), 0).astype(np.int64)
 

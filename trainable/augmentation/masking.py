@@ -27,8 +27,8 @@ from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Maskin
 
 
 def make_masking(spec: Masking, epochs: int) -> tuple[Change, ...]:
-    """Returns the changes to a normalised float batch [B, C, H, W] in a run of so many epochs; () if nothing
-    hides.
+    """Returns the changes to a normalised float batch [B, C, H, W] in a run of so many epochs;
+    () if nothing hides.
 
     They return new images, in which only hidden pixels differ.
     """
@@ -123,8 +123,8 @@ def ramped(probability: float, ramp: float, epoch: int, epochs: int) -> float:
 
 
 def erase(images: Tensor, boxes: Integers) -> Tensor:
-    """Returns each image with its own box [B, 4] (top, left, height, width) set to 0; an empty box changes
-    nothing."""
+    """Returns each image with its own box [B, 4] (top, left, height, width) set to 0;
+    an empty box changes nothing."""
     top, left, box_height, box_width = boxes[:, :, None].transpose(1, 0, 2)
     rows, columns = np.arange(images.shape[-2]), np.arange(images.shape[-1])
     down = (rows >= top) & (rows < top + box_height)
@@ -132,8 +132,8 @@ def erase(images: Tensor, boxes: Integers) -> Tensor:
 
 
 def hide_crossings(images: Tensor, down: Mask, across: Mask) -> Tensor:
-    """Returns the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column, of `across` [B,
-    W]."""
+    """Returns the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column,
+    of `across` [B, W]."""
     rows, columns = (placed(each.astype(np.float32), images.device) for each in (down, across))
     return hide(images, rows[:, :, None] * columns[:, None, :])
 

@@ -64,8 +64,8 @@ def mixup(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
 
 
 def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Pastes a rectangle of `1 - lambda` of the area from the neighbour; targets follow the area really
-    pasted.
+    """Pastes a rectangle of `1 - lambda` of the area from the neighbour;
+    targets follow the area really pasted.
 
     The rectangle's centre is uniform, and what is outside the image is cut off (arXiv 1905.04899, section
     3.1).
@@ -92,6 +92,6 @@ def _blend(batch: Tensor, weight: float) -> Tensor:
 
 
 def _numpy_generator(generator: torch.Generator) -> np.random.Generator:
-    """Returns a generator with a Beta distribution, which torch offers only from its global one; takes one
-    draw."""
+    """Returns a generator with a Beta distribution,
+    which torch offers only from its global one; takes one draw."""
     return np.random.default_rng(int(torch.randint(2**63 - 1, (), generator=generator)))

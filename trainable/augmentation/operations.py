@@ -1,5 +1,5 @@
-"""Applies the operations of the learnt and random policies to uint8 batches, each image with its own
-strength.
+"""Applies the operations of the learnt and random policies to uint8 batches,
+each image with its own strength.
 
 torchvision's v2 changes a batch by one strength. Here images that drew the same operation are changed
 together whatever their strengths, with the result that torchvision gives for each of them.
@@ -21,8 +21,8 @@ from trainable.augmentation.draws import Floats, Integers
 
 
 class Operation(enum.IntEnum):
-    """Lists RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order, and AutoAugment's
-    inversion.
+    """Lists RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order,
+    and AutoAugment's inversion.
 
     AutoAugment's are all but the identity (arXiv 1805.09501, table 6), without its pairing of samples.
     """
@@ -71,8 +71,8 @@ def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
 
 
 def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
-    """Applies one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B]; empty pixels
-    are black.
+    """Applies one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B];
+    empty pixels are black.
 
     Amounts of shears are slopes, of translations pixels, of rotations degrees, of enhancements what is added
     to a factor of 1, of posterising the bits that remain, of solarising a fraction of white; others have
@@ -131,15 +131,15 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _blended(images: Tensor, other: Tensor, amounts: Floats) -> Tensor:
-    """Blends a share 1 + amount of `images` with -amount of `other`: a positive amount moves away from
-    `other`."""
+    """Blends a share 1 + amount of `images` with -amount of `other`:
+    a positive amount moves away from `other`."""
     kept, rest = _per_image(1.0 + amounts, images), _per_image(-amounts, images)
     return _bytes(torch.addcmul(images * kept, rest, other))
 
 
 def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
-    """Blends the images with themselves smoothed (1s around a 5, over 13, as in PIL); their rim does not
-    change."""
+    """Blends the images with themselves smoothed (1s around a 5, over 13, as in PIL);
+    their rim does not change."""
     channels, height, width = images.shape[1:]
     if height <= 2 or width <= 2:
         return images
@@ -153,8 +153,8 @@ def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
 
 
 def _matrices(operation: Operation, amounts: Floats, height: int, width: int) -> Floats:
-    """Returns matrices [B, 2, 3] from (x, y, 1) of a pixel, in pixels from the centre, to the (x, y) it comes
-    from."""
+    """Returns matrices [B, 2, 3] from (x, y, 1) of a pixel, in pixels from the centre,
+    to the (x, y) it comes from."""
     matrices = np.tile(np.eye(2, 3), (len(amounts), 1, 1))
     match operation:
         case Operation.SHEAR_X:  # about the top left corner, as in torchvision and AutoAugment's own code
@@ -175,8 +175,7 @@ def _matrices(operation: Operation, amounts: Floats, height: int, width: int) ->
 
 
 def _moved(images: Tensor, matrices: Floats) -> Tensor:
-    """Returns images whose pixels are the nearest ones at the positions of their own matrix [B, 2, 3]; else
-    black."""
+    """Fetches each image's nearest pixels from where its own matrix [B, 2, 3] points; others are black."""
     count, _, height, width = images.shape
     across = torch.arange(width, device=images.device) - (width - 1) / 2
     down = torch.arange(height, device=images.device) - (height - 1) / 2

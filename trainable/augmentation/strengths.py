@@ -65,8 +65,8 @@ def _of(operation: Operation, most: Most, bins: int) -> Floats:
 
 
 def _steps(low: float, high: float, bins: int) -> Floats:
-    """Returns even steps in single precision, as torchvision rounds them: a pixel more or less depends on
-    it."""
+    """Returns even steps in single precision, as torchvision rounds them:
+    a pixel more or less depends on it."""
     return torch.linspace(low, high, bins).numpy().astype(np.float64)
 
 

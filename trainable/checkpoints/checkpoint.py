@@ -46,8 +46,8 @@ class Checkpoint:
         return state
 
     def history(self) -> tuple[EpochResult, ...]:
-        """Returns the results of the epochs covered, first to last. Raises StateError for another
-        version's."""
+        """Returns the results of the epochs covered, first to last.
+        Raises StateError for another version's."""
         file = self.folder / HISTORY
         return history_in(file.read_text(encoding="utf-8"), str(file))
 
@@ -170,8 +170,8 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
 
 
 def _put_in_place(unfinished: Path, final: Path) -> None:
-    """Renames the unfinished folder; a checkpoint of the same epoch, which a retry writes again, is removed
-    first."""
+    """Renames the unfinished folder;
+    a checkpoint of the same epoch, which a retry writes again, is removed first."""
     if final.exists():
         _discard(final)
     unfinished.chmod(0o755)  # mkdtemp makes it private; the folders beside it are not

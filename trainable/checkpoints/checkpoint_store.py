@@ -21,8 +21,8 @@ from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
 from trainable.training.metrics import EpochResult
 
 PATIENCE_SECONDS = 90.0
-"""A store is asked so long for the checkpoint to continue from: its restart should not cost a trial one of
-its retries."""
+"""A store is asked so long for the checkpoint to continue from:
+its restart should not cost a trial one of its retries."""
 PAUSE_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
@@ -45,8 +45,8 @@ class Kept:
 
     @classmethod
     def at(cls, place: str, key: str = "", attempts: int = ATTEMPTS) -> Kept:
-        """Returns the checkpoints in a folder, or behind a URI: then each machine has a folder in its own
-        cache.
+        """Returns the checkpoints in a folder, or behind a URI:
+        then each machine has a folder in its own cache.
 
         That folder is another one for each `key`: it has no checkpoints of an earlier search with the same
         URI.
@@ -90,8 +90,8 @@ class Kept:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
 
     def epochs(self) -> int:
-        """Returns how many epochs the newest checkpoint covers. Raises StoreError if the store does not
-        answer."""
+        """Returns how many epochs the newest checkpoint covers.
+        Raises StoreError if the store does not answer."""
         return next((each.epoch for each in self._found()), 0)
 
     def history(self) -> tuple[EpochResult, ...]:

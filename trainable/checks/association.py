@@ -1,5 +1,5 @@
-"""Tests whether a network's answers depend on the labels: an exact permutation test, for balanced and other
-data."""
+"""Tests whether a network's answers depend on the labels:
+an exact permutation test, for balanced and other data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SURE = 4.0
-"""From so many standard errors on, answers are taken to know something: by chance this happens once in
-30,000."""
+"""Answers that are so many standard errors above chance know something: luck gives that once in 30,000."""
 
 LUCK = 0.2
 """A network that learnt nothing true may still give all images of a class one answer, and be right by luck:
@@ -40,8 +39,8 @@ class Association:
 
     @property
     def is_sure(self) -> bool:
-        """Returns whether answers are better than chance, image by image; whole classes may still be right by
-        luck."""
+        """Returns whether answers are better than chance, image by image;
+        whole classes may still be right by luck."""
         return self.score > SURE
 
     @property
@@ -51,8 +50,8 @@ class Association:
 
     @property
     def is_beyond_luck(self) -> bool:
-        """Returns whether answers are better than if each class had one answer at random: never so with few
-        classes.
+        """Returns whether answers are better than if each class had one answer at random:
+        never so with few classes.
 
         The share of classes that get their own answer at random has a standard deviation of sqrt(K - 1) /
         K^1.5.

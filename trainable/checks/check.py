@@ -34,11 +34,11 @@ from trainable.training.run import Run
 Tool = Literal["gradcheck"]
 
 SECONDS = 60.0
-"""The checks together have this time; each part that trains has a share of it, and stops when its share is
-used up."""
+"""The checks together have this time;
+each part that trains has a share of it, and stops when its share is used up."""
 LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.2, 0.1, 0.2, 0.1
-"""These are shares of that time; the check of one batch tries twice, and three times if the tries are
-short."""
+"""These are shares of that time;
+the check of one batch tries twice, and three times if the tries are short."""
 
 IMAGES = 32
 """The small batches of the checks of single steps have this many images."""

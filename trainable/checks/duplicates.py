@@ -20,8 +20,8 @@ MOST = 50_000
 """At most so many images are compared; a larger set is sampled."""
 
 DECODED = 2_000
-"""Up to so many images in files, all are decoded. Of more, the files are compared: a copy is an equal
-file."""
+"""Up to so many images in files, all are decoded.
+Of more, the files are compared: a copy is an equal file."""
 
 BLOCK = 512
 TAIL_BYTES = 4096
@@ -32,8 +32,8 @@ LEAKING = 0.05
 gains up to five points, more than recipes differ by."""
 
 CONTRADICTING = 0.001
-"""From this share on, images with another label elsewhere are a warning; published sets have fewer (CIFAR,
-ImageNet)."""
+"""From this share on, images with another label elsewhere are a warning; published sets have some too, but
+fewer (CIFAR, ImageNet)."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Place:
 
 
 def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
-    """Yields findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
-    large set.
+    """Yields findings about equal images, by a hash of their decoded pixels,
+    or of their bytes for files of a large set.
 
     `full` decodes all of them and takes no sample.
     """
@@ -127,8 +127,8 @@ def _places(data: DataSet, full: bool) -> tuple[dict[bytes, list[Place]], str]:
 
 
 def _chosen(data: DataSet) -> dict[str, Integers]:
-    """Returns positions by part, at most MOST: the parts that are scored come first, as each of their images
-    counts."""
+    """Returns positions by part, at most MOST:
+    the parts that are scored come first, as each of their images counts."""
     left, chosen = MOST, {}
     for name, part in sorted(parts(data), key=lambda item: len(item[1])):
         share = left if name == "train" else min(left, MOST // 4)

@@ -19,8 +19,7 @@ LEAST_SKILL = 0.3
 """A net with less skill than this cannot say what a mirror does."""
 
 SURE_DROP = 4.0
-"""A difference of two accuracies on the same images must be so many standard errors (at most sqrt(0.5 / n)
-each)."""
+"""A drop in accuracy on the same images must be so many standard errors (at most sqrt(0.5 / n) each)."""
 
 
 def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:

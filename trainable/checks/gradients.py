@@ -1,5 +1,4 @@
-"""Compares the derivatives that a layer's own code computes with differences of its outputs: `--debug
-gradcheck`."""
+"""Compares the derivatives of a layer's own code with differences of its outputs: `--debug gradcheck`."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
 
 KNOWN = ("torch.", "torchvision.", "timm.", "trainable.")
-"""Layers of these packages are taken to be right: only a person's own layers are checked one by one."""
+"""Layers of these packages are assumed to be right: only a person's own layers are checked one by one."""
 
 EPS = 1e-6
 TOLERANCE = 1e-3
@@ -25,8 +24,8 @@ TOLERANCE = 1e-3
 less."""
 
 JITTER = 0.01
-"""Weights are moved by this much, relative to 1: behind a gamma that begins at 0, every derivative would be
-0."""
+"""Weights are moved by this much, relative to 1:
+behind a gamma that begins at 0, every derivative would be 0."""
 
 SIZE = 2
 """The whole network is checked with this many images."""

@@ -48,8 +48,8 @@ Floats = NDArray[np.float64]
 
 
 def check_decoding(data: DataSet) -> Iterator[Finding]:
-    """Yields a finding on decoding every image of a set that is not in memory (others were decoded when
-    loaded)."""
+    """Yields a finding on decoding every image,
+    for a set that is not in memory (others were decoded when loaded)."""
     broken: list[Broken] = []
     looked_at = 0
     for _, part in parts(data):
@@ -172,8 +172,8 @@ def _alike(sampled: dict[str, _Sample]) -> Iterator[Finding]:
 
 
 def _compared(name: str, train: Floats, other: Floats) -> Finding:
-    """Compares the brightness and contrast of images: returns a finding from an effect size and its standard
-    errors."""
+    """Compares the brightness and contrast of images:
+    returns a finding from an effect size and its standard errors."""
     if min(len(train), len(other)) < ENOUGH:
         return passed("parts alike", f"{len(other)} {name} images are too few to compare with training")
     size = math.sqrt(len(train) * len(other) / (len(train) + len(other)))

@@ -12,8 +12,8 @@ from trainable.checks.sampling import parts
 from trainable.data import DataSet
 
 LEAST_BALANCE = 0.1
-"""This is the smallest class over the largest: beyond ten to one, accuracy is mostly that of the large
-classes."""
+"""This is the smallest class over the largest:
+beyond ten to one, accuracy is mostly that of the large classes."""
 
 FEWEST = 5
 """A class with fewer training images is learnt by heart or not at all."""

@@ -53,8 +53,8 @@ FEW_CLASSES = 5
 
 @dataclass(frozen=True)
 class Lesson:
-    """Holds what a small net learnt from a sample: its scores on its images, on validation images, and on
-    their mirrors."""
+    """Holds what a small net learnt from a sample:
+    its scores on its images, on validation images, and on their mirrors."""
 
     train: Association
     early: Association
@@ -63,8 +63,8 @@ class Lesson:
     horizontal: Association
     vertical: Association
     confused: Mapping[Flip, tuple[str, str, float] | None]
-    """For each flip: the class that is most often taken for another when mirrored, that other class, and how
-    often."""
+    """For each flip, this names the class that is most often mistaken for another when mirrored, that other
+    class, and how often."""
     steps: int
 
 
@@ -142,8 +142,8 @@ def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
 def _most_confused(
     plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]
 ) -> tuple[str, str, float] | None:
-    """Returns, among images that are right unmirrored, the class that most often becomes one other when
-    mirrored."""
+    """Returns, among images that are right unmirrored,
+    the class that most often becomes one other when mirrored."""
     right = plain.argmax(1) == labels
     pairs = torch.zeros(len(names), len(names), dtype=torch.float64)
     pairs.index_put_((labels[right], turned.argmax(1)[right]), torch.ones((), dtype=torch.float64), True)

@@ -45,8 +45,8 @@ def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int 
 
 
 def wanted_workers(data_seconds: float, step_seconds: float, cpus: int) -> int:
-    """Returns how many processes together read a batch in the time of a step; one processor is left for the
-    steps."""
+    """Returns how many processes together read a batch in the time of a step;
+    one processor is left for the steps."""
     return max(1, min(math.ceil(data_seconds / max(step_seconds, 1e-9)), cpus - 1))
 
 

@@ -67,8 +67,8 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 
 
 def check_initial_loss(run: Run) -> Finding:
-    """Compares the loss before any step, with batch statistics and without augmentation, with ln K; call it
-    in `probing`."""
+    """Compares the loss before any step, with batch statistics and without augmentation, with ln K;
+    call it in `probing`."""
     losses, seen, epoch = 0.0, 0, 0
     run.model.train()
     with torch.no_grad():
@@ -83,8 +83,8 @@ def check_initial_loss(run: Run) -> Finding:
 
 
 def initial_loss(loss: float, classes: int) -> Finding:
-    """Returns the finding about a first loss: a network that knows nothing yet should give every class its
-    share."""
+    """Returns the finding about a first loss:
+    a network that knows nothing yet should give every class its share."""
     guessing = math.log(classes)
     what = f"the loss before training is {loss:.3g}, that of guessing is ln {classes} = {guessing:.3g}"
     if not loss <= HIGH * guessing:
@@ -145,8 +145,8 @@ def _biases(subject: Subject, names: list[str]) -> Finding:
 
 
 def _built(subject: Subject, check: CheckName, names: list[str], what: str, means: str, do: str) -> Finding:
-    """Returns a warning, or a note for a library's network: a person who chose it by name cannot change
-    it."""
+    """Returns a warning, or a note for a library's network:
+    a person who chose it by name cannot change it."""
     if not names:
         return passed(check, "none")
     level: Level = "warning" if subject.is_own else "note"

@@ -25,8 +25,8 @@ FELL = 0.95
 HALF = 0.5
 """A loss that the recipe's optimizer lowered to this share is on its way: its rate is slow, not wrong."""
 LEAST_STEPS = 40
-"""Fewer steps say nothing: at a low rate, residual blocks that begin as the identity take so many to wake
-up."""
+"""Fewer steps say nothing: at a low rate,
+residual blocks that begin as the identity take so many to wake up."""
 
 
 def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
@@ -49,8 +49,8 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Holds how one batch was learnt: its losses, the share of it that is right, and whether time was
-    enough."""
+    """Holds how one batch was learnt:
+    its losses, the share of it that is right, and whether time was enough."""
 
     losses: tuple[float, ...]
     accuracy: float
@@ -76,8 +76,8 @@ class Attempt:
 
 
 def judged(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
-    """Returns the finding about a batch that the recipe's optimizer did not learn, from how an easy one
-    did."""
+    """Returns the finding about a batch that the recipe's optimizer did not learn,
+    from how an easy one did."""
     best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
         told = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
@@ -123,8 +123,8 @@ def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
 
 
 def _known(run: Run, window: Batch) -> tuple[float, bool]:
-    """Returns the share of a batch that is right, with its own statistics; and whether all answers are the
-    same."""
+    """Returns the share of a batch that is right, with its own statistics;
+    and whether all answers are the same."""
     images, labels = window
     with torch.no_grad():
         outputs = full_precision(run.model(images))

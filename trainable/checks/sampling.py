@@ -51,8 +51,8 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
 def in_memory(
     data: DataSet, *, train: int, validation: int, classes: Integers | None = None, side: int | None = None
 ) -> DataSet:
-    """Returns a small copy to learn from: at most so many images of each part, of some classes, at most
-    `side` px.
+    """Returns a small copy to learn from:
+    at most so many images of each part, of some classes, at most `side` px.
 
     Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
     """

@@ -60,8 +60,8 @@ def shuffled_finding(known: Association, steps: int) -> Finding:
 
 
 def shuffled_labels(labels: Integers, seed: int) -> Integers:
-    """Returns the same labels on other images, such that within each class all labels occur in their
-    proportions.
+    """Returns the same labels on other images,
+    such that within each class all labels occur in their proportions.
 
     After a plain shuffle the images of a class lean to some label, perhaps to their own: nets learn this, and
     with two classes know all or none by luck. Here labels are dealt in steps of the golden ratio, which

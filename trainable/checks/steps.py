@@ -34,8 +34,8 @@ ENOUGH_STEPS = 4
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """Holds the recipe's own first steps: the loss before each, and the seconds a step takes for data and for
-    computing."""
+    """Holds the recipe's own first steps:
+    the loss before each, and the seconds a step takes for data and for computing."""
 
     losses: tuple[float, ...]
     data_seconds: float
@@ -43,8 +43,8 @@ class FirstSteps:
 
 
 def check_step(run: Run) -> Iterator[Finding]:
-    """Checks whether a gradient contains no earlier one, and whether the weights move; call it in
-    `probing`."""
+    """Checks whether a gradient contains no earlier one, and whether the weights move;
+    call it in `probing`."""
     window = next(run.windows())
     before, after = _gradients(run, window), _gradients(run, window)
     if not before:
@@ -127,8 +127,8 @@ def check_first_steps(taken: FirstSteps) -> Finding:
 
 
 def _gradients(run: Run, window: list[Batch]) -> dict[str, Tensor]:
-    """Returns each parameter's gradient of a window, by a step at rate 0; the layers draw the same random
-    numbers."""
+    """Returns each parameter's gradient of a window, by a step at rate 0;
+    the layers draw the same random numbers."""
     torch.manual_seed(0)
     run.train_on(window, 0.0)
     return {
@@ -144,8 +144,8 @@ def _apart(first: Tensor, second: Tensor) -> float:
 
 
 def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
-    """Returns the parameters that none of a few steps moves, although one of them had a gradient worth a
-    step.
+    """Returns the parameters that none of a few steps moves,
+    although one of them had a gradient worth a step.
 
     A gradient far below the others' may be lost in the rounding of its weight (behind a gamma that begins at
     0 it is).
@@ -167,8 +167,8 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
 
 
 def _usual_rate(run: Run) -> float:
-    """Returns at least the usual rate of the recipe's optimizer: whether weights move must not depend on the
-    recipe's rate."""
+    """Returns at least the usual rate of the recipe's optimizer:
+    whether weights move must not depend on the recipe's rate."""
     return max(type(run.recipe.optimizer)().lr, applied_lr(run.recipe.optimizer, run.recipe.loop.batch_size))
 
 

@@ -43,8 +43,8 @@ PLAIN: Mapping[str, Any] = {
     "evaluation.scales": [1.0],
     "evaluation.norm_batches": 0,
 }
-"""A recipe with these values has nothing that makes training images or labels harder, or that only costs time
-here."""
+"""A recipe with these values has nothing that makes training images or labels harder,
+or that only costs time here."""
 
 EASY: Mapping[str, Any] = {
     "optimizer.kind": "adam",
@@ -53,8 +53,8 @@ EASY: Mapping[str, Any] = {
     "model.layer_rates.kind": "uniform",
     "model.freeze_norm": False,
 }
-"""These values give a second opinion on rates: at its paper's rate (1412.6980, section 2) Adam learns a batch
-with any net."""
+"""These values give a second opinion on rates:
+at its paper's rate (1412.6980, section 2) Adam learns a batch with any net."""
 
 
 LAST = 0.3
@@ -137,7 +137,7 @@ def _without_drops(model: nn.Module) -> nn.Module:
 
 
 def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
-    """Trains a run in `probing` for so many steps, or fewer if time runs out. Returns how many were taken.
+    """Trains a run in `probing` for so many steps, or fewer if time runs out. Returns how many steps it took.
 
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
     part of the time.
@@ -155,8 +155,8 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
 
 @torch.inference_mode()
 def logits(run: Run, part: str, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Returns what a run's network answers to a part's images, perhaps turned: [N, classes]; and the labels
-    [N].
+    """Returns what a run's network answers to a part's images, perhaps turned: [N, classes];
+    and the labels [N].
 
     Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.
     """

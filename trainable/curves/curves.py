@@ -22,8 +22,8 @@ class Thresholds:
     """
 
     overfit_gap: float = 0.05
-    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84); the 5 points are
-    ours."""
+    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84);
+    the 5 points are ours."""
     underfit_gap: float = 0.01
     """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
     share_of_error: float = 0.1
@@ -34,17 +34,17 @@ class Thresholds:
     train_saturated: float = 0.99
     """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
     standard_errors: float = 2.0
-    """A difference of fewer standard errors is noise: 95 in 100 draws of a normal distribution lie within
-    1.96."""
+    """A difference of fewer standard errors is noise:
+    95 in 100 draws of a normal distribution lie within 1.96."""
     least_rise: float = 0.005
-    """A smaller rise over the last tenth of the epochs, here half a point, is not worth a longer run;
-    ours."""
+    """A smaller rise over the last tenth of the epochs, here half a point,
+    is not worth a longer run; ours."""
     last_part: float = 0.1
     """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
     of its rate, so that a rise does not come from the schedule's last fall."""
     late_part: float = 0.25
-    """In this last share of the epochs, at least four, swings count: before it, a high rate may still come to
-    rest."""
+    """In this last share of the epochs, at least four, swings count:
+    before it, a high rate may still come to rest."""
     swing_epochs: int = 8
     """A shorter run has no late part: four epochs are more than half of it."""
     swing: float = 0.02
@@ -65,8 +65,8 @@ class Thresholds:
     the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate: 1.3
     first, then 1.0."""
     learnt: float = 0.1
-    """This is a share of the way from guessing to always right, in mean recall: less counts as nothing;
-    ours."""
+    """This is a share of the way from guessing to always right, in mean recall:
+    less counts as nothing; ours."""
     raised_loss: float = 1.05
     """Above this training loss over ln K in any epoch, a higher rate is not proposed; ours."""
 
@@ -96,13 +96,13 @@ class Curves:
         self._late = max(4, math.ceil(thresholds.late_part * len(history)))
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
-        # either of what validation would be without a gap, or of what it is: whichever varies more
+        # of what validation would be without a gap, and of what it is: the larger one counts
         errors = [_standard_error(share, validation_images) for share in (last.val_accuracy, self.train)]
         self.standard_error = max(errors)
 
     def figures(self) -> dict[str, float]:
-        """Returns the numbers by name: accuracies as fractions; a name that ends in `_points` has
-        hundredths."""
+        """Returns the numbers by name: accuracies as fractions;
+        a name that ends in `_points` has hundredths."""
         last = self._history[-1]
         train = {"clean_train_accuracy" if self.is_clean else "train_accuracy": self.train}
         skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
@@ -138,8 +138,8 @@ class Curves:
 
     @property
     def rises(self) -> bool:
-        """Returns whether validation rises at the end, and above its earlier best: recovery from a dip is no
-        rise."""
+        """Returns whether validation rises at the end, and above its earlier best:
+        recovery from a dip is no rise."""
         visible = max(self.thresholds.least_rise, self.noise)
         before, recent = self._val[: -self.last_epochs], self._val[-self.last_epochs :]
         return self.rise > visible and max(recent) - max(before, default=0.0) > visible
@@ -152,8 +152,8 @@ class Curves:
 
     @property
     def rate_may_rise(self) -> bool:
-        """Returns whether a higher rate may be proposed: no epoch's training loss shows that the rate was too
-        high already."""
+        """Returns whether a higher rate may be proposed:
+        no epoch's training loss shows that the rate was too high already."""
         limit = self.thresholds.raised_loss * math.log(max(self._classes, 2))
         return max(result.train_loss for result in self._history) <= limit
 
@@ -187,14 +187,14 @@ class Curves:
         return max(limits.swing, limits.standard_errors * self.standard_error)
 
     def _swings_throughout(self) -> bool:
-        """Returns whether the late epochs change direction more often than not, in a run that is long enough
-        for late ones."""
+        """Returns whether the late epochs change direction more often than not,
+        in a run that is long enough for late ones."""
         often = 2 * sum(each > 0.0 for each in self._swings) > len(self._swings)
         return often and len(self._history) >= self.thresholds.swing_epochs
 
     def _fall(self) -> float:
-        """Returns the fall from the best three epochs to the last three; 0 if the schedule has raised the
-        rate since."""
+        """Returns the fall from the best three epochs to the last three;
+        0 if the schedule has raised the rate since."""
         if len(self._val) < 6:
             return 0.0
         levels = [median(self._val[start : start + 3]) for start in range(len(self._val) - 2)]
@@ -203,16 +203,16 @@ class Curves:
         return 0.0 if risen else levels[best] - levels[-1]
 
     def _skipped_share(self) -> float:
-        """Returns the share of the late epochs' steps that were skipped; 0 if the number of steps is not
-        known."""
+        """Returns the share of the late epochs' steps that were skipped;
+        0 if the number of steps is not known."""
         if self._train_steps is None:
             return 0.0
         late = self._history[-self._late :]
         return fmean(result.skipped_steps for result in late) / max(1, self._train_steps)
 
     def _spike(self) -> float:
-        """Returns the largest gradient norm over the median, of late epochs in which validation fell beyond
-        noise."""
+        """Returns the largest gradient norm over the median,
+        of late epochs in which validation fell beyond noise."""
         usual = median(result.grad_norm for result in self._history)
         pairs = list(pairwise(self._history))[-self._late :]
         fell = [
@@ -228,8 +228,8 @@ class Curves:
 
 
 def _slope(values: Sequence[float]) -> float:
-    """Returns the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts; 0 for a single
-    value."""
+    """Returns the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts;
+    0 for a single value."""
     pairs = combinations(enumerate(values), 2)
     return median([(there - here) / (later - first) for (first, here), (later, there) in pairs] or [0.0])
 

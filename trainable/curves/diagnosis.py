@@ -40,8 +40,8 @@ class Diagnosis:
         }
 
     def lines(self) -> list[str]:
-        """Returns lines for a person: the verdict with its reasons, the figures, then a line for each field
-        to change."""
+        """Returns lines for a person: the verdict with its reasons, the figures,
+        then a line for each field to change."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
         head = [f"{self.verdict}: {'; '.join(self.reasons)}", f"  {figures}"]
         return head + [f"  {change}" for change in self.changes]

@@ -15,14 +15,14 @@ Verdict = Literal["diverged", "unstable", "overfit", "still improving", "underfi
 TABLE = "003:70-82"
 """This table has the documents' gains of each augmentation on ResNet50."""
 RATE_STILL_HIGH = 0.1
-"""This is a share of the peak rate: a step schedule's first drop (1512.03385, 3.4). A run that ends above it
-never settled."""
+"""This is a share of the peak rate: a step schedule's first drop (1512.03385, 3.4).
+A run that ends above it never settled."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Holds one field to change: this recipe accepts the value `to` there, as `--set PATH=TO` would set
-    it."""
+    """Holds one field to change: this recipe accepts the value `to` there,
+    as `--set PATH=TO` would set it."""
 
     path: str
     now: Any

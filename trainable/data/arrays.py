@@ -18,8 +18,8 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 def collect(
     path: str, format: str, parts: Mapping[str, Arrays], classes: Sequence[str] | None = None
 ) -> Collection:
-    """Returns the collection of some of the parts `train`, `validation`, `test`; `train` alone counts as one
-    tree.
+    """Returns the collection of some of the parts `train`, `validation`, `test`;
+    `train` alone counts as one tree.
 
     Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves.
     Raises DataError for arrays of the wrong type or shape, and if parts have different classes.

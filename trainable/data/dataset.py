@@ -1,5 +1,5 @@
-"""Loads a data set by name or path, as its training, validation and test parts with all that is known of
-them.
+"""Loads a data set by name or path, as its training,
+validation and test parts with all that is known of them.
 
 Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
 in their files and are decoded while training. `loading` turns either into batches.
@@ -102,16 +102,16 @@ class DataInfo:
     classes: tuple[str, ...]
     channels: Channels
     image_size: int
-    """The side in pixels."""
+    """This is the side in pixels."""
     train_images: int
     validation_images: int
     test_images: int
     class_counts: tuple[int, ...]
-    """The number of training images of each class."""
+    """These are the numbers of training images of each class."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    """The mean and deviation of each channel of the training images, on [0, 1]; of a sample of them if they
-    are not in memory."""
+    """Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
+    if they are not in memory."""
     flips: tuple[Flip, ...]
     digest: str
     """The digest covers which image is in which part with which label, and the stored size."""
@@ -122,7 +122,7 @@ class DataInfo:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
-        """Reads what `tree` returned, after a way through JSON: lists become tuples again."""
+        """Reads what `tree` returned, after it went through JSON: lists become tuples again."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()
         }
@@ -243,8 +243,8 @@ def _read(spec: Data, download: bool) -> Collection:
 
 
 def _format(spec: Data, path: Path) -> Format:
-    """Returns the format in the section, or else the one that the path shows; a folder called digits is
-    `./digits`."""
+    """Returns the format in the section, or else the one that the path shows;
+    a folder called digits is `./digits`."""
     if spec.format != "auto":
         return spec.format
     if spec.name is not None:
@@ -289,8 +289,8 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
 
 
 def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
-    """Returns the images of each part: the data's own parts, else parts split from the training images; then
-    the limit."""
+    """Returns the images of each part:
+    the data's own parts, else parts split from the training images; then the limit."""
     given = {"train": collection.train, "validation": collection.validation, "test": collection.test}
     members = {
         part: Selection(source, np.arange(len(source)))
@@ -345,8 +345,8 @@ def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dic
 
 
 def _streamed(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
-    """Leaves every part in its files, and counts how often each value occurs in a sample of the training
-    images.
+    """Leaves every part in its files,
+    and counts how often each value occurs in a sample of the training images.
 
     The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
     """

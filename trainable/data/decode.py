@@ -32,7 +32,7 @@ class Form(NamedTuple):
 
     channels: Channels
     side: int
-    """The side in pixels."""
+    """This is the side in pixels."""
     resize: Resize = Stretch()
 
 
@@ -44,8 +44,8 @@ class Broken(NamedTuple):
 
 
 def square(image: Image.Image, form: Form) -> Image.Image:
-    """Returns the image upright, in mode L or RGB, `form.side` pixels square. Raises whatever Pillow
-    raises."""
+    """Returns the image upright, in mode L or RGB, `form.side` pixels square.
+    Raises whatever Pillow raises."""
     _draft(image, form, form.side)
     image = upright(image, form.channels)
     box = _box(image.width, image.height, form.resize)
@@ -53,8 +53,8 @@ def square(image: Image.Image, form: Form) -> Image.Image:
 
 
 def part_of_square(image: Image.Image, form: Form, box: Integers) -> Image.Image:
-    """Returns a box of what `square` makes, `form.side` pixels square, in finer detail: it is cut from the
-    image itself.
+    """Returns a box of what `square` makes, `form.side` pixels square, in finer detail:
+    it is cut from the image itself.
 
     `box` is (top, left, height, width) in pixels of that square. Raises whatever Pillow raises.
     """
@@ -68,8 +68,8 @@ def part_of_square(image: Image.Image, form: Form, box: Integers) -> Image.Image
 
 
 def is_finer(image: Image.Image, form: Form) -> bool:
-    """Returns whether an image that is not decoded yet has more pixels than its square, in either
-    direction."""
+    """Returns whether an image that is not decoded yet has more pixels than its square,
+    in either direction."""
     left, top, right, bottom = _box(image.width, image.height, form.resize)
     return max(right - left, bottom - top) > form.side
 
@@ -145,7 +145,7 @@ def _fill(pixels: Pixels, selection: Selection, position: int, form: Form) -> Br
 
 
 def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
-    """Returns arrays that already have the form, without a turn through Pillow; None for everything else."""
+    """Returns arrays that already have the form, without using Pillow; None for everything else."""
     source = selection.source
     if not isinstance(source, ArraySource) or _box(1, 1, form.resize) != (0, 0, 1, 1):
         return None

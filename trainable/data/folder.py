@@ -16,7 +16,7 @@ ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
 )
-"""Files with these endings are taken for images; others (README, labels.csv) are ignored."""
+"""Files with these endings are read as images; others (README, labels.csv) are ignored."""
 
 USUAL_NAMES = {
     "train": ("train", "training"),
@@ -37,8 +37,8 @@ class Tree:
 def read(
     root: Path, train: str | None = None, validation: str | None = None, test: str | None = None
 ) -> Collection:
-    """Returns the collection under a folder; the arguments name part folders that do not have the usual
-    names.
+    """Returns the collection under a folder;
+    the arguments name part folders that do not have the usual names.
 
     With a training folder, its subfolders are the classes, and the other parts must have the same ones.
     Without it, the folder's own subfolders are the classes of one tree. Deeper folders belong to the class
@@ -63,8 +63,8 @@ def read(
 
 
 def _check_not_wrapped(root: Path) -> None:
-    """Raises DataError for a folder with one folder or none: one would be a data set of one class, or is a
-    wrapping."""
+    """Raises DataError for a folder with one folder or none:
+    one would be a data set of one class, or is a wrapping."""
     children = _subfolders(root)
     if len(children) == 1 and not _subfolders(children[0]):
         raise DataError(f"{root} holds one class only, {children[0].name}/; a data set has two or more")
@@ -77,8 +77,8 @@ def _check_not_wrapped(root: Path) -> None:
 
 
 def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
-    """Returns folders by part: those named, else those with usual names; empty if the root is one tree of
-    classes."""
+    """Returns folders by part: those named, else those with usual names;
+    empty if the root is one tree of classes."""
     children = {child.name: child for child in _subfolders(root)}
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
@@ -97,8 +97,8 @@ def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
 
 
 def _are_parts(folders: dict[str, Path], children: dict[str, Path]) -> bool:
-    """Returns whether usual names are parts: `train` beside `bus` and `car`, with images directly in it, is a
-    class."""
+    """Returns whether usual names are parts:
+    `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
         return bool(_subfolders(folders["train"]))
     return len(folders) == len(children)
@@ -152,8 +152,8 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
 
 
 def _images(folder: Path) -> Iterator[Path]:
-    """Yields every image in the folder and below it; links are followed, as image sets are often made of
-    them."""
+    """Yields every image in the folder and below it;
+    links are followed, as image sets are often made of them."""
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         yield from (Path(place, name) for name in names if _is_image(name))

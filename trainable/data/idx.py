@@ -45,8 +45,8 @@ def read(folder: Path) -> Collection:
 
 
 def read_file(path: Path) -> Pixels:
-    """Returns the array in one file, uint8. Raises DataError if it is not one, or is too short or too
-    long."""
+    """Returns the array in one file, uint8.
+    Raises DataError if it is not one, or is too short or too long."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

@@ -1,5 +1,5 @@
-"""Makes normalised batches of a data set on a device: augmented for training, in order and whole for
-evaluation.
+"""Makes normalised batches of a data set on a device:
+augmented for training, in order and whole for evaluation.
 
 What is random in a batch depends on (seed, epoch, position) alone. The caller chooses the images in it.
 """
@@ -30,8 +30,8 @@ from trainable.recipe.augmentations import NoCrop, ResizedCrop
 
 PartName = Literal["train", "validation", "test"]
 Batch = tuple[Tensor, Tensor]
-"""A batch is images float32 [B, C, H, W], normalised, and labels int64 [B]; both are on the loader's
-device."""
+"""A batch is images float32 [B, C, H, W], normalised, and labels int64 [B];
+both are on the loader's device."""
 
 RESIDENT_SHARE = 4
 """Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
@@ -74,8 +74,8 @@ class Loader(abc.ABC):
         self.labels: Mapping[str, Integers] = {name: part.labels for name, part in self.parts.items()}
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
-        """Yields augmented training batches; `batches` are positions in the training part, int64 [B] on the
-        CPU.
+        """Yields augmented training batches;
+        `batches` are positions in the training part, int64 [B] on the CPU.
 
         An image's augmentation depends on (loop.seed, epoch, position) only: not on the batch it is in, on
         what came before, nor on workers. Read all batches of one call before the next call.
@@ -137,7 +137,7 @@ class ArrayLoader(Loader):
         """This says whether parts are copied to the device and stay there."""
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         self.images: dict[str, Tensor] = {}
-        """Parts by name, copied to the device when first asked for: during a search, a test part is not."""
+        """Parts are copied to the device when first asked for: during a search, a test part is not."""
 
     @property
     def resident_bytes(self) -> int:
@@ -210,8 +210,8 @@ class FileLoader(Loader):
 
 
 class FileBatch(NamedTuple):
-    """Names images to read together: their part, their positions in it [B], and the training epoch, if
-    any."""
+    """Names images to read together:
+    their part, their positions in it [B], and the training epoch, if any."""
 
     part: PartName
     positions: Integers
@@ -231,7 +231,7 @@ class FileImages(Dataset[Tensor]):
         self.form = Form(info.channels, info.image_size, data.resize)
         self.seed = recipe.loop.seed
         self.boxes = make_boxes(spec.crop, info.image_size) if isinstance(spec.crop, ResizedCrop) else None
-        """The boxes of a resized crop, which is made while decoding; `augment` does the rest."""
+        """This draws the boxes of a resized crop, which is made while decoding; `augment` does the rest."""
         rest = spec if self.boxes is None else spec.model_copy(update={"crop": NoCrop()})
         self.augment = make_augment(rest, info.flips, info.image_size)
         given = {"train": data.train, "validation": data.validation, "test": data.test}
@@ -252,8 +252,8 @@ class FileImages(Dataset[Tensor]):
         return self._decoded(batch, lambda image, _: square(image, self.form))
 
     def _crops(self, batch: FileBatch, boxes: Integers) -> Tensor:
-        """Returns each image's box [B, 4] of its square, cut from the image itself if that has finer
-        pixels."""
+        """Returns each image's box [B, 4] of its square,
+        cut from the image itself if that has finer pixels."""
         squares: list[int] = []
 
         def cut(image: Image.Image, row: int) -> Image.Image:
@@ -294,8 +294,8 @@ def _device_bytes(device: torch.device) -> int:
 
 
 def _check_agree(data: DataSet, recipe: Recipe) -> None:
-    """Raises DataError if the images were made for another form than the recipe's, which would train on wrong
-    ones."""
+    """Raises DataError if the images were made for another form than the recipe's,
+    which would train on wrong ones."""
     asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
     made = (data.info.channels, data.info.image_size, data.resize)
     names = ("data.channels", "data.image_size", "evaluation.resize")

@@ -71,8 +71,8 @@ def count_values(pixels: Pixels) -> Counts:
 
 
 def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns each channel's exact mean and standard deviation on [0, 1], from the counts [C, 256] of its
-    values.
+    """Returns each channel's exact mean and standard deviation on [0, 1],
+    from the counts [C, 256] of its values.
 
     The deviation of a channel with a single value is 1, so that it can be divided by.
     """
@@ -85,8 +85,8 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) -> str:
-    """Returns sixteen hexadecimal digits over which image is in which part with which label, and the stored
-    size."""
+    """Returns sixteen hexadecimal digits over which image is in which part with which label,
+    and the stored size."""
     lines = sorted(
         f"{part}\t{selection.source.name(int(index))}\t{classes[label]}\n"
         for part, selection in parts.items()
@@ -99,15 +99,15 @@ def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) ->
 
 
 def may_be_held(size: int, device_kind: DeviceKind) -> bool:
-    """Returns whether so many decoded bytes fit in memory: a quarter of what is free, at most 1 GiB on a
-    CPU."""
+    """Returns whether so many decoded bytes fit in memory:
+    a quarter of what is free, at most 1 GiB on a CPU."""
     limit = available_memory() // 4
     return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)
 
 
 def available_memory() -> int:
-    """Returns the bytes that this process could still take: the machine's or its control group's, the less of
-    both."""
+    """Returns the bytes that this process could still take:
+    the machine's or its control group's, the less of both."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):

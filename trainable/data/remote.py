@@ -26,8 +26,8 @@ def data_root() -> Path:
 
 
 def cached(uri: str, expected: str | None = None) -> Path:
-    """Returns the copy of a folder or a file on this machine; makes it if it is missing or the files have
-    changed.
+    """Returns the copy of a folder or a file on this machine;
+    makes it if it is missing or the files have changed.
 
     Processes that need the same copy at once wait for the first. Raises DataError if there is nothing at the
     URI, or if the files do not have the expected digest.
@@ -44,8 +44,8 @@ def cached(uri: str, expected: str | None = None) -> Path:
 
 
 def digest_of(store: Store) -> str:
-    """Returns a digest of the URI and of every file there, with its size and time. Raises DataError if there
-    is none."""
+    """Returns a digest of the URI and of every file there, with its size and time.
+    Raises DataError if there is none."""
     try:
         files = store.files()
     except StoreError as error:
@@ -57,8 +57,8 @@ def digest_of(store: Store) -> str:
 
 
 def _copy(store: Store, copy: Path) -> None:
-    """Copies a whole store, and renames the copy when it is whole; what a killed process has left is removed
-    first."""
+    """Copies a whole store, and renames the copy when it is whole;
+    what a killed process has left is removed first."""
     for left in copy.parent.glob(f"{COMING}*"):
         shutil.rmtree(left)
     coming = Path(tempfile.mkdtemp(dir=copy.parent, prefix=COMING))

@@ -18,8 +18,8 @@ Flip = Literal["horizontal", "vertical"]
 
 
 class Source(abc.ABC):
-    """Provides labelled images as they are stored; cheap to make, picklable, and safe to read from several
-    threads."""
+    """Provides labelled images as they are stored;
+    cheap to make, picklable, and safe to read from several threads."""
 
     labels: Integers
     """The labels are [N], each an index into the collection's classes."""

@@ -1,5 +1,5 @@
-"""Decides which image is in which part: stratified, seeded, and independent of anything but labels and
-seed."""
+"""Decides which image is in which part:
+stratified, seeded, and independent of anything but labels and seed."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def stratified_split(
 
 
 def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed: int) -> Integers:
-    """Returns positions, ascending, of `count` images in the labels' proportions, at least one of every
-    class.
+    """Returns positions, ascending, of `count` images in the labels' proportions,
+    at least one of every class.
 
     It returns all of them if there are no more than `count`. A smaller count takes a subset of what a larger
     one takes, up to rounding. Raises DataError if there are more classes than `count`.
@@ -69,8 +69,8 @@ def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
 
 
 def _share(size: int, fraction: float, most: int) -> int:
-    """Returns a part's images of a class: rounded, at least one, and leaving one for each part that
-    follows."""
+    """Returns a part's images of a class:
+    rounded, at least one, and leaving one for each part that follows."""
     return 0 if fraction == 0.0 else min(max(1, round(size * fraction)), most)
 
 

@@ -72,8 +72,8 @@ class TorchvisionSource(Source):
 
 
 def read(name: str | None, root: Path, download: bool = False) -> Collection:
-    """Returns the data set called `name` under `root`; fetches it only with `download`, and only if it is
-    missing.
+    """Returns the data set called `name` under `root`;
+    fetches it only with `download`, and only if it is missing.
 
     Raises DataError if the name is not known, or the files are missing or broken.
     """
@@ -136,8 +136,8 @@ def _source(dataset: Any, labels: Integers, known: Integers, where: str) -> Torc
 
 
 def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:
-    """Returns the classes' names if torchvision has them (several synonyms for ImageNet's), else their
-    numbers."""
+    """Returns the classes' names if torchvision has them (several synonyms for ImageNet's),
+    else their numbers."""
     names = getattr(dataset, "classes", None)
     if names is None or len(names) <= known.max():
         return tuple(str(label) for label in known)

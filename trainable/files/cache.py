@@ -13,8 +13,8 @@ def cache_root() -> Path:
 
 
 def state_root() -> Path:
-    """Returns $XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook, for what must last although nobody named
-    a folder."""
+    """Returns $XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook,
+    for what must last although nobody named a folder."""
     return _below("XDG_STATE_HOME", ".local/state")
 
 

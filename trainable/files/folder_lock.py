@@ -1,5 +1,5 @@
-"""Lets one process at a time work in a folder, and waits while an orphan of a killed search still writes
-there."""
+"""Lets one process at a time work in a folder,
+and waits while an orphan of a killed search still writes there."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Claim:
 
 
 def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
-    """Locks the file, but not with flock: loader processes would inherit that, and one that hangs would not
-    release it."""
+    """Locks the file, but not with flock:
+    loader processes would inherit that, and one that hangs would not release it."""
     until = time.monotonic() + patience_seconds
     while True:
         try:

@@ -37,8 +37,8 @@ as with the SDK's own 10 attempts."""
 S3_OPTIONS = ("scheme", "endpoint_override", "region", "tls_ca_file_path")
 """An s3:// URI may have these options after its question mark."""
 WHOLE_FILES = ("s3", "gcs")
-"""In these kinds of stores a file appears when its last byte is there; in others it is renamed when it is
-whole."""
+"""In these kinds of stores a file appears when its last byte is there;
+in others it is renamed when it is whole."""
 
 
 def is_uri(text: str) -> bool:
@@ -47,8 +47,8 @@ def is_uri(text: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """Returns the path or URI unchanged. Raises ValueError, which does not repeat it, for a URI with
-    credentials."""
+    """Returns the path or URI unchanged.
+    Raises ValueError, which does not repeat it, for a URI with credentials."""
     if is_uri(text) and CREDENTIALS.search(text):
         raise ValueError(
             "a URI must hold no credentials, since it is written into files and printed; give them in the "
@@ -68,8 +68,8 @@ class StoreError(UserError):
 
 @dataclass(frozen=True)
 class Store:
-    """Reads and writes files below a URI. It is cheap to pickle and to make: it sends no request until it
-    must.
+    """Reads and writes files below a URI.
+    It is cheap to pickle and to make: it sends no request until it must.
 
     A file appears under its name whole or not at all. Every method raises StoreError if the store cannot be
     reached or refuses, for S3 after so many `attempts`.
@@ -128,8 +128,8 @@ class Store:
         }
 
     def get_all(self, copy: Path) -> None:
-        """Copies everything below to a folder of this machine, or copies the file if the URI is that of a
-        file."""
+        """Copies everything below to a folder of this machine,
+        or copies the file if the URI is that of a file."""
         import pyarrow.fs as fs
 
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -147,8 +147,8 @@ class Store:
                 return None
 
     def age(self, name: str) -> float | None:
-        """Returns seconds since a file was written, by the store's clock and this machine's; None if there is
-        no file."""
+        """Returns seconds since a file was written, by the store's clock and this machine's;
+        None if there is no file."""
         import pyarrow.fs as fs
 
         with self._told(name):
@@ -259,8 +259,8 @@ class Store:
         )
 
     def _parts(self) -> tuple[str, str]:
-        """Returns the URI before its question mark, without a slash at its end, and the rest from there
-        on."""
+        """Returns the URI before its question mark, without a slash at its end,
+        and the rest from there on."""
         match = URI.match(self.uri)
         if match is None:
             raise StoreError(f"{self.uri}: expected a URI, as s3://bucket/folder")

@@ -107,8 +107,8 @@ def _drop_branches(branches: list[tuple[nn.Module, nn.BatchNorm2d]], last: float
 
 
 def _rescale_torchvision(model: nn.Module, last: float) -> bool:
-    """Scales the probabilities of torchvision's families that have stochastic depth, rising, from their
-    constructor."""
+    """Scales the probabilities of torchvision's families that have stochastic depth, rising,
+    from their constructor."""
     from torchvision.ops import StochasticDepth
 
     drops = [each for each in model.modules() if isinstance(each, StochasticDepth)]
@@ -119,8 +119,8 @@ def _rescale_torchvision(model: nn.Module, last: float) -> bool:
 
 
 def _rescale_timm(model: nn.Module, last: float) -> bool:
-    """Scales timm's probabilities: some of its families rise only to a step before the rate that they are
-    built with."""
+    """Scales timm's probabilities:
+    some of its families rise only to a step before the rate that they are built with."""
     from timm.layers.drop import DropPath
 
     drops = [each for each in model.modules() if isinstance(each, DropPath)]

@@ -75,7 +75,7 @@ def _norm_parameters(model: nn.Module) -> list[str]:
 
 
 def _held_back(model: nn.Module) -> tuple[str, ...]:
-    """Returns the names of the parameters that `freeze_body` froze; the model stores them, so that they go
-    with it."""
+    """Returns the names of the parameters that `freeze_body` froze;
+    the model stores them, so that they go with it."""
     held: tuple[str, ...] = getattr(model, _HELD, ())
     return held

@@ -77,8 +77,8 @@ def _heads_of(model: nn.Module) -> tuple[str, ...]:
 
 
 def _heads_of_timm(model: nn.Module) -> tuple[str, ...]:
-    """Returns the heads that a model of timm names: its `pretrained_cfg`, a dict, has the classifier or
-    classifiers."""
+    """Returns the heads that a model of timm names:
+    its `pretrained_cfg`, a dict, has the classifier or classifiers."""
     configuration = getattr(model, "pretrained_cfg", None)
     named = configuration.get("classifier") if isinstance(configuration, dict) else None
     return (named,) if isinstance(named, str) else tuple(named or ())

@@ -20,8 +20,7 @@ WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
 @torch.no_grad()
 def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "orthogonal"]) -> None:
-    """Draws the weights of convolutions and linear layers again from torch's global generator; biases become
-    0.
+    """Draws convolutions' and linear layers' weights again from torch's global generator; biases become 0.
 
     Kaiming: normal of variance 2 / fan out (arXiv 1502.01852, section 2.2, backward case); the head, which no
     ReLU follows, of 1 / fan in, so that logits begin small. Xavier: uniform of variance 2 / (fan in + fan
@@ -46,8 +45,8 @@ def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "
 
 @torch.no_grad()
 def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
-    """Sets the last scale of each residual block to 0 or 1, as `spec.zero_init_residual` says; None changes
-    nothing.
+    """Sets the last scale of each residual block to 0 or 1, as `spec.zero_init_residual` says;
+    None changes nothing.
 
     With 0 each block begins as its shortcut (Goyal et al., arXiv 1706.02677, section 5.1). Raises ModelError
     if 0 is asked for and no residual block ends in a normalisation.

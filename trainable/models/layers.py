@@ -38,8 +38,8 @@ def has_attention(model: nn.Module) -> bool:
 
 
 def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
-    """Returns the blocks that a network is stacked from, by name, in order of definition; none is inside
-    another.
+    """Returns the blocks that a network is stacked from, by name, in order of definition;
+    none is inside another.
 
     A block is in a container, is not a container itself, and has parameters and more than one layer. A module
     with two blocks of one type in one container (a stage) is not a block: its members are. If no block is in

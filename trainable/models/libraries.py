@@ -18,8 +18,8 @@ RGB = 3
 def from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
 ) -> nn.Module:
-    """Returns torchvision's network, drawn from torch's global generator. Raises ModelError as `make_model`
-    does."""
+    """Returns torchvision's network, drawn from torch's global generator.
+    Raises ModelError as `make_model` does."""
     from torchvision import models  # 4 s of imports that most runs do not need
 
     name = spec.name
@@ -61,8 +61,8 @@ def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size:
 
 
 def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> dict[str, Any]:
-    """Returns the arguments of timm's constructor for the data; the size only if the network is built for one
-    size."""
+    """Returns the arguments of timm's constructor for the data;
+    the size only if the network is built for one size."""
     import timm
 
     options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
@@ -82,8 +82,8 @@ def check_timm_name(name: str) -> None:
 
 
 def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
-    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, each with its last
-    norm."""
+    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets,
+    each with its last norm."""
     from torchvision.models import resnet
 
     ends: list[tuple[nn.Module, Any]] = []

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from trainable.models.layers import BATCH_NORMS
 
 WIDTH_RATIO = 4
-"""Above this ratio a 1x1 convolution's memory access is worth a note (our bound: a ResNet's bottleneck has
+"""Above this ratio, the memory access of a 1x1 convolution is noted (our bound: a ResNet's bottleneck has
 4)."""
 
 GROUPS = 8
-"""Above this number a grouped convolution's memory access is worth a note (the paper's table 2 ends at 8)."""
+"""Above this number, the memory access of a grouped convolution is noted (the paper's table 2 ends at 8)."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Lint:
 
 
 def lints(model: nn.Module, images: Tensor) -> list[Lint]:
-    """Returns the findings about a network that takes `images` [B, channels, side, side], by kind, then by
-    layer.
+    """Returns the findings about a network that takes `images` [B, channels, side, side],
+    by kind, then by layer.
 
     A copy is run forward and backward in training mode; the network itself, and torch's generators, do not
     change. Rules of memory access: Ma et al., arXiv 1807.11164, section 2, G1 and G2.
@@ -52,8 +52,7 @@ def lints(model: nn.Module, images: Tensor) -> list[Lint]:
 
 @dataclass
 class _Trace:
-    """Holds what one pass showed; `followed` maps layers to the BatchNorm that takes their output as its
-    input."""
+    """Holds what one pass showed; `followed` maps layers to the BatchNorm whose input is their output."""
 
     followed: dict[str, str] = field(default_factory=dict)
     areas: dict[str, int] = field(default_factory=dict)
@@ -81,8 +80,8 @@ def _generators_kept(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
-    """Records the layers' outputs and the BatchNorms' inputs; outputs are stored, so that no id occurs
-    twice."""
+    """Records the layers' outputs and the BatchNorms' inputs;
+    outputs are stored, so that no id occurs twice."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[int, tuple[str, Tensor, int]] = {}
 

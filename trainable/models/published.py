@@ -1,5 +1,5 @@
-"""Loads the weights that torchvision and timm publish for their networks; fetches them only if that is
-allowed."""
+"""Loads the weights that torchvision and timm publish for their networks;
+fetches them only if that is allowed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from trainable.recipe import models as specs
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
-    """Returns torchvision's best weights for a network, from torch's cache or, with `download`, from its
-    server.
+    """Returns torchvision's best weights for a network, from torch's cache or,
+    with `download`, from its server.
 
     A fetched file is checked against the hash in its name. Raises ModelError if there are no weights, or if
     they must be fetched and that is not allowed or fails.

@@ -7,8 +7,8 @@ from torch.nn import functional
 
 
 class SmallResNet(nn.Module):
-    """Computes a residual net for images up to 64 px: a 3x3 stem and three stages of (depth - 2) / 6 basic
-    blocks.
+    """Computes a residual net for images up to 64 px:
+    a 3x3 stem and three stages of (depth - 2) / 6 basic blocks.
 
     He et al., arXiv 1512.03385, section 4.2, with projection shortcuts (their option B). Convolutions are
     drawn from kaiming's normal, fan out (arXiv 1502.01852); the last gamma of each block begins at zero, so

@@ -33,8 +33,8 @@ def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
 
 
 class _Shared:
-    """Holds the ranks, which a copy of a network (its average, say) shares: a process group cannot be
-    copied."""
+    """Holds the ranks, which a copy of a network (its average, say) shares:
+    a process group cannot be copied."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -44,8 +44,8 @@ class _Shared:
 
 
 class SyncedNorm(nn.modules.batchnorm._BatchNorm):
-    """Computes a BatchNorm of any dimension over all ranks, then the layers inside the one that it
-    replaces."""
+    """Computes a BatchNorm of any dimension over all ranks,
+    then the layers inside the one that it replaces."""
 
     def __init__(self, old: nn.modules.batchnorm._BatchNorm, shared: _Shared) -> None:
         tracks = old.running_mean is not None
@@ -139,8 +139,7 @@ class _OverRanks(torch.autograd.Function):
 
 
 def _statistics(features: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns mean and (biased) variance of each channel [C] and the count of numbers in one, over all
-    ranks."""
+    """Returns each channel's mean and (biased) variance [C] and the count of its numbers, over all ranks."""
     wide = torch.promote_types(features.dtype, torch.float32)
     variance, mean = torch.var_mean(features.to(wide), _all_but_channels(features), correction=0)
     variance, mean = variance.double(), mean.double()

@@ -24,8 +24,8 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and in
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """Says what was loaded from a file: how many tensors, and the names of those of a head that were left
-    out."""
+    """Says what was loaded from a file:
+    how many tensors, and the names of those of a head that were left out."""
 
     loaded: int
     left_out: tuple[str, ...]
@@ -40,8 +40,8 @@ def weights_digest(weights: str | None) -> str | None:
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """Returns the tensors of a file, by name, on the CPU: safetensors, or a torch file of nothing but
-    tensors.
+    """Returns the tensors of a file, by name, on the CPU:
+    safetensors, or a torch file of nothing but tensors.
 
     A torch file is a state dict, or has one under `state_dict` or `model`; it is read with
     `weights_only=True`, so that nothing in it is run. Prefixes of wrappers (`module.`, `_orig_mod.`) are

@@ -67,8 +67,8 @@ class BatchFound:
 
     @property
     def flat(self) -> int | None:
-        """Returns the smallest size whose speed is within 5 % of the best: a larger one uses memory for
-        nothing."""
+        """Returns the smallest size whose speed is within 5 % of the best:
+        a larger one uses memory for nothing."""
         timed = {
             each.images: each.images_per_second
             for each in self.tried
@@ -142,8 +142,8 @@ def search(
     attempt: Callable[[int], Tried],
     enough: Callable[[Tried], bool] = lambda tried: False,
 ) -> list[Tried]:
-    """Returns what attempts say, smallest first: of the grid's powers of two and its last size, then by
-    halving.
+    """Returns what attempts say, smallest first:
+    of the grid's powers of two and its last size, then by halving.
 
     Doubling ends early if an attempt is `enough`. It is assumed that sizes fit up to some size, and not
     beyond.
@@ -166,8 +166,8 @@ def search(
 
 
 def _doubling(grid: Sequence[int]) -> list[int]:
-    """Returns the indices of the powers of two, and the last; a single image only if no more are asked
-    for."""
+    """Returns the indices of the powers of two, and the last;
+    a single image only if no more are asked for."""
     powers = [place for place, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
 
@@ -216,8 +216,8 @@ def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[
 
 
 class _Steps:
-    """Takes training steps on so many images of one window, repeated. Weights do not change, since the rate
-    is 0."""
+    """Takes training steps on so many images of one window, repeated.
+    Weights do not change, since the rate is 0."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -240,8 +240,8 @@ class _Steps:
         return time.perf_counter() - started
 
     def speed(self, size: int) -> float | None:
-        """Returns images a second, by the median of a few steps after a first one; None if memory runs
-        out."""
+        """Returns images a second, by the median of a few steps after a first one;
+        None if memory runs out."""
         seconds: list[float] = []
         try:
             self.take(size)

@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of storages that are made inside its `with` and are alive at once; `peak` is the most
-    there were.
+    """Counts the bytes of storages that are made inside its `with` and are alive at once;
+    `peak` is the most there were.
 
     Backward passes and recomputed activations are counted as well. What a kernel uses itself, a convolution's
     re-ordered copies for one, is not seen.

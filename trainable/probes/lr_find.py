@@ -1,5 +1,5 @@
-"""Finds which learning rates a recipe can use, by a geometric sweep over its own batches, with its own
-optimizer.
+"""Finds which learning rates a recipe can use, by a geometric sweep over its own batches,
+with its own optimizer.
 
 Smith, Cyclical Learning Rates, arXiv 1506.01186, section 3.3; PyTorch tuning guide, 001:22-76, whose own
 finder leaves the weights spoilt. The result is a band: a prior for a search, never the answer.
@@ -22,18 +22,18 @@ from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
 BETA = 0.98
-"""This is the decay of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err
-upwards."""
+"""This is the decay of the smoothing, as in 001.
+It lags, by 34 steps at the hundredth: suggestions err upwards."""
 EXPLODED = 4.0
 """A smoothed loss that is so many times the best ends a sweep (001)."""
 BELOW, ABOVE = 1e-3, 1e4
-"""A sweep's ends are these multiples of the usual rate of the optimizer's kind, whatever the recipe's own
-rate is."""
+"""A sweep's ends are these multiples of the usual rate of the optimizer's kind,
+whatever the recipe's own rate is."""
 LEAST_STEPS = 30
-"""With fewer steps, a step is a quarter of a decade."""
+"""With fewer steps, one step is a quarter of a decade or more."""
 SETTLING, LEAST_SETTLING = 0.1, 5
-"""In this share of the first steps, at least this number, the smoothed loss averages too few losses to be
-read."""
+"""In this share of the first steps, at least this number,
+the smoothed loss averages too few losses to be read."""
 LEAST_FALL, NOISE = 0.02, 4.0
 """A fall by less than this share of the loss is no fall; nor is one by less than so many standard errors of
 what is compared: the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to

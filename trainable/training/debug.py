@@ -1,5 +1,5 @@
-"""Runs debug tools around a run. Each is off unless it is asked for, and says when it is on, as it slows a
-run.
+"""Runs debug tools around a run.
+Each is off unless it is asked for, and says when it is on, as it slows a run.
 
 `profile` records a few steps, `anomaly` stops at the first gradient that is nan and names the forward step.
 `--debug gradcheck` checks a layer instead of a run: it belongs to `tunebook check`.
@@ -35,8 +35,8 @@ def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
 
 
 def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str, str]) -> tuple[Name, ...]:
-    """Returns the known tools with these names, each once; `elsewhere` says what others do and which command
-    has them.
+    """Returns the known tools with these names, each once;
+    `elsewhere` says what others do and which command has them.
 
     Raises UserError naming the known ones.
     """
@@ -70,8 +70,8 @@ def debugging(
 
 @contextmanager
 def anomalies(say: Say) -> Iterator[None]:
-    """Lets a backward pass that computes nan raise RuntimeError, with a warning that names the forward
-    step."""
+    """Lets a backward pass that computes nan raise RuntimeError,
+    with a warning that names the forward step."""
     say("debug anomaly is on: every gradient is checked for nan, steps are slower")
     with torch.autograd.set_detect_anomaly(True):
         yield
@@ -112,8 +112,8 @@ def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[No
 
 
 def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
-    """Yields a table of the operations that took longest by themselves, on the GPU if there is one, else on
-    the CPU.
+    """Yields a table of the operations that took longest by themselves,
+    on the GPU if there is one, else on the CPU.
 
     It yields no lines if nothing was recorded.
     """

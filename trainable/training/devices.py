@@ -16,8 +16,8 @@ def default_device() -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """Returns the name of a device in a provenance: `cpu`, or `cuda` with the model, as in `cuda (NVIDIA
-    H200)`.
+    """Returns the name of a device in a provenance:
+    `cpu`, or `cuda` with the model, as in `cuda (NVIDIA H200)`.
 
     The first word is the kind. A kind alone is also a name, for a device whose model is not known.
     """
@@ -26,8 +26,8 @@ def device_name(device: torch.device) -> str:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[int]:
-    """Sets torch's threads to `count` (None changes nothing), yields their number, and restores the
-    caller's."""
+    """Sets torch's threads to `count` (None changes nothing), yields their number,
+    and restores the caller's."""
     before = torch.get_num_threads()
     if count is not None and count != before:
         torch.set_num_threads(count)
@@ -38,8 +38,8 @@ def threads(count: int | None) -> Iterator[int]:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Returns the most GPU memory used since the count began; on a CPU, the most memory that the process has
-    used."""
+    """Returns the most GPU memory used since the count began;
+    on a CPU, the most memory that the process has used."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere

@@ -1,5 +1,5 @@
-"""Handles a device's memory: running out of it, freeing it, and what is still in use after a run was
-freed."""
+"""Handles a device's memory: running out of it, freeing it,
+and what is still in use after a run was freed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import gc
 import torch
 
 ALLOWANCE_BYTES = 64 * 2**20
-"""Memory in use may rise this far above what the first run left: fragments and workspaces of other
-kernels."""
+"""Memory in use may rise this far above what the first run left:
+fragments and workspaces of other kernels."""
 
 
 class Baseline:
     """Remembers what stays allocated between two runs of one process, measured when its first run is freed.
 
-    What the first run leaves is taken for the libraries' own; a leak that recurs shows from the second run
-    on.
+    What the first run leaves is assumed to be the libraries' own; a leak that recurs shows from the second
+    run on.
     """
 
     def __init__(self) -> None:
         self._bytes: int | None = None
 
     def excess(self, held: int) -> int:
-        """Returns the bytes in use beyond the baseline and the allowance, at least 0; the first call sets the
-        baseline."""
+        """Returns the bytes in use beyond the baseline and the allowance, at least 0;
+        the first call sets the baseline."""
         if self._bytes is None:
             self._bytes = held
         return max(0, held - self._bytes - ALLOWANCE_BYTES)

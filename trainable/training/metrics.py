@@ -33,13 +33,13 @@ class EpochResult:
     val_loss: float
     val_accuracy: float
     val_balanced_accuracy: float
-    """The mean recall over the classes that the validation part contains."""
+    """This is the mean recall over the classes that the validation part contains."""
     val_top5_accuracy: float | None
     """It is None for ten classes or fewer."""
     applied_lr: float
-    """The learning rate that the epoch's last step used, after scaling with the batch."""
+    """This is the learning rate that the epoch's last step used, after scaling with the batch."""
     grad_norm: float
-    """The mean L2 norm of the gradient before clipping, over the steps that measure it: every step if
+    """This is the mean L2 norm of the gradient before clipping, over the steps that measure it: every step if
     gradients are clipped by norm or scaled, else every eighth."""
     skipped_steps: int
     """Counts the optimizer steps that were skipped because an fp16 gradient overflowed."""
@@ -49,14 +49,14 @@ class EpochResult:
     """Training waited for batches for this time."""
     evaluation_seconds: float
     images_per_second: float
-    """Training images divided by training seconds."""
+    """This is training images divided by training seconds."""
     peak_memory_bytes: int
-    """The most GPU memory used since the run began. On a CPU it is the most that the process has used since
-    it started, so in a search's actor, which trains one trial after the other, it may be an earlier trial's
-    peak."""
+    """This is the most GPU memory used since the run began. On a CPU it is the most that the process has used
+    since it started, so in a search's actor, which trains one trial after the other, it may be an earlier
+    trial's peak."""
     micro_batch: int
-    """The most images that a rank trained on at once in the last step: fewer than asked for after running out
-    of memory."""
+    """A rank trained on at most so many images at once in the last step:
+    fewer than asked for if memory ran out."""
     clean_train_accuracy: float | None = None
     """This is measured in the last epoch, on the training images (a sample if there are many), not augmented,
     as validation images are scored."""
@@ -77,8 +77,8 @@ class EpochResult:
         }
 
     def score(self, objective: str) -> float | None:
-        """Returns the value of an objective, or None if it was not measured. Raises KeyError for another
-        name."""
+        """Returns the value of an objective, or None if it was not measured.
+        Raises KeyError for another name."""
         if objective not in OBJECTIVES:
             raise KeyError(objective)
         value: float | None = getattr(self, objective)
@@ -93,8 +93,8 @@ class EpochResult:
 
 
 def worst(metric: str, classes: int) -> float:
-    """Returns the worst finite value of a metric: 0 for accuracies, ten times the loss of guessing for
-    losses.
+    """Returns the worst finite value of a metric:
+    0 for accuracies, ten times the loss of guessing for losses.
 
     Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.
     """

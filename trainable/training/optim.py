@@ -13,8 +13,8 @@ from trainable.models.layers import NORMALISATIONS
 from trainable.recipe import REFERENCE_BATCH, optimizers
 
 Group = dict[str, Any]
-"""A group holds parameters with one weight decay and one factor of the rate, as torch's optimizers take
-them."""
+"""A group holds parameters with one weight decay and one factor of the rate,
+as torch's optimizers take them."""
 
 SinglePhase = (
     optimizers.SGD
@@ -54,8 +54,8 @@ class Phase:
 
 
 def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
-    """Returns the learning rate for an effective batch, from the recipe's rate at 256 images; with two,
-    Adam's.
+    """Returns the learning rate for an effective batch,
+    from the recipe's rate at 256 images; with two, Adam's.
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
     """
@@ -150,8 +150,8 @@ def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
 
 
 def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Makes an optimizer, with torch's fused kernels where they exist: they take a third of the time or less,
-    on CPUs too."""
+    """Makes an optimizer, with torch's fused kernels where they exist:
+    they take a third of the time or less, on CPUs too."""
     match spec:
         case optimizers.SGD():
             return _fused_sgd(spec, groups, lr)
@@ -174,8 +174,8 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
 def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Optimizer:
     """Makes SGD whose momentum begins at zeros, which is equal to what torch's own does.
 
-    Before its first step, torch's fused SGD has no momentum. It stores garbage as momentum if that step
-    overflows, as it should with a loss scaler, and raises a TypeError if a layer gets its first gradient
+    Without that, torch's fused SGD makes its momentum at the first step. The momentum is garbage if that step
+    overflows, as steps with a loss scaler may, and a TypeError is raised if a layer gets its first gradient
     later than others.
     """
     optimizer = optim.SGD(groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=True)

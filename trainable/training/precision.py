@@ -15,8 +15,8 @@ Format = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 def resolve(spec: training.Precision, device: torch.device) -> Format:
-    """Returns the format that a run computes in. `auto` is bf16 if the device has units for it, else fp16 on
-    CUDA.
+    """Returns the format that a run computes in.
+    `auto` is bf16 if the device has units for it, else fp16 on CUDA.
 
     Micikevicius et al., arXiv 1710.03740; on CPUs with AMX or AVX512-BF16 units bf16 trains a small residual
     net 1.2 to 2 times as fast as fp32, without them slower. Raises RecipeError for tf32 off CUDA.
@@ -53,8 +53,8 @@ def autocast(number_format: Format, device: torch.device) -> torch.autocast:
 
 @contextmanager
 def switches(number_format: Format, device: torch.device, *, one_size: bool = True) -> Iterator[None]:
-    """Sets torch's process-wide CUDA switches for a run and restores them afterwards; does nothing on other
-    devices.
+    """Sets torch's process-wide CUDA switches for a run and restores them afterwards;
+    does nothing on other devices.
 
     TF32 is allowed for convolutions by default, so fp32 must forbid it. If images have one size, cuDNN
     searches for its fastest kernels once; with several sizes it would search again and again.

@@ -16,8 +16,8 @@ from trainable.training.evaluate import View
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
-    """Raises DataError if there is no whole batch, RecipeError for sizes or mirrors that these images do not
-    allow."""
+    """Raises DataError if there is no whole batch,
+    RecipeError for sizes or mirrors that these images do not allow."""
     batch = recipe.loop.batch_size
     if batch > info.train_images:
         raise DataError(

@@ -44,8 +44,8 @@ PREFIXES: dict[Part, str] = {"train": "train", "validation": "val", "test": "tes
 STATE_VERSION = 2
 
 CLEAN_IMAGES = 2_000
-"""So many training images are scored at the end of a run: the standard error of their accuracy is 1.1 points
-at most."""
+"""So many training images are scored at the end of a run:
+the standard error of their accuracy is 1.1 points at most."""
 
 
 class Run:
@@ -122,8 +122,8 @@ class Run:
 
     @property
     def micro_batch(self) -> int:
-        """Returns the most images that this rank trains on at once; fewer than asked for after memory ran
-        out."""
+        """Returns the most images that this rank trains on at once;
+        fewer than asked for after memory ran out."""
         return self._trainer.micro_batch
 
     def step(self) -> EpochResult:
@@ -157,8 +157,8 @@ class Run:
         return self.score(part).metrics(PREFIXES[part])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns everything that a resume needs: tensors and plain values, which `weights_only=True` can
-        read.
+        """Returns everything that a resume needs:
+        tensors and plain values, which `weights_only=True` can read.
 
         The tensors are the run's own, as torch's are: save or copy them before the next step.
         """
@@ -173,8 +173,8 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a state as if the run had never stopped. Raises StateError for another run's
-        state."""
+        """Continues from a state as if the run had never stopped.
+        Raises StateError for another run's state."""
         expected = {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
         for name, value in expected.items():
             if state.get(name) != value:
@@ -207,8 +207,8 @@ class Run:
                 self._trainer.load_state_dict(trainer)
 
     def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
-        """Yields an epoch's effective batches on the device, each as the micro-batches that `train_on`
-        takes."""
+        """Yields an epoch's effective batches on the device,
+        each as the micro-batches that `train_on` takes."""
         batches = self._opened(epoch, 0)
         while window := list(islice(batches, self._trainer.micro_batches)):
             yield window
@@ -250,8 +250,8 @@ class Run:
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
     def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
-        """Returns the scores of a part, or of some of its images, over all ranks; BatchNorm's statistics are
-        ready before."""
+        """Returns the scores of a part, or of some of its images, over all ranks;
+        BatchNorm's statistics are ready before."""
         batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
         return evaluate(
             self._scored_model(),
@@ -263,8 +263,8 @@ class Run:
         )
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:
-        """Returns, at the end of a run, the accuracy on training images that are shown as validation images
-        are."""
+        """Returns, at the end of a run,
+        the accuracy on training images that are shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
@@ -327,8 +327,8 @@ class Run:
         measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
 
     def _average_buffers(self) -> None:
-        """Replaces the running statistics by their mean over ranks, which differ as ranks see different
-        images."""
+        """Replaces the running statistics by their mean over ranks,
+        which differ as ranks see different images."""
         models = [self.model] if self._trainer.ema is None else [self.model, self._trainer.ema.model]
         buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
         self._ranks.sum_in_place(buffers)
@@ -348,8 +348,8 @@ class Run:
         )
 
     def _place(self, model: nn.Module) -> nn.Module:
-        """Moves a model to the device and memory layout, with rank 0's weights and what the loop asks of its
-        layers."""
+        """Moves a model to the device and memory layout,
+        with rank 0's weights and what the loop asks of its layers."""
         if self.recipe.loop.sync_norm:
             model = with_sync_norm(model, self._ranks)
         if self.recipe.loop.checkpoint_activations:
@@ -388,8 +388,8 @@ class Run:
         return seeds.global_generators(self.device, seeds.derive(self.recipe.loop.seed, use, *parts))
 
     def _computing(self) -> AbstractContextManager[Any]:
-        """Uses the run's own generators and number formats in the context, and restores the caller's
-        afterwards."""
+        """Uses the run's own generators and number formats in the context,
+        and restores the caller's afterwards."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
         one_size = self.recipe.augmentation.size.kind == "fixed"

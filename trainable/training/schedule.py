@@ -47,8 +47,8 @@ def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float
 
 
 def cycle_ends(spec: schedules.Schedule, epochs: int) -> tuple[int, ...]:
-    """Returns the epochs after which the rate is at the low end of a cycle, in (0, epochs]; () without
-    cycles.
+    """Returns the epochs after which the rate is at the low end of a cycle,
+    in (0, epochs]; () without cycles.
 
     Scores compare at these epochs only (Loshchilov and Hutter, arXiv 1608.03983, section 3). Ends within an
     epoch are left out, since nothing is scored there: a warm-up or a cycle of 2.5 epochs loses some of them.
@@ -71,8 +71,8 @@ def _begins_anew(since: float, first: float, growth: int) -> bool:
 
 
 def _shape(spec: schedules.Schedule, since: float, length: float, step: float) -> float:
-    """Returns the factor `since` epochs after warm-up; `length` is the rest of the run after warm-up, in
-    epochs."""
+    """Returns the factor `since` epochs after warm-up;
+    `length` is the rest of the run after warm-up, in epochs."""
     position = min(1.0, since / length)
     match spec:
         case schedules.Constant():
@@ -130,8 +130,8 @@ def _along_legs(
 
 
 def _legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
-    """Returns where the legs begin and end, in epochs after warm-up; in a run of a few steps one may be
-    empty."""
+    """Returns where the legs begin and end, in epochs after warm-up;
+    in a run of a few steps one may be empty."""
     up = max(0.0, spec.rise * length - step)
     end = max(up, length - step)
     return (0.0, up, 2.0 * up, end) if spec.equal_legs else (0.0, up, end)

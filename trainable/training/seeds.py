@@ -15,8 +15,7 @@ import torch
 
 
 class Use(enum.IntEnum):
-    """Says what random numbers are used for. The values are part of every saved run: never change or reuse
-    one."""
+    """Says what random numbers are for. The values are part of every saved run: never change or reuse one."""
 
     WEIGHTS = 1
     ORDER = 2
@@ -37,8 +36,8 @@ def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
 
 @contextmanager
 def global_generators(device: torch.device, seed: int) -> Iterator[None]:
-    """Seeds the global generators of the CPU and one device, which torch's layers draw from, and restores
-    them."""
+    """Seeds the global generators of the CPU and one device,
+    which torch's layers draw from, and restores them."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, device_type="cuda"):
         torch.default_generator.manual_seed(seed)

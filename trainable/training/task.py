@@ -57,8 +57,8 @@ class Task(abc.ABC):
 
 @final
 class Classification(Task):
-    """Learns one label an image: cross-entropy of logits [B, classes] with labels [B] or soft ones [B,
-    classes]."""
+    """Learns one label an image, by cross-entropy of logits [B, classes] with labels [B] or [B, classes]
+    (soft)."""
 
     def __init__(self, classes: int, label_smoothing: float = 0.0) -> None:
         self.classes = classes

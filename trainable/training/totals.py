@@ -39,16 +39,16 @@ class Totals:
         self._norms: list[Tensor] = []
 
     def add_step(self, losses: list[Tensor], right: list[Tensor], norm: Tensor | None) -> None:
-        """Adds a step's shares of the loss, how right its answers were, and its gradient norm if it was
-        measured."""
+        """Adds a step's shares of the loss, how right its answers were,
+        and its gradient norm if it was measured."""
         self._losses += losses
         self._right += right
         if norm is not None:
             self._norms.append(norm)
 
     def of_images(self) -> Tensor:
-        """Returns [2], over this rank's images so far: the loss, the right answers. It is a copy, on the
-        device."""
+        """Returns [2], over this rank's images so far: the loss, the right answers.
+        It is a copy, on the device."""
         if self._losses:
             self._images[0] += torch.stack(self._losses).sum(dtype=torch.float64)
             self._images[1] += torch.cat(self._right).sum(dtype=torch.float64)

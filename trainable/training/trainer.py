@@ -78,8 +78,8 @@ class Trainer:
         self._batch = recipe.loop.batch_size
         self.steps = train_images // self._batch
         self.share = self._batch // ranks.world
-        """Each rank has at least this many images of a window: all ranks cut alike, and no rank has an empty
-        part."""
+        """Each rank has at least this many images of a window:
+        all ranks cut alike, and no rank has an empty part."""
         largest = math.ceil(self._batch / ranks.world)
         self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
         self._mixing = make_mixing(recipe.augmentation.mixing)
@@ -107,8 +107,8 @@ class Trainer:
         return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
-        """Returns this rank's micro-batches of an epoch from window `first` on, as indices into the training
-        part.
+        """Returns this rank's micro-batches of an epoch from window `first` on,
+        as indices into the training part.
 
         Images that do not fill a window are dropped.
         """
@@ -190,8 +190,8 @@ class Trainer:
     # --- one step -------------------------------------------------------------------------------------
 
     def _paced(self, progress: float) -> tuple[Phase, float]:
-        """Returns the optimizer whose turn it is, set to the schedule's rate and momentum; and the rate's
-        factor."""
+        """Returns the optimizer whose turn it is, set to the schedule's rate and momentum;
+        and the rate's factor."""
         spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
         done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
         phase = [each for each in self._phases if each.start <= done][-1]
@@ -214,8 +214,8 @@ class Trainer:
     def _gradients(
         self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Computes a window's gradients, in as many parts as needed. Returns its shares of the loss, and how
-        right it was.
+        """Computes a window's gradients, in as many parts as needed.
+        Returns its shares of the loss, and how right it was.
 
         Ranks agree before any of the gradients are summed: if a part does not fit on one rank, all ranks cut
         further.
@@ -260,8 +260,8 @@ class Trainer:
     def _backward(
         self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
     ) -> tuple[Tensor, Tensor]:
-        """Adds a micro-batch's gradients. Returns its share of the window's loss, and how right each answer
-        was."""
+        """Adds a micro-batch's gradients.
+        Returns its share of the window's loss, and how right each answer was."""
         images, targets = resized(images, size), labels
         if self._mixing is not None:
             images, targets = self._mixing(images, labels, self._task.classes, generator)
@@ -275,8 +275,8 @@ class Trainer:
         return loss.detach(), self._task.right(outputs.detach(), targets)
 
     def _update(self, phase: Phase, measured: bool) -> Tensor | None:
-        """Takes one optimizer step on the window's gradients. Returns their norm over all ranks, before
-        clipping."""
+        """Takes one optimizer step on the window's gradients.
+        Returns their norm over all ranks, before clipping."""
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         if self._ranks.world > 1:
             self._ranks.sum_in_place(gradients)
@@ -339,7 +339,7 @@ def _make_average(spec: Averaging, model: nn.Module) -> Ema | None:
 
 
 def _below_head(model: nn.Module) -> list[nn.Parameter]:
-    """Returns the parameters that adaptive clipping bounds: all but the last layer's (arXiv 2102.06171,
-    section 4.1)."""
+    """Returns the parameters that adaptive clipping bounds:
+    all but the last layer's (arXiv 2102.06171, section 4.1)."""
     head = head_parameters(model)
     return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

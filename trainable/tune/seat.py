@@ -14,8 +14,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Shared(Generic[Value]):
-    """Holds a value in Ray's object store, passed on by reference: a process fetches it when it calls
-    `get`."""
+    """Holds a value in Ray's object store, passed by reference: a process fetches it when it calls `get`."""
 
     reference: Any
 
@@ -30,21 +29,20 @@ class Shared(Generic[Value]):
 
 @dataclass(frozen=True)
 class Seat:
-    """Holds what every trial of a search works with; `threads` and `gpu_share` are those of each of its
-    ranks."""
+    """Holds what every trial of a search works with; each of its ranks has `threads` and `gpu_share`."""
 
     data: Shared[DataSet]
     """All ranks and trials share one copy on each machine."""
     device: str
     """This is "cpu" or "cuda": a trial without a GPU must not use one that it sees."""
     threads: int
-    """The number of torch's intra-op threads, and of the processors that are reserved."""
+    """Torch uses so many intra-op threads, and so many processors are reserved."""
     step_seconds: float
-    """An epoch may take at most this long, and so may making a run; one rank waits for another at most this
-    long."""
+    """An epoch may take at most this long, and so may making a run;
+    one rank waits for another at most this long."""
     gpu_share: float = 1.0
-    """The part of the GPU's memory, in (0, 1]."""
+    """This is the share of the GPU's memory, in (0, 1]."""
     workers: int = 1
-    """The number of ranks of a trial."""
+    """A trial has so many ranks."""
     download: bool = False
     """Says whether torchvision and timm may fetch published weights, once a machine."""

@@ -1,5 +1,5 @@
-"""Runs the ranks of a data-parallel trial: Ray actors in the trial's placement group, reused from trial to
-trial.
+"""Runs the ranks of a data-parallel trial:
+Ray actors in the trial's placement group, reused from trial to trial.
 
 One process group serves all trials of a team. If a team has lost a rank, or one of its ranks has failed, the
 whole team is ended: its trial continues in a new one, from its checkpoint.
@@ -29,8 +29,8 @@ from trainable.tune.worker import TrialAssignment, Worker
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs."""
 GRACE_SECONDS = 2.0
-"""After one rank has failed, the other ranks' errors are waited for this long: the first is often not the
-cause."""
+"""After one rank has failed, the other ranks' errors are waited for this long:
+the first is often not the cause."""
 FREE_SECONDS = 60.0
 """Ranks may take this long to free what a trial used."""
 ADDRESS_OF_INTERFACE = 0x8915
@@ -91,8 +91,8 @@ class Rank:
 
 
 class Team:
-    """Runs the seat's `workers` ranks in the bundles of this actor's placement group; it is used like a
-    `Worker`.
+    """Runs the seat's `workers` ranks in the bundles of this actor's placement group;
+    it is used like a `Worker`.
 
     Raises RankLost if a rank cannot be started within the seat's `step_seconds`.
     """
@@ -135,8 +135,8 @@ class Team:
             ray.kill(rank)
 
     def _answers(self, calls: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Returns every rank's answer. If one fails, all are ended, since they wait for it, and its error is
-        raised."""
+        """Returns every rank's answer.
+        If one fails, all are ended, since they wait for it, and its error is raised."""
         until = None if seconds is None else time.monotonic() + seconds
         waiting, failed = list(calls), False
         while waiting and not failed:

@@ -1,5 +1,5 @@
-"""Trains the trials of a search inside Ray Tune's class Trainable, in an actor that serves one after the
-other.
+"""Trains the trials of a search inside Ray Tune's class Trainable,
+in an actor that serves one after the other.
 
 A trial of one process trains in this process; one of several processes has a team of ranks (`tune.team`).
 Both are used alike, and stay alive from trial to trial.
@@ -50,8 +50,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._assigned = config
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
-        """Frees the last trial's run and takes the next assignment. Always returns True: Ray drops a trial on
-        False."""
+        """Frees the last trial's run and takes the next assignment.
+        Always returns True: Ray drops a trial on False."""
         if self._crew is not None and not self._leak:
             problem = self._crew.free()
             if problem and self._seat.workers > 1:

@@ -29,8 +29,7 @@ from trainable.tune.seat import Seat
 
 @dataclass(frozen=True)
 class TrialAssignment:
-    """Says what the driver assigns to a worker: the recipe to train, and where the trial's checkpoints
-    are."""
+    """Holds what the driver assigns to a worker: the recipe to train, and where its checkpoints are."""
 
     recipe: Recipe
     checkpoints: str | Path
