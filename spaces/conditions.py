@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spaces.domains import Choice, Domain, SpaceError, Value, shown
-from spaces.fields import leaves
 from spaces.forms import kinds_having
 from spaces.space import Dimension, Values, When
 from trainable.errors import Fault, RecipeError
@@ -15,7 +14,7 @@ from trainable.recipe import Recipe
 
 def settled_values(recipe: Recipe) -> dict[str, Value]:
     """Returns every scalar of a recipe, by dotted path."""
-    return {path: value for path, value in leaves(recipe) if isinstance(value, Value)}
+    return {path: value for path, value in recipe.leaves() if isinstance(value, Value)}
 
 
 def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Derives from the types of a Recipe's fields which kinds have a field, and which ranges it can have."""
+"""Says what a Recipe's fields are for and may hold, which kinds have them, and how they are made to vary."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from spaces.domains import Choice, Domain, Float, Integer, Value, shown
 from trainable.recipe import Recipe
+from trainable.recipe.base import Purpose
+
+
+def purpose_of(path: str) -> Purpose:
+    """What a field is for, in every kind that has it; a `kind` that says nothing has its section's purpose.
+
+    Raises LookupError for what is no field, and where kinds do not say the same.
+    """
+    section, _, name = path.rpartition(".")
+    found = {_purpose_in(field) for field in _fields_at(path)}
+    if found == {None} and name == "kind":
+        return purpose_of(section)
+    match list(found):
+        case [Purpose() as purpose]:
+            return purpose
+        case _:
+            raise LookupError(
+                f"{path}: expected one purpose, the same in every kind, got {found or 'no field'}"
+            )
 
 
 def types_of(path: str) -> tuple[Any, ...]:
     """Returns the types, words and numbers that any kind allows in a field; empty for an unknown field."""
-    section, _, name = path.rpartition(".")
-    fields = [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
-    return tuple(dict.fromkeys(part for field in fields for part in _parts(field.annotation)))
+    return tuple(dict.fromkeys(part for field in _fields_at(path) for part in _parts(field.annotation)))
 
 
 def fields_of(path: str) -> tuple[str, ...]:
@@ -63,6 +81,16 @@ def form_like(domain: Domain) -> str:
             return f"{'int_log' if log else 'int'}: [low, high]"
         case Choice():
             return "choice: [option, ...]"
+
+
+def _fields_at(path: str) -> list[FieldInfo]:
+    """A field as each kind of its section declares it; empty for what is no field."""
+    section, _, name = path.rpartition(".")
+    return [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
+
+
+def _purpose_in(field: FieldInfo) -> Purpose | None:
+    return next((each for each in field.metadata if isinstance(each, Purpose)), None)
 
 
 def _specs_at(section: str) -> list[type[BaseModel]]:

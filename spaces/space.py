@@ -9,7 +9,6 @@ from typing import Any
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
-from spaces.fields import leaves
 from spaces.priors import Prior, Uniform, check_prior, drawn
 from spaces.tables import Table, answer, answers
 from trainable.errors import Fault
@@ -220,7 +219,7 @@ class Space:
 
     @cached_property
     def _base_values(self) -> dict[str, Any]:
-        return dict(leaves(self.base))
+        return dict(self.base.leaves())
 
     # --- checks when built
 

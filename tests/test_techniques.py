@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from search.__main__ import app
-from spaces.fields import PURPOSES
+from spaces.forms import fields_of, purpose_of
 from trainable.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +46,8 @@ class TestWhatARowNamesExists:
             if named.startswith("tunebook "):
                 assert named.split()[1] in commands
             elif not named.startswith("--"):
-                assert named in PURPOSES
+                assert purpose_of(named)
+                assert not fields_of(named)
         assert row.field == "none: always so" or "`" in row.field
 
     def test_kinds(self, row: Row) -> None:

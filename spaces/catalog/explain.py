@@ -10,7 +10,7 @@ from spaces.catalog.sources import with_guide_names
 from spaces.conditions import holds, options_of, settled_values
 from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
-from spaces.fields import PURPOSES, leaves
+from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, told
 from spaces.rules.heuristics import values_for
 from spaces.space import Dimension, RuleValue, Space, Values
@@ -39,7 +39,7 @@ def space_rows(space: Space) -> list[Row]:
     ruled = _ruled(space, space.base)
     fixed = [
         _pinned(path, value) if path in space.pins else _row(path, value, ruled, [], {})
-        for path, value in leaves(space.base)
+        for path, value in space.base.leaves()
         if path not in paths
     ]
     return varying + fixed
@@ -55,7 +55,7 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
     holding = [each for each in dimensions if holds(each.when, recipe)]
     return [
         _pinned(path, value) if path in pins else _row(path, value, ruled, holding, values)
-        for path, value in leaves(recipe)
+        for path, value in recipe.leaves()
     ]
 
 
@@ -137,7 +137,7 @@ def _row(
     if rule is not None:
         told_rule = f"other than the rule's {shown(rule.value)}: {rule.reason}"
         return Row(path, _shown(value), told_rule, rule.source)
-    return Row(path, _shown(value), *PURPOSES[path])
+    return Row(path, _shown(value), *purpose_of(path))
 
 
 def _drawn_from(dimension: Dimension, values: Values) -> str:
@@ -147,7 +147,7 @@ def _drawn_from(dimension: Dimension, values: Values) -> str:
 
 
 def _pinned(path: str, value: Any) -> Row:
-    return Row(path, _shown(value), f"pinned; {PURPOSES[path].reason}", "written in the study")
+    return Row(path, _shown(value), f"pinned; {purpose_of(path).reason}", "written in the study")
 
 
 def _shown(value: Any) -> str:

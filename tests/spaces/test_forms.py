@@ -1,14 +1,26 @@
 import pytest
 
 from spaces.domains import Choice, Domain, Float, Integer
-from spaces.fields import leaves
-from spaces.forms import allowed, fields_of, form_like, forms, kinds_having, types_of
+from spaces.forms import allowed, fields_of, form_like, forms, kinds_having, purpose_of, types_of
 from trainable.recipe import Recipe
 
 
 def test_every_field_of_a_recipe_has_a_type_and_no_other_has() -> None:
-    assert all(types_of(path) for path, _ in leaves(Recipe()))
+    assert all(types_of(path) for path, _ in Recipe().leaves())
     assert not any(types_of(path) for path in ("optimizer.lrr", "optimiser.lr", "loop.epochs.x", "lr"))
+
+
+@pytest.mark.parametrize(
+    "path", ["optimizer.lrr", "optimiser.lr", "loop.epochs.x", "lr", "loop", "loop.kind"]
+)
+def test_what_is_no_field_has_no_purpose(path: str) -> None:
+    with pytest.raises(LookupError, match=path):
+        purpose_of(path)
+
+
+def test_a_kind_has_the_purpose_of_its_section_unless_it_has_its_own() -> None:
+    assert purpose_of("optimizer.kind").reason.startswith("SGD with momentum for accuracy")
+    assert purpose_of("precision.kind").reason.startswith("half precision")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""The random changes of training images."""
+"""The random changes of training images.
+
+Sources such as `003:62` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
+PyTorch", 003 the PaddleClas guide.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,23 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, Spec
+from trainable.recipe.base import Fraction, Purpose, Spec
+
+ERASING = "003:81; arXiv 1708.04896"
+GRID = "003:79; arXiv 2001.04086, section 3"
+SCALES = "001:208; arXiv 1612.08242, section 2"
+GROWING = "000:49; arXiv 2104.00298"
+
+# The fields that several kinds have, each with its one purpose.
+MaskingProbability = Annotated[
+    Fraction,
+    Purpose(
+        "share of images with a hole; of cells hidden, for hide_and_seek",
+        "003:78-82; arXiv 1708.04896, 1708.04552, 2001.04086, 1811.02545",
+    ),
+]
+MixingAlpha = Annotated[float, Field(gt=0.0), Purpose("how evenly pairs mix", "arXiv 1710.09412, 1905.04899")]
+MixingProbability = Annotated[Fraction, Purpose("share of batches mixed", "arXiv 1905.04899")]
 
 
 class NoCrop(Spec):
@@ -17,17 +37,21 @@ class PadCrop(Spec):
     """Zero-pad by `fraction` of the side, crop back at a random place (4 of 32 px: 1512.03385, 4.2)."""
 
     kind: Literal["pad"] = "pad"
-    fraction: Annotated[float, Field(gt=0.0, le=0.5)] = 0.125
+    fraction: Annotated[
+        float, Field(gt=0.0, le=0.5), Purpose("largest shift, of the side", "arXiv 1512.03385, section 4.2")
+    ] = 0.125
 
 
 class ResizedCrop(Spec):
     """A random area and aspect ratio, resized back (Inception's crop: arXiv 1409.4842, section 6)."""
 
     kind: Literal["resized"] = "resized"
-    scale_min: Annotated[float, Field(gt=0.0, le=1.0)] = 0.08
-    scale_max: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    ratio_min: Annotated[float, Field(gt=0.0)] = 0.75
-    ratio_max: Annotated[float, Field(gt=0.0)] = 4 / 3
+    scale_min: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("least area of a crop; larger for small nets", "003:62-67")
+    ] = 0.08
+    scale_max: Annotated[float, Field(gt=0.0, le=1.0), Purpose("largest area of a crop", "003:62")] = 1.0
+    ratio_min: Annotated[float, Field(gt=0.0), Purpose("narrowest crop, width over height", "003:62")] = 0.75
+    ratio_max: Annotated[float, Field(gt=0.0), Purpose("widest crop, width over height", "003:62")] = 4 / 3
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
@@ -46,8 +70,12 @@ class RandAugment(Spec):
     """`num_ops` random operations an image (arXiv 1909.13719); magnitude in torchvision's 31 bins."""
 
     kind: Literal["randaugment"] = "randaugment"
-    num_ops: Annotated[int, Field(ge=1, le=8)] = 2
-    magnitude: Annotated[int, Field(ge=0, le=30)] = 9
+    num_ops: Annotated[
+        int, Field(ge=1, le=8), Purpose("distortions an image", "arXiv 1909.13719, section 4.4")
+    ] = 2
+    magnitude: Annotated[
+        int, Field(ge=0, le=30), Purpose("strength, 0 to 30", "arXiv 1909.13719, section 4.1")
+    ] = 9
 
 
 class TrivialAugment(Spec):
@@ -60,7 +88,10 @@ class AutoAugment(Spec):
     """One of 25 learnt pairs of operations an image (arXiv 1805.09501), those found on the data set named."""
 
     kind: Literal["autoaugment"] = "autoaugment"
-    policy: Literal["imagenet", "cifar10", "svhn"] = "imagenet"
+    policy: Annotated[
+        Literal["imagenet", "cifar10", "svhn"],
+        Purpose("the data set that the distortions were learnt on", "003:75; arXiv 1805.09501"),
+    ] = "imagenet"
 
 
 class NoMasking(Spec):
@@ -71,11 +102,17 @@ class RandomErasing(Spec):
     """A rectangle of a random area and ratio (arXiv 1708.04896; torchvision's defaults)."""
 
     kind: Literal["erasing"] = "erasing"
-    probability: Fraction = 0.5
-    area_min: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.02, description="share of the image")
-    area_max: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.33
-    ratio_min: Annotated[float, Field(gt=0.0)] = Field(0.3, description="height over width")
-    ratio_max: Annotated[float, Field(gt=0.0)] = 3.3
+    probability: MaskingProbability = 0.5
+    area_min: Annotated[
+        float,
+        Field(gt=0.0, lt=1.0),
+        Purpose("least share of the image erased", ERASING),
+    ] = 0.02
+    area_max: Annotated[
+        float, Field(gt=0.0, lt=1.0), Purpose("largest share of the image erased", ERASING)
+    ] = 0.33
+    ratio_min: Annotated[float, Field(gt=0.0), Purpose("flattest hole, height over width", ERASING)] = 0.3
+    ratio_max: Annotated[float, Field(gt=0.0), Purpose("tallest hole, height over width", ERASING)] = 3.3
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
@@ -90,8 +127,12 @@ class Cutout(Spec):
     """One square, its centre uniform, cut off at the border (arXiv 1708.04552, section 3.2)."""
 
     kind: Literal["cutout"] = "cutout"
-    probability: Fraction = 1.0
-    side: Annotated[float, Field(gt=0.0, le=2.0)] = Field(0.5, description="of the image's: 16 of 32 px")
+    probability: MaskingProbability = 1.0
+    side: Annotated[
+        float,
+        Field(gt=0.0, le=2.0),
+        Purpose("the square's, of the image's: 16 of 32 px", "003:78; arXiv 1708.04552, section 3.2"),
+    ] = 0.5
 
 
 class GridMask(Spec):
@@ -101,14 +142,18 @@ class GridMask(Spec):
     """
 
     kind: Literal["gridmask"] = "gridmask"
-    probability: Fraction = Field(0.8, description="at the end of the ramp")
-    kept: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
-        0.6, description="the paper's r: stripe over period"
-    )
-    period_min: Annotated[float, Field(gt=0.0, le=1.0)] = Field(96 / 224, description="of the side")
-    period_max: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    rotation: Annotated[float, Field(ge=0.0, le=360.0)] = Field(0.0, description="at most, in degrees")
-    ramp: Fraction = Field(0.8, description="of the run")
+    probability: MaskingProbability = 0.8
+    kept: Annotated[float, Field(gt=0.0, lt=1.0), Purpose("the kept stripe of each period: r", GRID)] = 0.6
+    period_min: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("least distance of the squares, of the side: 96 of 224", GRID)
+    ] = 96 / 224
+    period_max: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("largest distance of the squares, of the side", GRID)
+    ] = 1.0
+    rotation: Annotated[
+        float, Field(ge=0.0, le=360.0), Purpose("the grid turns by so many degrees at most", GRID)
+    ] = 0.0
+    ramp: Annotated[Fraction, Purpose("part of the run in which the probability rises from 0", GRID)] = 0.8
 
     @model_validator(mode="after")
     def periods_are_ordered(self) -> Self:
@@ -124,7 +169,7 @@ class HideAndSeek(Spec):
     """
 
     kind: Literal["hide_and_seek"] = "hide_and_seek"
-    probability: Fraction = Field(0.5, description="that a cell is hidden")
+    probability: MaskingProbability = 0.5
 
 
 class FixedSize(Spec):
@@ -140,9 +185,15 @@ class MultiScale(Spec):
     """
 
     kind: Literal["multi_scale"] = "multi_scale"
-    smallest: Annotated[float, Field(ge=0.25, le=1.0)] = 0.75
-    largest: Annotated[float, Field(ge=1.0, le=2.0)] = 1.25
-    every: Annotated[int, Field(ge=1)] = Field(10, description="steps")
+    smallest: Annotated[
+        float, Field(ge=0.25, le=1.0), Purpose("smallest size, of data.image_size", SCALES)
+    ] = 0.75
+    largest: Annotated[
+        float,
+        Field(ge=1.0, le=2.0),
+        Purpose("largest size, of data.image_size", SCALES),
+    ] = 1.25
+    every: Annotated[int, Field(ge=1), Purpose("steps until the size changes", SCALES)] = 10
 
 
 class Progressive(Spec):
@@ -152,8 +203,14 @@ class Progressive(Spec):
     """
 
     kind: Literal["progressive"] = "progressive"
-    start: Annotated[float, Field(ge=0.25, lt=1.0)] = 0.5
-    until: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
+    start: Annotated[
+        float, Field(ge=0.25, lt=1.0), Purpose("the first size, of data.image_size", GROWING)
+    ] = 0.5
+    until: Annotated[
+        float,
+        Field(gt=0.0, le=1.0),
+        Purpose("part of the run after which images have their whole size", GROWING),
+    ] = 0.75
 
 
 class NoMixing(Spec):
@@ -164,28 +221,51 @@ class Mixup(Spec):
     """Convex pairs of images and labels, lambda ~ Beta(alpha, alpha) (arXiv 1710.09412)."""
 
     kind: Literal["mixup"] = "mixup"
-    alpha: Annotated[float, Field(gt=0.0)] = 0.2
-    probability: Fraction = 1.0
+    alpha: MixingAlpha = 0.2
+    probability: MixingProbability = 1.0
 
 
 class CutMix(Spec):
     """A rectangle of another image, labels mixed by area (arXiv 1905.04899)."""
 
     kind: Literal["cutmix"] = "cutmix"
-    alpha: Annotated[float, Field(gt=0.0)] = 1.0
-    probability: Fraction = 1.0
+    alpha: MixingAlpha = 1.0
+    probability: MixingProbability = 1.0
 
 
-Masking = Annotated[NoMasking | RandomErasing | Cutout | GridMask | HideAndSeek, Field(discriminator="kind")]
-Size = Annotated[FixedSize | MultiScale | Progressive, Field(discriminator="kind")]
+Crop = Annotated[
+    NoCrop | PadCrop | ResizedCrop,
+    Field(discriminator="kind"),
+    Purpose("random place, or place and size, of the image", "003:62"),
+]
+Policy = Annotated[
+    NoPolicy | RandAugment | TrivialAugment | AutoAugment,
+    Field(discriminator="kind"),
+    Purpose("a policy of random distortions", "003:70-80"),
+]
+Masking = Annotated[
+    NoMasking | RandomErasing | Cutout | GridMask | HideAndSeek,
+    Field(discriminator="kind"),
+    Purpose("hides a part of the image: one at most", "003:78-82"),
+]
+Mixing = Annotated[
+    NoMixing | Mixup | CutMix,
+    Field(discriminator="kind"),
+    Purpose("mixes pairs of images and labels", "003:70-77"),
+]
+Size = Annotated[
+    FixedSize | MultiScale | Progressive,
+    Field(discriminator="kind"),
+    Purpose("the size of training images: fixed, mixed, or growing", "001:208, 000:49"),
+]
 
 
 class Augmentation(Spec):
-    crop: Annotated[NoCrop | PadCrop | ResizedCrop, Field(discriminator="kind")] = PadCrop()
-    flip_probability: Fraction = Field(0.5, description="for each flip that data.flips allows")
-    policy: Annotated[NoPolicy | RandAugment | TrivialAugment | AutoAugment, Field(discriminator="kind")] = (
-        NoPolicy()
-    )
+    crop: Crop = PadCrop()
+    flip_probability: Annotated[
+        Fraction, Purpose("for each flip that data.flips allows", "000:22, 003:70")
+    ] = 0.5
+    policy: Policy = NoPolicy()
     masking: Masking = NoMasking()
-    mixing: Annotated[NoMixing | Mixup | CutMix, Field(discriminator="kind")] = NoMixing()
+    mixing: Mixing = NoMixing()
     size: Size = FixedSize()

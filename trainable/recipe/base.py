@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 OpenFraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+YOURS = "yours to say"
+"""The source of what no rule can know."""
+
+
+class Purpose(NamedTuple):
+    """What a field is for, whatever its value, and who says so; it stands in the field's `Annotated` type.
+
+    A source is a paper by its arXiv number, or lines of a guide as `GUIDE:LINES` (docs/sources.md); `ours`
+    marks what neither asks for. The purpose of a union of kinds is that of the field `kind` in it.
+    """
+
+    reason: str
+    source: str
 
 
 class Spec(BaseModel):

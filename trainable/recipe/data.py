@@ -1,4 +1,8 @@
-"""What is learnt, and from which images."""
+"""What is learnt, and from which images.
+
+Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 003 the
+PaddleClas guide.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +11,71 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trainable.files.store import without_credentials
-from trainable.recipe.base import OpenFraction, Spec
+from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 
 class Classification(Spec):
     """One label an image, scored by cross-entropy."""
 
-    kind: Literal["classification"] = "classification"
+    kind: Annotated[Literal["classification"], Purpose("one label an image", "003:43")] = "classification"
 
 
 class Data(Spec):
     """Which images, how they are split, and what they are turned into before the model sees them.
 
-    `None` means "as the data say": `Run` measures it, and `resolved` recipes carry the number.
+    `path` is `digits`, a folder or a file, or the URI of one (s3://bucket/flowers). `None` means "as the data
+    say": `Run` measures it, and `resolved` recipes carry the number.
     """
 
     path: Annotated[
         str,
-        Field(
-            min_length=1, description="`digits`, a folder or a file, or the URI of one (s3://bucket/flowers)"
-        ),
+        Field(min_length=1),
         AfterValidator(without_credentials),
+        Purpose("the images to learn from", YOURS),
     ] = "digits"
-    format: Literal["auto", "digits", "folder", "npz", "idx", "torchvision"] = "auto"
-    name: str | None = Field(None, description="torchvision's class name, when format is torchvision")
-    train: str | None = Field(None, description="name of the training folder, when it is not the usual one")
-    validation: str | None = Field(None, description="name of the validation folder")
-    test: str | None = Field(None, description="name of the test folder; never looked at during a search")
-    validation_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
-    test_fraction: OpenFraction = Field(0.15, description="only where the data bring no test part")
-    split_seed: Annotated[int, Field(ge=0)] = Field(0, description="who is in which part")
-    train_limit: Annotated[int, Field(ge=2)] | None = Field(None, description="at most so many of them")
-    channels: Literal[1, 3] | None = None
-    image_size: Annotated[int, Field(ge=4, le=4096)] | None = Field(None, description="side in pixels")
-    flips: tuple[Literal["horizontal", "vertical"], ...] | None = Field(
-        None, description="flips under which a label survives; none for folders unless said so"
-    )
-    in_memory: bool | None = Field(None, description="hold the decoded images in memory")
+    format: Annotated[
+        Literal["auto", "digits", "folder", "npz", "idx", "torchvision"],
+        Purpose("how the images are stored; auto looks", YOURS),
+    ] = "auto"
+    name: Annotated[
+        str | None,
+        Purpose("torchvision's name of the set, for format torchvision", YOURS),
+    ] = None
+    train: Annotated[str | None, Purpose("the training folder, where it has another name", YOURS)] = None
+    validation: Annotated[
+        str | None,
+        Purpose("the validation folder, where it has another name", YOURS),
+    ] = None
+    test: Annotated[
+        str | None, Purpose("the test folder, where it has another name; never seen by a search", YOURS)
+    ] = None
+    validation_fraction: Annotated[
+        float, Field(gt=0.0, lt=1.0), Purpose("part of the images to compare recipes on", "ours")
+    ] = 0.15
+    test_fraction: Annotated[
+        OpenFraction,
+        Purpose(
+            "part of the images that scores the exported recipe alone, where the data have no test part",
+            "ours",
+        ),
+    ] = 0.15
+    split_seed: Annotated[int, Field(ge=0), Purpose("which image is in which part", "ours")] = 0
+    train_limit: Annotated[int | None, Field(ge=2), Purpose("at most so many training images", YOURS)] = None
+    channels: Annotated[
+        Literal[1, 3] | None, Purpose("grey or colour, as most of the images unless said so", "the data")
+    ] = None
+    image_size: Annotated[
+        int | None,
+        Field(ge=4, le=4096),
+        Purpose("side in pixels, the short side at most 64 on a CPU unless said so", "the data"),
+    ] = None
+    flips: Annotated[
+        tuple[Literal["horizontal", "vertical"], ...] | None,
+        Purpose("flips under which a label survives; none for folders unless said so", "000:22"),
+    ] = None
+    in_memory: Annotated[
+        bool | None, Purpose("small sets are held decoded; the numbers stay the same", "ours")
+    ] = None
 
     @property
     def bundled(self) -> bool:

@@ -1,4 +1,8 @@
-"""Which network is trained, from which weights, and how its layers are treated."""
+"""Which network is trained, from which weights, and how its layers are treated.
+
+Sources such as `003:88` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
+PyTorch", 003 the PaddleClas guide.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import OpenFraction, Spec
+from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 OWN_WEIGHTS = "default"
 """The weights that torchvision or timm publish for a model; anything else in `weights` is a local file."""
@@ -25,40 +29,70 @@ class GeometricRates(Spec):
     """
 
     kind: Literal["geometric"] = "geometric"
-    lowest: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.1, description="the stem's rate over the head's"
-    )
+    lowest: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("the stem's rate over the head's", "001:102; arXiv 1801.06146")
+    ] = 0.1
 
 
 class DecayedRates(Spec):
     """Each layer group has `factor` times the rate of the one above it (0.65 to 0.9; arXiv 2003.10555)."""
 
     kind: Literal["decayed"] = "decayed"
-    factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
+    factor: Annotated[
+        float,
+        Field(gt=0.0, le=1.0),
+        Purpose("a layer group's rate over that of the one above it", "001:102; arXiv 2003.10555"),
+    ] = 0.75
 
 
-LayerRates = Annotated[UniformRates | GeometricRates | DecayedRates, Field(discriminator="kind")]
+LayerRates = Annotated[
+    UniformRates | GeometricRates | DecayedRates,
+    Field(discriminator="kind"),
+    Purpose("rates that fall from the head to the stem", "001:102"),
+]
 
 
 class ModelSpec(Spec):
     """What holds for every network. `None` leaves a choice to the network's own library."""
 
     kind: str
-    weights: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="a local file of weights to start from; `default`: the library's own"
-    )
-    initialisation: Literal["default", "kaiming", "xavier", "orthogonal"] = Field(
-        "default", description="of layers that no weights are loaded for (1502.01852, Glorot 2010, 1312.6120)"
-    )
-    zero_init_residual: bool | None = Field(
-        None, description="residual blocks begin as the identity (arXiv 1706.02677, section 5.1)"
-    )
-    dropout: OpenFraction | None = Field(None, description="before the head (JMLR 15:1929)")
-    stochastic_depth: OpenFraction | None = Field(
-        None, description="of the last block, rising from 0 at the first (arXiv 1603.09382)"
-    )
-    freeze_epochs: Annotated[int, Field(ge=0)] = Field(0, description="the head alone is trained first")
-    freeze_norm: bool = Field(False, description="BatchNorm keeps its statistics, scale and shift")
+    weights: Annotated[
+        str | None,
+        Field(min_length=1),
+        Purpose("pretrained weights to start from, their head replaced", "001:98, 003:88, 000:48"),
+    ] = None
+    initialisation: Annotated[
+        Literal["default", "kaiming", "xavier", "orthogonal"],
+        Purpose(
+            "how layers without loaded weights begin",
+            "001:86; arXiv 1502.01852, Glorot 2010, arXiv 1312.6120",
+        ),
+    ] = "default"
+    zero_init_residual: Annotated[
+        bool | None,
+        Purpose(
+            "residual blocks begin as the identity; null leaves it to the library",
+            "arXiv 1706.02677, section 5.1",
+        ),
+    ] = None
+    dropout: Annotated[
+        OpenFraction | None,
+        Purpose(
+            "share of features dropped before the head; null leaves it to the library",
+            "001:251; JMLR 15:1929",
+        ),
+    ] = None
+    stochastic_depth: Annotated[
+        OpenFraction | None,
+        Purpose(
+            "how often the last block is skipped, rising from 0 at the first; null leaves it to the library",
+            "arXiv 1603.09382, section 3",
+        ),
+    ] = None
+    freeze_epochs: Annotated[
+        int, Field(ge=0), Purpose("the head alone is trained first, then all", "001:100")
+    ] = 0
+    freeze_norm: Annotated[bool, Purpose("BatchNorm keeps its statistics, scale and shift", "000:51")] = False
     layer_rates: LayerRates = UniformRates()
 
 
@@ -66,9 +100,16 @@ class ResNetSmall(ModelSpec):
     """A residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
 
     kind: Literal["resnet_small"] = "resnet_small"
-    depth: Literal[8, 14, 20, 32, 44, 56] = 8
-    width: Annotated[int, Field(ge=4, le=512)] = Field(16, description="channels of the first stage")
-    stem_stride: Literal[1, 2] = 1
+    depth: Annotated[
+        Literal[8, 14, 20, 32, 44, 56],
+        Purpose("layers, in three stages of residual blocks", "arXiv 1512.03385, section 4.2"),
+    ] = 8
+    width: Annotated[
+        int, Field(ge=4, le=512), Purpose("channels of the first stage", "arXiv 1512.03385, section 4.2")
+    ] = 16
+    stem_stride: Annotated[
+        Literal[1, 2], Purpose("2 halves the image first: cheaper, a little less accurate", "ours")
+    ] = 1
 
     @model_validator(mode="after")
     def has_no_published_weights(self) -> Self:
@@ -81,7 +122,7 @@ class Named(Spec):
     """A network of a library; written first, before what holds for every network."""
 
     kind: str
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1), Purpose("the model", YOURS)]
 
 
 class TorchvisionModel(ModelSpec, Named):
@@ -96,4 +137,8 @@ class TimmModel(ModelSpec, Named):
     kind: Literal["timm"] = "timm"
 
 
-Model = Annotated[ResNetSmall | TorchvisionModel | TimmModel, Field(discriminator="kind")]
+Model = Annotated[
+    ResNetSmall | TorchvisionModel | TimmModel,
+    Field(discriminator="kind"),
+    Purpose("where the model comes from", YOURS),
+]

@@ -2,6 +2,9 @@
 
 Linear scaling is Goyal et al.'s for SGD (arXiv 1706.02677, section 2.1), the square root Malladi et al.'s for
 adaptive optimizers (arXiv 2205.10287).
+
+Sources such as `003:26` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
+PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
 """
 
 from __future__ import annotations
@@ -11,12 +14,27 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import OpenFraction, Spec
+from trainable.recipe.base import OpenFraction, Purpose, Spec
 
 Positive = Annotated[float, Field(gt=0.0)]
-Decay = Annotated[float, Field(ge=0.0)]
+NotNegative = Annotated[float, Field(ge=0.0)]
 Scaling = Literal["linear", "sqrt", "none"]
-SPARED = "off: Bag of Tricks (1812.01187), section 3.1"
+
+# The fields that several optimizers have, each with its one purpose.
+_ADAM = "arXiv 1412.6980, section 2"
+Rate = Annotated[Positive, Purpose("at batch 256", "003:13, 003:23; arXiv 1706.02677, section 2.1")]
+RateScaling = Annotated[
+    Scaling, Purpose("how the rate follows the batch", "000:25, 003:23; arXiv 2205.10287")
+]
+Momentum = Annotated[
+    OpenFraction, Purpose("share of the last step in the next", "003:4; arXiv 1905.02244, 1708.03888")
+]
+Nesterov = Annotated[bool, Purpose("looks ahead along the momentum", "arXiv 1706.02677, section 5.1")]
+Beta1 = Annotated[OpenFraction, Purpose("memory of the mean gradient", _ADAM)]
+Beta2 = Annotated[OpenFraction, Purpose("memory of the gradient's square", _ADAM)]
+Eps = Annotated[Positive, Purpose("keeps the division finite", f"{_ADAM}; 1212.5701, section 3")]
+Decay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
+DecayNormAndBias = Annotated[bool, Purpose("whether these decay too", "arXiv 1812.01187, section 3.1")]
 
 
 def batch_factor(scaling: Scaling, ratio: float) -> float:
@@ -36,12 +54,12 @@ class SGD(Spec):
     """Stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
     kind: Literal["sgd"] = "sgd"
-    lr: Positive = Field(0.1, description="at batch 256 (1706.02677, section 2.1)")
-    scaling: Scaling = "linear"
-    momentum: OpenFraction = 0.9
-    nesterov: bool = True
+    lr: Rate = 0.1
+    scaling: RateScaling = "linear"
+    momentum: Momentum = 0.9
+    nesterov: Nesterov = True
     weight_decay: Decay = 1e-4
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
     @model_validator(mode="after")
     def nesterov_needs_momentum(self) -> Self:
@@ -57,51 +75,55 @@ class RMSProp(Spec):
     """
 
     kind: Literal["rmsprop"] = "rmsprop"
-    lr: Positive = 1e-3
-    scaling: Scaling = "sqrt"
-    momentum: OpenFraction = 0.9
-    alpha: OpenFraction = Field(0.9, description="memory of the gradient's square")
-    eps: Positive = 1e-8
+    lr: Rate = 1e-3
+    scaling: RateScaling = "sqrt"
+    momentum: Momentum = 0.9
+    alpha: Annotated[
+        OpenFraction, Purpose("memory of the gradient's square", "arXiv 1905.02244, section 6.1")
+    ] = 0.9
+    eps: Eps = 1e-8
     weight_decay: Decay = 1e-5
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class Adam(Spec):
     """Adam (arXiv 1412.6980); a decay is L2, which its scaling distorts: AdamW's is not."""
 
     kind: Literal["adam"] = "adam"
-    lr: Positive = 1e-3
-    scaling: Scaling = "sqrt"
-    beta1: OpenFraction = 0.9
-    beta2: OpenFraction = 0.999
-    eps: Positive = 1e-8
+    lr: Rate = 1e-3
+    scaling: RateScaling = "sqrt"
+    beta1: Beta1 = 0.9
+    beta2: Beta2 = 0.999
+    eps: Eps = 1e-8
     weight_decay: Decay = 0.0
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class AdamW(Spec):
     """Adam with decoupled weight decay (arXiv 1711.05101)."""
 
     kind: Literal["adamw"] = "adamw"
-    lr: Positive = Field(1e-3, description="at batch 256")
-    scaling: Scaling = Field("sqrt", description="arXiv 2205.10287")
-    beta1: OpenFraction = 0.9
-    beta2: OpenFraction = 0.999
-    eps: Positive = 1e-8
+    lr: Rate = 1e-3
+    scaling: RateScaling = "sqrt"
+    beta1: Beta1 = 0.9
+    beta2: Beta2 = 0.999
+    eps: Eps = 1e-8
     weight_decay: Decay = 0.02
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class Adadelta(Spec):
     """Steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 as in the paper."""
 
     kind: Literal["adadelta"] = "adadelta"
-    lr: Positive = 1.0
-    scaling: Scaling = "none"
-    rho: OpenFraction = 0.9
-    eps: Positive = 1e-6
+    lr: Rate = 1.0
+    scaling: RateScaling = "none"
+    rho: Annotated[
+        OpenFraction, Purpose("memory of the squares of gradients and steps", "arXiv 1212.5701, section 3")
+    ] = 0.9
+    eps: Eps = 1e-6
     weight_decay: Decay = 0.0
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class LARS(Spec):
@@ -112,13 +134,15 @@ class LARS(Spec):
     """
 
     kind: Literal["lars"] = "lars"
-    lr: Positive = 0.3
-    scaling: Scaling = "linear"
-    momentum: OpenFraction = 0.9
-    nesterov: bool = False
-    trust: Positive = Field(1e-3, description="the paper's eta")
+    lr: Rate = 0.3
+    scaling: RateScaling = "linear"
+    momentum: Momentum = 0.9
+    nesterov: Nesterov = False
+    trust: Annotated[
+        Positive, Purpose("a layer's step over the length of its weights: eta", "arXiv 1708.03888")
+    ] = 1e-3
     weight_decay: Decay = 1e-4
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class LAMB(Spec):
@@ -128,35 +152,44 @@ class LAMB(Spec):
     """
 
     kind: Literal["lamb"] = "lamb"
-    lr: Positive = 1.8e-3
-    scaling: Scaling = "sqrt"
-    beta1: OpenFraction = 0.9
-    beta2: OpenFraction = 0.999
-    eps: Positive = 1e-6
+    lr: Rate = 1.8e-3
+    scaling: RateScaling = "sqrt"
+    beta1: Beta1 = 0.9
+    beta2: Beta2 = 0.999
+    eps: Eps = 1e-6
     weight_decay: Decay = 0.02
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    decay_norm_and_bias: DecayNormAndBias = False
 
 
 class AdamThenSGD(Spec):
     """AdamW for speed, then SGD with momentum for the last accuracy (arXiv 1712.07628 gives the idea).
 
     The switch is at a fraction of the epochs, on a step; SGD begins with an empty momentum and its own rate,
-    both under the one schedule.
+    both under the one schedule. `lr`, `scaling` and the decoupled `weight_decay` are Adam's. SGD's rate
+    scales linearly unless `scaling` is none, and its decay is L2.
     """
 
     kind: Literal["adam_then_sgd"] = "adam_then_sgd"
-    lr: Positive = Field(1e-3, description="Adam's, at batch 256")
-    scaling: Scaling = Field("sqrt", description="of Adam's rate; SGD's scales linearly unless this is none")
-    beta1: OpenFraction = 0.9
-    beta2: OpenFraction = 0.999
-    eps: Positive = 1e-8
-    weight_decay: Decay = Field(0.02, description="Adam's, decoupled")
-    switch_at: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.5, description="fraction of the run")
-    sgd_lr: Positive = Field(0.1, description="SGD's, at batch 256")
-    momentum: OpenFraction = 0.9
-    nesterov: bool = True
-    sgd_weight_decay: Decay = Field(1e-4, description="SGD's, L2")
-    decay_norm_and_bias: bool = Field(False, description=SPARED)
+    lr: Rate = 1e-3
+    scaling: RateScaling = "sqrt"
+    beta1: Beta1 = 0.9
+    beta2: Beta2 = 0.999
+    eps: Eps = 1e-8
+    weight_decay: Decay = 0.02
+    switch_at: Annotated[
+        float,
+        Field(gt=0.0, lt=1.0),
+        Purpose("part of the run after which SGD takes over", "001:138; arXiv 1712.07628"),
+    ] = 0.5
+    sgd_lr: Annotated[
+        Positive, Purpose("SGD's after the switch, at batch 256", "001:138, 003:13, 003:23")
+    ] = 0.1
+    momentum: Momentum = 0.9
+    nesterov: Nesterov = True
+    sgd_weight_decay: Annotated[
+        NotNegative, Purpose("SGD's pull of the weights to zero", "001:138, 003:26-40")
+    ] = 1e-4
+    decay_norm_and_bias: DecayNormAndBias = False
 
     @model_validator(mode="after")
     def nesterov_needs_momentum(self) -> Self:
@@ -166,5 +199,10 @@ class AdamThenSGD(Spec):
 
 
 Optimizer = Annotated[
-    SGD | RMSProp | Adam | AdamW | Adadelta | LARS | LAMB | AdamThenSGD, Field(discriminator="kind")
+    SGD | RMSProp | Adam | AdamW | Adadelta | LARS | LAMB | AdamThenSGD,
+    Field(discriminator="kind"),
+    Purpose(
+        "SGD with momentum for accuracy, AdamW for speed, LARS and LAMB for large batches",
+        "003:4, 001:136-138, 002:22, 004:83-87",
+    ),
 ]

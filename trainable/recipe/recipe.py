@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
 from trainable.errors import Fault, RecipeError, faults_of
 from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
-from trainable.recipe.base import Spec
+from trainable.recipe.base import Purpose, Spec
 from trainable.recipe.data import Classification, Data
 from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.schedules import Cosine, Schedule
 from trainable.recipe.training import Evaluation, Loop, Precision, Provenance, Regularisation
-from trainable.recipe.trees import NoSuchPath, Tree, value_at, with_value
+from trainable.recipe.trees import NoSuchPath, Tree, leaves, value_at, with_value
 
 REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
@@ -40,7 +40,7 @@ class Recipe(Spec):
     Equal digests mean equal runs on the same data, weights to begin from, machine and versions.
     """
 
-    version: Literal[2] = 2
+    version: Annotated[Literal[2], Purpose("the file's format", "ours")] = 2
     task: Classification = Classification()
     data: Data = Data()
     model: Model = ResNetSmall()
@@ -92,6 +92,10 @@ class Recipe(Spec):
         if self.provenance is None:
             del whole["provenance"]
         return whole
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """Every dotted path with its value, provenance left out; a list is one value."""
+        return leaves(self.model_dump(mode="json", exclude={"provenance"}))
 
     def digest(self) -> str:
         """Twelve hexadecimal digits over every field but the provenance."""

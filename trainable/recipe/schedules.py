@@ -1,4 +1,8 @@
-"""The learning rate's shape over a run."""
+"""The learning rate's shape over a run.
+
+Sources such as `003:13` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
+PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,26 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, OpenFraction, Spec
+from trainable.recipe.base import Fraction, OpenFraction, Purpose, Spec
+
+RESTARTS = "001:130-189; arXiv 1608.03983, section 3"
+ONE_CYCLE = "000:55, 001:136, 002:6; arXiv 1708.07120"
+TRIANGLES = "001:136; arXiv 1506.01186, section 3"
+
+# The fields that several schedules have, each with its one purpose.
+FinalFactor = Annotated[Fraction, Purpose("where each cosine ends, of the rate", "001:126; arXiv 1608.03983")]
+Gamma = Annotated[
+    float, Field(gt=0.0, le=1.0), Purpose("factor of each fall, or of each epoch", "003:13; arXiv 1506.01186")
+]
 
 
 class ScheduleSpec(Spec):
     """Every schedule is a factor on the rate: linear warm-up, then the shape over what is left of the run."""
 
     kind: str
-    warmup_epochs: Annotated[float, Field(ge=0.0)] = 0.0
+    warmup_epochs: Annotated[
+        float, Field(ge=0.0), Purpose("the rate rises from 0 first", "000:29, 003:20")
+    ] = 0.0
 
 
 class Constant(ScheduleSpec):
@@ -24,29 +40,33 @@ class Cosine(ScheduleSpec):
     """Half a cosine from 1 to `final_factor` (arXiv 1608.03983, without restarts)."""
 
     kind: Literal["cosine"] = "cosine"
-    final_factor: Fraction = 0.0
+    final_factor: FinalFactor = 0.0
 
 
 class Step(ScheduleSpec):
     """Times `gamma` after every `every` of the run; x0.1 at 30, 60, 90 of 120 epochs by default."""
 
     kind: Literal["step"] = "step"
-    every: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.25, description="fraction of the run")
-    gamma: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    every: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("part of the run from fall to fall: 30 of 120 epochs", "003:13")
+    ] = 0.25
+    gamma: Gamma = 0.1
 
 
 class Poly(ScheduleSpec):
     """(1 - progress) to the `power`; 0.9 is usual for segmentation (arXiv 1606.00915, section 4.1)."""
 
     kind: Literal["poly"] = "poly"
-    power: Annotated[float, Field(gt=0.0)] = 1.0
+    power: Annotated[
+        float, Field(gt=0.0), Purpose("1 falls in a straight line", "003:13; arXiv 1606.00915")
+    ] = 1.0
 
 
 class Exponential(ScheduleSpec):
     """Times `gamma` an epoch, continuously."""
 
     kind: Literal["exp"] = "exp"
-    gamma: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    gamma: Gamma = 0.95
 
 
 class SGDR(ScheduleSpec):
@@ -56,9 +76,11 @@ class SGDR(ScheduleSpec):
     """
 
     kind: Literal["sgdr"] = "sgdr"
-    cycle_epochs: Annotated[float, Field(gt=0.0)] = Field(10.0, description="of the first cycle: T_0")
-    growth: Annotated[int, Field(ge=1)] = Field(2, description="T_mult")
-    final_factor: Fraction = 0.0
+    cycle_epochs: Annotated[float, Field(gt=0.0), Purpose("length of the first cycle: T_0", RESTARTS)] = 10.0
+    growth: Annotated[
+        int, Field(ge=1), Purpose("each cycle is so many times as long as the last: T_mult", RESTARTS)
+    ] = 2
+    final_factor: FinalFactor = 0.0
 
 
 class OneCycle(ScheduleSpec):
@@ -69,14 +91,26 @@ class OneCycle(ScheduleSpec):
     """
 
     kind: Literal["onecycle"] = "onecycle"
-    rise: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.3, description="fraction of the run")
-    div: Annotated[float, Field(ge=1.0)] = 25.0
-    final_div: Annotated[float, Field(ge=1.0)] = 1e4
-    anneal: Literal["cosine", "linear"] = "cosine"
-    equal_legs: bool = False
-    cycle_momentum: bool = Field(True, description="or beta1; from high to low and back")
-    momentum_low: OpenFraction = 0.85
-    momentum_high: OpenFraction = 0.95
+    rise: Annotated[
+        float, Field(gt=0.0, lt=1.0), Purpose("part of the run in which the rate rises", ONE_CYCLE)
+    ] = 0.3
+    div: Annotated[float, Field(ge=1.0), Purpose("the rate begins at 1 / div of its peak", ONE_CYCLE)] = 25.0
+    final_div: Annotated[
+        float, Field(ge=1.0), Purpose("the rate ends at 1 / final_div of where it began", ONE_CYCLE)
+    ] = 1e4
+    anneal: Annotated[Literal["cosine", "linear"], Purpose("the shape of the legs", ONE_CYCLE)] = "cosine"
+    equal_legs: Annotated[
+        bool,
+        Purpose(
+            "down as fast as up, then to the end in what is left", "004:23; arXiv 1803.09820, section 4.3"
+        ),
+    ] = False
+    cycle_momentum: Annotated[
+        bool,
+        Purpose("momentum, or beta1, falls while the rate rises", ONE_CYCLE),
+    ] = True
+    momentum_low: Annotated[OpenFraction, Purpose("momentum at the highest rate", ONE_CYCLE)] = 0.85
+    momentum_high: Annotated[OpenFraction, Purpose("momentum at the lowest rates", ONE_CYCLE)] = 0.95
 
     @model_validator(mode="after")
     def legs_fit(self) -> Self:
@@ -96,12 +130,16 @@ class Cyclic(ScheduleSpec):
     """
 
     kind: Literal["cyclic"] = "cyclic"
-    mode: Literal["triangular", "triangular2", "exp_range"] = "triangular"
-    lowest: Fraction = Field(0.1, description="of the rate")
-    rise_epochs: Annotated[float, Field(gt=0.0)] = Field(4.0, description="half a cycle: 2 to 10 epochs")
-    gamma: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.9, description="for exp_range")
+    mode: Annotated[
+        Literal["triangular", "triangular2", "exp_range"], Purpose("how the triangles shrink", TRIANGLES)
+    ] = "triangular"
+    lowest: Annotated[Fraction, Purpose("the triangles' lower end, of the rate", TRIANGLES)] = 0.1
+    rise_epochs: Annotated[float, Field(gt=0.0), Purpose("half a cycle: 2 to 10 epochs", TRIANGLES)] = 4.0
+    gamma: Gamma = 0.9
 
 
 Schedule = Annotated[
-    Constant | Cosine | Step | Poly | Exponential | SGDR | OneCycle | Cyclic, Field(discriminator="kind")
+    Constant | Cosine | Step | Poly | Exponential | SGDR | OneCycle | Cyclic,
+    Field(discriminator="kind"),
+    Purpose("the rate's shape over the run", "003:13, 000:27"),
 ]

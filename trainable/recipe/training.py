@@ -1,4 +1,8 @@
-"""How a run is regularised, computed and scored, and where its recipe comes from."""
+"""How a run is regularised, computed and scored, and where its recipe comes from.
+
+Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
+PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainable.recipe.base import OpenFraction, Spec
+from trainable.recipe.base import OpenFraction, Purpose, Spec
 
 
 class NoClipping(Spec):
@@ -16,20 +20,34 @@ class NoClipping(Spec):
 
 
 class NormClipping(Spec):
-    """The gradient of all weights together is shortened to an L2 norm (arXiv 1211.5063, section 3.2)."""
+    """The gradient of all weights together is shortened to an L2 norm (arXiv 1211.5063, section 3.2).
+
+    1 is the norm of arXiv 2010.11929, table 3.
+    """
 
     kind: Literal["norm"] = "norm"
-    max_norm: Annotated[float, Field(gt=0.0)] = Field(1.0, description="1 in arXiv 2010.11929, table 3")
+    max_norm: Annotated[float, Field(gt=0.0), Purpose("the longest gradient", "000:7-20, 004:155")] = 1.0
 
 
 class AdaptiveClipping(Spec):
     """Each unit's gradient is bounded by the norm of its weights (arXiv 2102.06171, section 4.1)."""
 
     kind: Literal["adaptive"] = "adaptive"
-    factor: Annotated[float, Field(gt=0.0)] = Field(0.01, description="gradient's norm over the weights'")
+    factor: Annotated[
+        float,
+        Field(gt=0.0),
+        Purpose(
+            "each unit's longest gradient, over the norm of its weights",
+            "000:7-20; arXiv 2102.06171, section 4.1",
+        ),
+    ] = 0.01
 
 
-Clipping = Annotated[NoClipping | NormClipping | AdaptiveClipping, Field(discriminator="kind")]
+Clipping = Annotated[
+    NoClipping | NormClipping | AdaptiveClipping,
+    Field(discriminator="kind"),
+    Purpose("bounds the gradient", "000:7-20, 004:155"),
+]
 
 
 class NoAveraging(Spec):
@@ -39,17 +57,27 @@ class NoAveraging(Spec):
 
 
 class ExponentialAveraging(Spec):
-    """An exponential moving average of the weights is scored and exported in their stead."""
+    """An exponential moving average of the weights is scored and exported in their stead.
+
+    A decay of 0.99 forgets half in 69 steps.
+    """
 
     kind: Literal["ema"] = "ema"
-    decay: OpenFraction = Field(0.99, description="per step: half is forgotten in 69 steps; ours")
+    decay: Annotated[OpenFraction, Purpose("share of the average that each step keeps", "ours")] = 0.99
 
 
-Averaging = Annotated[NoAveraging | ExponentialAveraging, Field(discriminator="kind")]
+Averaging = Annotated[
+    NoAveraging | ExponentialAveraging,
+    Field(discriminator="kind"),
+    Purpose("averages the weights, and scores the average", "ours"),
+]
 
 
 class Regularisation(Spec):
-    label_smoothing: OpenFraction = Field(0.0, description="arXiv 1512.00567, section 7")
+    label_smoothing: Annotated[
+        OpenFraction,
+        Purpose("softens the labels of large models", "003:43-59, 000:36; arXiv 1512.00567, section 7"),
+    ] = 0.0
     clipping: Clipping = NoClipping()
     averaging: Averaging = NoAveraging()
 
@@ -60,22 +88,43 @@ class Precision(Spec):
     `auto` is bf16 where the device computes in it, else fp16 on CUDA and fp32 on a CPU.
     """
 
-    kind: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
-    channels_last: bool = True
+    kind: Annotated[
+        Literal["auto", "fp32", "tf32", "bf16", "fp16"],
+        Purpose("half precision where the device gains by it", "000:5, 001:212, 004:51"),
+    ] = "auto"
+    channels_last: Annotated[
+        bool, Purpose("the layout that convolutions are fastest in", "torch's documentation")
+    ] = True
 
 
 class Loop(Spec):
-    epochs: Annotated[int, Field(ge=1)] = 20
-    batch_size: Annotated[int, Field(ge=1)] = Field(128, description="effective batch, over all ranks")
-    micro_batch: Annotated[int, Field(ge=1)] | None = Field(None, description="images at once, at most")
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(0, description="weights, order and augmentation")
-    workers: Annotated[int, Field(ge=0)] = Field(0, description="loader processes, for data not in memory")
-    prefetch: Annotated[int, Field(ge=1)] = Field(2, description="batches that each loader process is ahead")
-    sync_norm: bool = Field(False, description="BatchNorm over all ranks: for small micro-batches")
-    checkpoint_activations: bool = Field(
-        False, description="compute blocks twice instead of keeping them: less memory (arXiv 1604.06174)"
-    )
-    compile: bool = Field(False, description="torch.compile: a minute first, faster steps after")
+    epochs: Annotated[int, Field(ge=1), Purpose("length of the run; cosine wants long ones", "003:17")] = 20
+    batch_size: Annotated[
+        int, Field(ge=1), Purpose("effective batch, over all ranks", "003:23, 004:43-49")
+    ] = 128
+    micro_batch: Annotated[
+        int | None,
+        Field(ge=1),
+        Purpose("at most so many images at once, gradients accumulated", "002:24, 004:113"),
+    ] = None
+    seed: Annotated[int, Field(ge=0, lt=2**32), Purpose("weights, order and augmentation", "ours")] = 0
+    workers: Annotated[
+        int, Field(ge=0), Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37")
+    ] = 0
+    prefetch: Annotated[
+        int, Field(ge=1), Purpose("batches that each such process is ahead", "000:56, 002:8, 004:37")
+    ] = 2
+    sync_norm: Annotated[
+        bool,
+        Purpose("BatchNorm over all ranks, for small micro-batches", "004:135"),
+    ] = False
+    checkpoint_activations: Annotated[
+        bool, Purpose("less memory, for computing blocks twice", "004:101; arXiv 1604.06174")
+    ] = False
+    compile: Annotated[
+        bool,
+        Purpose("faster steps after a minute of compiling", "torch's documentation"),
+    ] = False
 
 
 class Stretch(Spec):
@@ -85,26 +134,43 @@ class Stretch(Spec):
 
 
 class CenterCrop(Spec):
-    """Resize the short side to image_size / ratio, then take the middle (0.875: 1409.4842's 224 of 256)."""
+    """Resize the short side to image_size / ratio, then take the middle."""
 
     kind: Literal["center_crop"] = "center_crop"
-    ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.875
+    ratio: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("the middle of a larger image: 224 of 256", "arXiv 1409.4842")
+    ] = 0.875
 
 
 class Evaluation(Spec):
-    batch_size: Annotated[int, Field(ge=1)] = 512
-    resize: Annotated[Stretch | CenterCrop, Field(discriminator="kind")] = Stretch()
-    flip: bool = Field(False, description="average over the image and its mirror, where data.flips allows")
-    scales: Annotated[tuple[Annotated[float, Field(ge=0.25, le=4.0)], ...], Field(min_length=1)] = Field(
-        (1.0,), description="of data.image_size; probabilities are averaged"
-    )
-    norm_batches: Annotated[int, Field(ge=0)] = Field(
-        4, description="training batches on which BatchNorm's statistics are measured before scoring"
-    )
+    batch_size: Annotated[int, Field(ge=1), Purpose("changes speed alone", "ours")] = 512
+    resize: Annotated[
+        Stretch | CenterCrop, Field(discriminator="kind"), Purpose("how an image becomes a square", "ours")
+    ] = Stretch()
+    flip: Annotated[
+        bool, Purpose("averages over the image and its mirror, where data.flips allows", "000:47")
+    ] = False
+    scales: Annotated[
+        tuple[Annotated[float, Field(ge=0.25, le=4.0)], ...],
+        Field(min_length=1),
+        Purpose("averages the probabilities over these sizes, of data.image_size", "000:46"),
+    ] = (1.0,)
+    norm_batches: Annotated[
+        int,
+        Field(ge=0),
+        Purpose(
+            "training batches that measure BatchNorm's statistics again before scoring: they lag behind "
+            "the weights at high rates; 0 leaves them",
+            "ours",
+        ),
+    ] = 4
 
 
 class Provenance(Spec):
-    """Where a recipe comes from and what it scored. Outside the digest: it never changes a run."""
+    """Where a recipe comes from and what it scored. Outside the digest: it never changes a run.
+
+    `weights_digest` is that of the file that the run began from.
+    """
 
     search: str | None = None
     trial: int | None = None
@@ -112,7 +178,7 @@ class Provenance(Spec):
     created: str | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     data_digest: str | None = None
-    weights_digest: str | None = Field(None, description="of the file that the run began from")
+    weights_digest: str | None = None
     class_names: tuple[str, ...] = ()
     threads: int | None = None
     device: str | None = None

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from spaces.catalog.catalog import make_space
 from spaces.catalog.explain import Row, reasons, recipe_rows, space_rows
-from spaces.fields import PURPOSES, leaves
+from spaces.forms import purpose_of
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
@@ -66,14 +66,15 @@ def test_all_kinds_are_looked_at() -> None:
         assert with_kind(path, kind) in ALL_KINDS
 
 
-def test_the_purpose_of_every_field_of_every_kind_is_known_and_no_other() -> None:
-    assert {path for recipe in ALL_KINDS for path, _ in leaves(recipe)} == PURPOSES.keys()
+@pytest.mark.parametrize("path", sorted({path for recipe in ALL_KINDS for path, _ in recipe.leaves()}))
+def test_every_field_has_a_purpose_and_a_source_the_same_in_every_kind(path: str) -> None:
+    assert all(purpose_of(path))
 
 
 @pytest.mark.parametrize("recipe", ALL_KINDS, ids=lambda recipe: recipe.digest())
 def test_every_value_of_a_recipe_has_a_row_with_reason_and_source(recipe: Recipe) -> None:
     for rows in (recipe_rows(recipe), recipe_rows(recipe, facts=digits_facts())):
-        assert [each.path for each in rows] == [path for path, _ in leaves(recipe)]
+        assert [each.path for each in rows] == [path for path, _ in recipe.leaves()]
         assert all(each.what and each.reason and each.source for each in rows)
 
 
@@ -156,7 +157,7 @@ def test_every_field_of_the_base_is_in_a_spaces_rows() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, {})
     explained = {each.path.partition("[")[0] for each in space_rows(space)}
-    assert {path for path, _ in leaves(space.base)} <= explained
+    assert {path for path, _ in space.base.leaves()} <= explained
 
 
 def test_a_value_is_explained_by_its_rule_its_prior_or_its_field() -> None:
@@ -168,7 +169,7 @@ def test_a_value_is_explained_by_its_rule_its_prior_or_its_field() -> None:
     assert row(rows, "optimizer.lr").reason.startswith("around 0.1 (medium confidence) within ")
     assert row(rows, "optimizer.lr").reason.endswith(": 0.1 at batch 256")
     assert row(rows, "loop.batch_size").reason.startswith("other than the rule's 256: ")
-    assert row(rows, "loop.seed").reason == PURPOSES["loop.seed"].reason
+    assert row(rows, "loop.seed").reason == purpose_of("loop.seed").reason
 
 
 def test_a_drawn_value_is_explained_by_the_prior_of_the_values_beside_it() -> None:
@@ -207,7 +208,7 @@ def test_reasons_are_comments_that_leave_the_recipe_as_it_is(tmp_path: Path) -> 
     assert read_recipe(tmp_path / "best.yaml") == recipe
     text = (tmp_path / "best.yaml").read_text()
     assert "around 0.1 (medium confidence)" in text
-    assert all(reasons(recipe, facts=facts)[path] in text for path, _ in leaves(recipe))
+    assert all(reasons(recipe, facts=facts)[path] in text for path, _ in recipe.leaves())
 
 
 def test_provenance_is_not_explained() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.fields import leaves
 from spaces.priors import Weights, drawn
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.rules import RULES, Rule
@@ -56,7 +55,7 @@ def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
 
 def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
     """Every value of the documents' own recipe, by dotted path."""
-    return dict(leaves(settled_recipe(facts, **pinned)))
+    return dict(settled_recipe(facts, **pinned).leaves())
 
 
 def rule(name: str) -> Rule:

@@ -16,7 +16,7 @@ from trainable.recipe.optimizers import Optimizer
 
 
 def test_every_optimizer_of_a_recipe_has_rules() -> None:
-    (union, _) = get_args(Optimizer)
+    union, *_ = get_args(Optimizer)
     assert {each.model_fields["kind"].default for each in get_args(union)} == set(KINDS)
 
 
