@@ -75,7 +75,7 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
         write(journal, [begin(folder), settled(), *trial(0, 3)])
         tracker.start()
         wait_until(lambda: tracker.backlog().error is not None, 30)
-        assert tracker.backlog().events == 7
+        assert tracker.backlog().events == 8
 
         server.start()
         write(journal, trial(1, 2))
