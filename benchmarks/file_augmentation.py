@@ -94,9 +94,7 @@ def fashion_files(data: Path, folder: Path, count: int) -> Path:
 
 
 def photographs(digits: Path, folder: Path) -> Path:
-    """Write every eighth image, enlarged, with noise of 6 grey levels: otherwise its JPEG would decode too
-    fast.
-    """
+    """Write every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
     for number, small in enumerate(sorted(digits.glob("*/*"))[::8]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
         noise = np.random.default_rng(number).normal(0.0, 6.0, (375, 500, 3))

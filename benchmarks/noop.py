@@ -17,9 +17,7 @@ from trainable.tune.trial import TrialTrainable
 
 
 class NoopTrial(TrialTrainable):
-    """Reports made-up epochs; before each it writes `checkpoint_bytes`, as a trial's own checkpoint
-    would be.
-    """
+    """Reports made-up epochs, each after a file of `checkpoint_bytes`, as a trial's own would be."""
 
     checkpoint_bytes = 0
 

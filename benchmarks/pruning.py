@@ -35,8 +35,7 @@ SCHEDULES = ("cosine", "poly", "onecycle", "constant")
 
 
 class Draws(NamedTuple):
-    """Says which recipes of the table count: of a half, with these schedules; and what the product would
-    know.
+    """Names recipes of the table: of a half, with these schedules; and what the product would know.
 
     `bits` are those by which the draws narrow the table's box: several around the rules.
     """

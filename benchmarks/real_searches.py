@@ -63,9 +63,7 @@ def main() -> None:
 
 
 def run(data: str, arm: str, seed: int) -> dict[str, Any]:
-    """Runs one search to its end; returns its course, its best trial, and that recipe's score on the test
-    part.
-    """
+    """Runs one search to its end; returns its course, its best trial, and that recipe's test score."""
     with tempfile.TemporaryDirectory() as storage:
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
         command = ["search", *DATA[data], *CHEAP, *ARMS[arm], *flags]

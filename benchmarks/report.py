@@ -24,9 +24,7 @@ PACKAGES = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
 
 @dataclass(frozen=True)
 class Slice:
-    """Holds one timed piece of work: how much was done, in how many seconds of wall clock and of
-    processor.
-    """
+    """Holds one timed piece of work: how much was done, and the seconds of wall clock and processor."""
 
     work: float
     wall_seconds: float
@@ -39,9 +37,7 @@ class Slice:
 
     @property
     def thrift(self) -> float:
-        """The work per second of processor time: it varies less than the rate on a machine that others use
-        too.
-        """
+        """The work per second of processor time: steadier than the rate on a machine in shared use."""
         return self.work / self.cpu_seconds
 
 
@@ -81,9 +77,7 @@ def timed(work: Callable[[], float]) -> Slice:
 
 
 def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[Slice]]:
-    """Runs each arm once a round, in rotating order (A B C, B C A, ...), after one round that does not
-    count.
-    """
+    """Runs each arm once a round, in rotating order (A B C, B C A, ...), after one warm-up round."""
     names = list(arms)
     for name in names:
         arms[name]()
