@@ -20,13 +20,13 @@ from search.deciding.sampler import Sampler
 
 SIZES = (100, 300, 800)
 AROUND = 20
-"""Draws before and after each size that count for it."""
+"""So many draws before and after each size count for it."""
 OPEN = 4
 EPOCHS = 9
 
 
 def ask_seconds(seed: int, trials: int) -> Iterator[float]:
-    """One search's draws, from trial 1 on."""
+    """Yields the processor seconds of one search's draws, from trial 1 on."""
     space, luck = space_of_rules(), random.Random(seed)
     sampler = make_sampler(space, "prior-tpe", seed, "max")
     running: list[int] = []

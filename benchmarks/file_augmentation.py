@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def image_sets(data: Path, folder: Path, count: int) -> Iterator[tuple[str, Path, int]]:
-    """What is read, where it is, and the side in pixels that is asked for; files are written first."""
+    """Yields what is read, where it is, and the requested side in pixels; files are written first."""
     yield "Fashion-MNIST as PNG of 28 x 28, at 28", fashion_files(data, folder / "fashion", 2 * count), 28
     digits = data / "sign-language-digits" / "Dataset"
     for side in (64, 96, 100):
@@ -94,7 +94,7 @@ def fashion_files(data: Path, folder: Path, count: int) -> Path:
 
 
 def photographs(digits: Path, folder: Path) -> Path:
-    """Every eighth image, enlarged, with noise of 6 grey levels: else a JPEG of it would be too cheap."""
+    """Write every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
     for number, small in enumerate(sorted(digits.glob("*/*"))[::8]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
         noise = np.random.default_rng(number).normal(0.0, 6.0, (375, 500, 3))
@@ -106,7 +106,7 @@ def photographs(digits: Path, folder: Path) -> Path:
 
 
 def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Rates with each augmentation, and the ratio of each of ours to torchvision's by processor time."""
+    """Returns rates with each augmentation, and our rates over torchvision's, by processor time."""
     count = min(options.count, data.info.train_images)
     figures, rows = {}, []
     for name, augmentation in CASES.items():
@@ -135,7 +135,7 @@ def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[di
 
 
 def ours(data: DataSet, recipe: Recipe, count: int, at_once: int) -> Callable[[], float]:
-    """Batches as a worker makes them now, copied once, as they are on their way into shared memory."""
+    """Makes batches as a worker does now, copied once, as on their way into shared memory."""
     images = FileImages(data, recipe)
 
     def read(epoch: int, positions: Integers) -> Tensor:
@@ -146,7 +146,7 @@ def ours(data: DataSet, recipe: Recipe, count: int, at_once: int) -> Callable[[]
 
 
 def theirs(data: DataSet, recipe: Recipe, count: int) -> Callable[[], float]:
-    """Batches as a worker made them before: each image augmented by torchvision's v2, then stacked."""
+    """Makes batches as a worker did before: torchvision's v2 augments each image, then they are stacked."""
     assert isinstance(data.train, FilePart)
     source, indices = data.train.selection
     form = Form(data.info.channels, data.info.image_size, data.resize)
@@ -164,7 +164,7 @@ def theirs(data: DataSet, recipe: Recipe, count: int) -> Callable[[], float]:
 
 
 def epochs(count: int, read: Callable[[int, Integers], Tensor]) -> Callable[[], float]:
-    """The first training images in batches, the same ones each time, in one epoch after another."""
+    """Reads the first training images in batches, the same ones each time, in one epoch after another."""
     numbers = iter(range(10**9))
     batches = np.split(np.arange(count), range(BATCH, count, BATCH))
 
@@ -176,7 +176,7 @@ def epochs(count: int, read: Callable[[int, Integers], Tensor]) -> Callable[[], 
 
 
 def torchvision_chain(spec: Augmentation, side: int) -> Callable[[Any], Tensor]:
-    """Crop and flips of a PIL image of mode L or RGB, then the policy on uint8 [C, side, side]."""
+    """Returns crop and flips of a PIL image of mode L or RGB, then the policy on uint8 [C, side, side]."""
     from torchvision.transforms import v2
 
     flip = [v2.RandomHorizontalFlip(spec.flip_probability)] if spec.flip_probability > 0.0 else []

@@ -72,7 +72,7 @@ def resnet50(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
 def compared(
     title: str, base: dict[str, Any], data: DataSet, device: torch.device, rounds: int
 ) -> tuple[dict[str, Any], str]:
-    """Run, pure compute and a bare loop in bf16; then Run in other formats, layouts and compiled."""
+    """Compares Run, pure compute and a bare loop in bf16; then Run in other formats, layouts and compiled."""
     plainly = {
         **base,
         "augmentation.crop.kind": "none",
@@ -123,7 +123,7 @@ def compared(
 
 
 def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Forward, backward and step on one batch that lies on the device, as often as an epoch has steps."""
+    """Does forward, backward and step on one batch on the device, as often as an epoch has steps."""
     info, batch = data.info, recipe.loop.batch_size
     torch.manual_seed(0)
     model = make_model(
@@ -151,7 +151,7 @@ def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def synchronised(epoch: Epoch, device: torch.device) -> Epoch:
-    """An epoch that is over when the device is done."""
+    """Returns an epoch that ends only when the device is done."""
 
     def whole() -> float:
         done = epoch()
@@ -163,7 +163,7 @@ def synchronised(epoch: Epoch, device: torch.device) -> Epoch:
 
 
 def _peak_bytes(arm: Epoch, device: torch.device) -> int:
-    """The most device memory that an epoch adds to what the other arms hold."""
+    """Returns the most device memory that an epoch adds to what the other arms hold."""
     if device.type != "cuda":
         arm()
         return 0
@@ -192,7 +192,7 @@ FAST = {
 
 
 def accuracy(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
-    """Where the documented recipe ends, and how long a short one takes to 0.98 of it."""
+    """Measures where the documented recipe ends, and how long a short one takes to reach 0.98 of it."""
     data = cifar_images(options, validation_fraction=0.1)
     warmup = min(5.0, options.epochs / 10)
     documented = {**DOCUMENTED, "loop.epochs": options.epochs, "schedule.warmup_epochs": warmup}

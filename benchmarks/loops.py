@@ -1,6 +1,7 @@
-"""The loops that `throughput` sets Run against, each trained on the same model, images, batch and rates.
+"""Defines the loops that `throughput` compares with Run, on the same model, images, batch and rates.
 
-Every function returns an epoch to be timed: a callable that trains one and says how many images that were.
+Every function returns an epoch to be timed: a callable that trains one epoch and returns the number of
+images.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainable.training.run import Run
 
 Epoch = Callable[[], float]
 ENDLESS = 10_000
-"""Epochs of the schedule: more than any benchmark trains."""
+"""The epochs of the schedule: more than any benchmark trains."""
 
 
 def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
@@ -37,7 +38,7 @@ def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 class Setting:
-    """What the loops below have in common: model, images in memory, their order, groups of parameters."""
+    """Holds what the loops below have in common: model, images in memory, their order, parameter groups."""
 
     def __init__(self, recipe: Recipe, data: DataSet, device: torch.device) -> None:
         assert isinstance(data.train, ArrayPart)
@@ -58,7 +59,7 @@ class Setting:
         self.autocast = autocast(resolve(recipe.precision, device), device)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Normalised batches in a new order."""
+        """Yields normalised batches in a new order."""
         for chosen in torch.randperm(len(self.labels))[: self.steps * self.batch].split(self.batch):
             chosen = chosen.to(self.device)
             images = self.images[chosen].to(torch.float32).sub_(self.mean).div_(self.std)
@@ -70,7 +71,7 @@ class Setting:
 
 
 def bare_loop(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """The loop one would write by hand: every metric on the device, one reading an epoch."""
+    """Returns the loop that one would write by hand: every metric on the device, one reading per epoch."""
     at = Setting(recipe, data, device)
     decayed = [weight for weight in at.model.parameters() if weight.ndim > 1]
     rest = [weight for weight in at.model.parameters() if weight.ndim <= 1]
@@ -104,7 +105,7 @@ def bare_loop(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def timm_pieces(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """The pieces of timm's training script: its optimizer factory, scheduler and meters."""
+    """Returns a loop of the pieces of timm's training script: its optimizer factory, scheduler and meters."""
     from timm.optim._optim_factory import create_optimizer_v2
     from timm.scheduler.cosine_lr import CosineLRScheduler
     from timm.utils.metrics import AverageMeter, accuracy
@@ -137,7 +138,7 @@ def timm_pieces(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def torchvision_steps(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """The steps of torchvision's reference script, which reads loss and accuracy at each of them."""
+    """Returns the steps of torchvision's reference script, which reads loss and accuracy at each step."""
     at = Setting(recipe, data, device)
     optimizer = torch.optim.SGD(
         at.model.parameters(), lr=at.lr, momentum=0.9, weight_decay=1e-4, nesterov=True
@@ -164,7 +165,7 @@ def torchvision_steps(recipe: Recipe, data: DataSet, device: torch.device) -> Ep
 
 
 def file_loop(recipe: Recipe, data: DataSet, device: torch.device, workers: int) -> Epoch:
-    """A bare loop over a DataLoader with torchvision's v2 transforms, one image at a time."""
+    """Returns a bare loop over a DataLoader with torchvision's v2 transforms, one image at a time."""
     loader = v2_loader(data, recipe.loop.batch_size, workers)
     at = Setting(recipe, data, device)
     optimizer = torch.optim.SGD(at.model.parameters(), lr=at.lr, momentum=0.9, nesterov=True)
@@ -185,7 +186,7 @@ def file_loop(recipe: Recipe, data: DataSet, device: torch.device, workers: int)
 
 
 def v2_loader(data: DataSet, batch: int, workers: int) -> torch.utils.data.DataLoader[Any]:
-    """Crop, flip, normalisation and erasing by torchvision's v2, on images held in memory as PIL would be."""
+    """Returns a loader of PIL images in memory: crop, flip, normalisation, erasing by torchvision's v2."""
     from torchvision.transforms import v2
 
     assert isinstance(data.train, ArrayPart)
@@ -214,7 +215,7 @@ def v2_loader(data: DataSet, batch: int, workers: int) -> torch.utils.data.DataL
 
 
 class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """PIL images in memory, transformed one at a time."""
+    """Holds PIL images in memory and transforms them one at a time."""
 
     def __init__(
         self, pictures: Sequence[Image], labels: Sequence[int], transform: Callable[[Image], Tensor]

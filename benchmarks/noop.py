@@ -1,4 +1,4 @@
-"""A search whose trials do nothing: what is left is what tunebook itself costs."""
+"""Runs a search whose trials do nothing: the remaining cost is tunebook's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainable.tune.trial import TrialTrainable
 
 
 class NoopTrial(TrialTrainable):
-    """Reports made-up epochs; `checkpoint_bytes` are written before each, as the trial's own would be."""
+    """Reports made-up epochs, each after a file of `checkpoint_bytes`, as a trial's own would be."""
 
     checkpoint_bytes = 0
 
@@ -44,11 +44,11 @@ class NoopTrial(TrialTrainable):
         return {"epochs": [_result(self._epoch).tree()]}
 
     def cleanup(self) -> None:
-        """Nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, Hardware]:
-    """A search on digits of `trials` unpruned trials, two at once, ready to run."""
+    """Returns a search on digits of `trials` unpruned trials, two at once, ready to run."""
     hardware = Hardware((Node(cpus=2, gpus=0),))
     study = settled(
         Study.from_tree(

@@ -37,7 +37,7 @@ RANKS = "1 epoch, 2 ranks"
 
 
 class Case(NamedTuple):
-    """What a trial that does nothing reports."""
+    """Says what a trial that does nothing reports."""
 
     name: str
     reports: int
@@ -55,7 +55,7 @@ CASES = {
 
 
 def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
-    """Seconds of `Tuner.fit` for a function trainable as Ray's documentation writes it."""
+    """Returns the seconds of `Tuner.fit` for a function trainable as in Ray's documentation."""
     import ray
     from ray import tune
     from ray.air.integrations.mlflow import MLflowLoggerCallback
@@ -86,7 +86,7 @@ def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
 
 
 def tunebook(case: Case, trials: int, folder: Path) -> float:
-    """Seconds of a search's trials, journal, sampler and MLflow included, with trials that do nothing."""
+    """Returns the seconds of a search whose trials do nothing, with journal, sampler and MLflow."""
     from noop import NoopTrial, prepared_search
     from search.record.journal import Journal
     from search.running.cluster import local_ray
@@ -154,12 +154,12 @@ def _report(
 
 
 def _run(arm: str, case: str, trials: int, folder: Path) -> float:
-    """Seconds of one arm's trials."""
+    """Returns the seconds of one arm's trials."""
     return ranks.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
 
 
 def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
-    """Wall seconds of each repetition, every one in a process of its own."""
+    """Returns the wall seconds of each repetition, each in a process of its own."""
     command = [sys.executable, __file__, "--arm", arm, "--case", case, "--trials", str(size)]
     quiet = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
     seconds = []
@@ -177,7 +177,7 @@ def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> lis
 
 
 def _fit(times: dict[int, list[float]]) -> dict[str, float]:
-    """Least squares of F + c N over every run."""
+    """Fits F + c N to every run by least squares."""
     points = [(size, seconds) for size, runs in times.items() for seconds in runs]
     sizes, seconds = np.array(points, dtype=float).T
     slope, start = np.polyfit(sizes, seconds, 1)

@@ -18,7 +18,7 @@ SMALL = {"model.width": 4, "loop.batch_size": 64, "loop.epochs": 1}
 
 
 def ray_train(trials: int, folder: Path) -> float:
-    """Seconds of trials whose ranks Ray Train starts, as Ray's documentation writes it for Ray Tune."""
+    """Returns the seconds of trials whose ranks Ray Train starts, as in Ray's documentation for Ray Tune."""
     import ray
     from ray import train, tune
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -55,7 +55,7 @@ def ray_train(trials: int, folder: Path) -> float:
 
 
 def tunebook(trials: int, folder: Path) -> float:
-    """Seconds of a search's trials of two ranks, journal and sampler included, MLflow not."""
+    """Returns the seconds of a search's trials of two ranks, with journal and sampler, without MLflow."""
     from search.facts.hardware import Hardware, Node
     from search.record.home import Home
     from search.record.journal import Journal
@@ -89,7 +89,7 @@ def tunebook(trials: int, folder: Path) -> float:
 
 
 def _one_rank(config: dict[str, Any]) -> None:
-    """What each of Ray Train's workers does: one epoch of a Run among its ranks."""
+    """Trains one epoch of a Run in each of Ray Train's workers, as one of the ranks."""
     import ray
     import torch
     from ray import train

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def run(data: str, arm: str, seed: int) -> dict[str, Any]:
-    """One search to its end: its course, its best trial, and the exported recipe's score on the test part."""
+    """Runs one search to its end; returns its course, its best trial, and that recipe's test score."""
     with tempfile.TemporaryDirectory() as storage:
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
         command = ["search", *DATA[data], *CHEAP, *ARMS[arm], *flags]
@@ -112,7 +112,7 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def epochs_to(found: dict[str, Any], score: float) -> int | None:
-    """After how many epochs a search had a finished trial as good; None where it never had."""
+    """Returns after how many epochs a search had a finished trial as good; None where it never had one."""
     return next((epochs for epochs, best in found["course"] if best >= score), None)
 
 
@@ -176,7 +176,7 @@ def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]], less: float
 
 
 def _ours(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Our run of the same data and seed; empty where it has not been made."""
+    """Returns our run of the same data and seed; empty where it has not been made."""
     wanted = (baseline["data"], OURS, baseline["seed"])
     return [each for each in found if (each["data"], each["arm"], each["seed"]) == wanted]
 

@@ -18,13 +18,13 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 MOST_LOAD_PER_THREAD = 1.5
-"""Above this load the machine is busy with something else and no figure is worth writing down."""
+"""Above this load the machine is busy with something else, and no figure is worth writing down."""
 PACKAGES = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """One timed stretch of work: how much was done, in how many seconds of wall clock and of processor."""
+    """Holds one timed piece of work: how much was done, and the seconds of wall clock and processor."""
 
     work: float
     wall_seconds: float
@@ -32,17 +32,17 @@ class Slice:
 
     @property
     def rate(self) -> float:
-        """Work a second of wall clock."""
+        """The work per second of wall clock."""
         return self.work / self.wall_seconds
 
     @property
     def thrift(self) -> float:
-        """Work a second of processor: steadier than the rate on a machine that others use as well."""
+        """The work per second of processor time: steadier than the rate on a machine in shared use."""
         return self.work / self.cpu_seconds
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """Hardware, versions, commit and load: what a figure means nothing without."""
+    """Returns hardware, versions, commit and load, without which a figure means nothing."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -57,7 +57,7 @@ def environment(threads: int) -> dict[str, Any]:
 
 
 def told(text: str) -> str:
-    """A command or path as others can use it: without where this machine keeps its images."""
+    """Returns a command or path as others can use it: without the folder of this machine's images."""
     folder = os.environ.get("TUNEBOOK_DATA")
     return text.replace(str(Path(folder).absolute()), "$TUNEBOOK_DATA") if folder else text
 
@@ -77,7 +77,7 @@ def timed(work: Callable[[], float]) -> Slice:
 
 
 def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[Slice]]:
-    """Each arm once a round, the order rotating (A B C, B C A, ...), after one round that is thrown away."""
+    """Runs each arm once a round, in rotating order (A B C, B C A, ...), after one warm-up round."""
     names = list(arms)
     for name in names:
         arms[name]()
@@ -92,13 +92,13 @@ def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
 def ratio(
     ours: Sequence[Slice], theirs: Sequence[Slice], figure: Callable[[Slice], float]
 ) -> dict[str, float]:
-    """Our figure over theirs, round by round: median, least and most."""
+    """Returns our figure over theirs, round by round: median, least and most."""
     ratios = [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
 
 
 def write(name: str, record: Mapping[str, Any], page: str) -> None:
-    """Keep a result as JSON and as a page of Markdown under benchmarks/results/."""
+    """Write a result as JSON and as a page of Markdown under benchmarks/results/."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     (RESULTS / f"{name}.md").write_text(page)
@@ -106,7 +106,7 @@ def write(name: str, record: Mapping[str, Any], page: str) -> None:
 
 
 def described(environment: Mapping[str, Any]) -> str:
-    """The environment as the last paragraph of a page."""
+    """Returns the environment as the last paragraph of a page."""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     return (
         f"{environment['processor']}, {environment['cores']} cores, {environment['threads']} thread(s); "
@@ -123,7 +123,7 @@ def plain(slices: Mapping[str, Sequence[Slice]]) -> dict[str, list[dict[str, flo
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Of what is installed: a machine that only trains need not have what searches."""
+    """Returns the versions of what is installed: a machine that only trains need not have what searches."""
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             yield name, metadata.version(name)

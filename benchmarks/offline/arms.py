@@ -1,4 +1,4 @@
-"""Whom the search-quality benchmark compares. Each arm is a sampler, with or without priors and pruning."""
+"""Defines the arms of the search-quality benchmark: samplers, with or without priors and pruning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spaces.priors import Confidence
 from spaces.space import Space
 
 REDUCTION_FACTOR = 3
-"""As Ray's and Optuna's users set it, for all arms alike: the samplers are compared here, not the pruning."""
+"""The factor that Ray's and Optuna's users set, for all arms alike: samplers are compared, not pruning."""
 ROOT = Path(__file__).parents[2]
 SOURCES = (
     "benchmarks/offline/replay.py",
@@ -35,7 +35,7 @@ SOURCES = (
     "search/deciding/scheduler.py",
     "search/deciding/tpe.py",
 )
-"""What every result hangs on, beside its settings; those of a family of tasks and of priors come on top."""
+"""The files on which every result depends, beside its settings; those of tasks and of priors are added."""
 SOURCES_OF_TASKS = {
     "lcbench": ("benchmarks/offline/lcbench.py",),
     "taskset": ("benchmarks/offline/curve_tables.py",),
@@ -48,7 +48,7 @@ Make = Callable[[Space, int], Sampler]
 
 @dataclass(frozen=True)
 class Arm:
-    """`make` builds the sampler from a space and a seed. With `priors` trial 0 is their mode."""
+    """Holds one arm: `make` builds the sampler from space and seed. With `priors` trial 0 is their mode."""
 
     make: Make
     priors: Worth | None = None
@@ -58,12 +58,12 @@ class Arm:
 
 
 def ours(kind: Kind) -> Make:
-    """A sampler as `make_sampler` builds it; every task's score is maximised."""
+    """Returns a sampler as `make_sampler` builds it; every task's score is maximised."""
     return lambda space, seed: make_sampler(space, kind, seed, "max")
 
 
 class PlainTpe(TpeSampler):
-    """Optuna's TPESampler with nothing but a seed."""
+    """Draws with Optuna's TPESampler, which gets nothing but a seed."""
 
     def optuna_sampler(self, number: int) -> BaseSampler:
         return TPESampler(seed=seed_of(str(self._seed), number))
@@ -82,27 +82,27 @@ ARMS: dict[str, Arm] = {
     "prior-only+asha off": Arm(ours("random"), "off"),
     "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
 }
-"""By name; `random` on a space with priors draws from them alone."""
+"""The arms by name; `random` on a space with priors draws from them alone."""
 BASELINE = "tpe+asha"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every run of a benchmark has in common. Budgets are counted in whole trainings' epochs."""
+    """Holds what every run of a benchmark has in common. Budgets are counted in whole trainings' epochs."""
 
     trainings: int = 40
     beyond: float = 1.5
-    """How far past the budget a search is followed, as a share of it."""
+    """How far a search runs past the budget, as a share of it."""
     workers: int = 4
     confidence: Confidence = "medium"
 
     def epochs(self, whole: int) -> int:
-        """How long a search is, where a whole training takes so many epochs."""
+        """Returns how long a search is, if a whole training has so many epochs."""
         return round(self.trainings * self.beyond * whole)
 
 
 def run(arm: Arm, name: str, seed: int, settings: Settings) -> Replayed:
-    """One search of an arm on a task."""
+    """Runs one search of an arm on a task."""
     chosen = task(name)
     space = chosen.space
     if arm.priors is not None:
@@ -116,7 +116,7 @@ def run(arm: Arm, name: str, seed: int, settings: Settings) -> Replayed:
 
 
 def digest(arm: Arm, name: str, settings: Settings) -> str:
-    """Names all that the results of an arm on a task hang on: what changed is run again."""
+    """Names everything on which the results of an arm on a task depend: after a change they are run again."""
     sources = (*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]])
     if arm.priors is not None:
         sources += SOURCES_OF_PRIORS
@@ -131,7 +131,7 @@ def _told(arm: Arm) -> tuple[object, ...]:
 
 @cache
 def _meaning(path: Path) -> str:
-    """A file's content; a program's without its comments."""
+    """Returns a file's content; for a program, without its comments."""
     if not path.exists():
         return ""
     text = path.read_text()
@@ -139,7 +139,7 @@ def _meaning(path: Path) -> str:
 
 
 def chosen_arms(wanted: str) -> dict[str, Arm]:
-    """The baseline and the arms whose names begin with a word of a comma-separated list; `all` for all.
+    """Returns the baseline and the arms that begin with a word of a comma-separated list; `all` for all.
 
     Raises ValueError with the known names for a word that begins none.
     """

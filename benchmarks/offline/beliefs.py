@@ -1,7 +1,7 @@
-"""Priors of known worth on a task: around the best of a few even draws, ten times off, or around the worst.
+"""Makes priors of known worth on a task: near the best of a few even draws, ten times off, near the worst.
 
-As PriorBand's authors do (arXiv 2306.12370), except that a prior costs 25 draws and not thousands. What a
-prior is made from is not charged to a search: a person who wrote it knew something.
+PriorBand's authors do the same (arXiv 2306.12370), except that a prior costs 25 draws and not thousands. A
+search does not pay for the draws behind its prior: a person who wrote it knew something.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ DRAWS = 25
 FACTOR = 10.0
 """How far `off` is on a logarithmic range."""
 SHARE = 1 / 3
-"""How far `off` is on a linear range, of its length: what a factor of 10 is of three decades."""
+"""How far `off` is on a linear range, as a part of its length, as a factor of 10 is of three decades."""
 
 
 def believing(task: Task, worth: Worth, seed: int, confidence: Confidence = "medium") -> BareSpace:
-    """The task's space with a prior on each dimension, and the priors' mode as its own first trial.
+    """Returns the task's space with a prior on each dimension, and the priors' mode as its first trial.
 
-    Each dimension is centred on the best (`adversarial`: the worst) of the draws that have it; of one that
-    none has, nothing is believed.
+    Each dimension is centred on the best (`adversarial`: the worst) of the draws that have it. A dimension
+    that no draw has gets no prior.
     """
     draws = sorted(task.even_draws(DRAWS, seed), key=task.final, reverse=worth != "adversarial")
     random = np.random.default_rng((seed_of(task.name, seed), 1))
@@ -46,9 +46,9 @@ def believing(task: Task, worth: Worth, seed: int, confidence: Confidence = "med
 
 
 def displaced(domain: Domain, value: Value, random: np.random.Generator) -> Value:
-    """A value ten times larger or smaller, or a third of a linear range away, or another option.
+    """Returns a value ten times larger or smaller, or a third of a linear range away, or another option.
 
-    The direction is drawn; a value that leaves the range stops at its end, and one that stands there already
+    The direction is drawn. A value that leaves the range stops at its end; one that is at the end already
     goes the other way.
     """
     match domain:
@@ -72,7 +72,7 @@ def _same(domain: Domain, one: Value, other: Value) -> bool:
 
 
 def _centre(space: BareSpace, dimension: Dimension, draws: Sequence[Trained]) -> Value:
-    """The dimension's value in the first of the draws that have it."""
+    """Returns the dimension's value in the first of the draws that have it."""
     named: list[Values] = [space.named(draw.values) for draw in draws]
     return next((each[dimension.name] for each in named if dimension.name in each), None)
 

@@ -1,4 +1,4 @@
-"""Tables of real learning curves as search tasks: a proposal gets the curve of the nearest row left."""
+"""Turns tables of real learning curves into search tasks: a proposal gets the nearest row's curve."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FASHION_MNIST = Path(__file__).parents[1] / "tables" / "fashion_mnist_4000.jsonl
 
 @dataclass(frozen=True)
 class Table:
-    """Curves that were trained once. `rows` are a space's values, one dictionary a curve.
+    """Holds curves that were trained once. `rows` are a space's values, one dictionary per curve.
 
     Distance is Euclidean in the unit cube of the (log-)ranges; another option counts 1, another option of
-    `apart` more than anything else. A dimension that only one of two points has adds nothing: the option
-    that brings it differs already.
+    `apart` more than anything else. A dimension that only one of two points has adds nothing, because the
+    option that brings it differs already.
     """
 
     space: BareSpace
@@ -34,7 +34,7 @@ class Table:
     apart: str | None = None
 
     def begin(self) -> Train:
-        """Each trial gets the nearest row that no trial of this search has had."""
+        """Gives each trial the nearest row that no trial of this search has had."""
         left = np.ones(len(self.rows), bool)
 
         def train(values: Values) -> Trained:
@@ -52,7 +52,7 @@ class Table:
         return self._places([row.values for row in self.rows])
 
     def _places(self, rows: Sequence[Values]) -> Points:
-        """One line a row; what a row lacks is NaN."""
+        """Returns one line per row; what a row lacks is NaN."""
         encoded = [self.space.encode(values) for values in rows]
         names = [each.name for each in self.space.dimensions]
         return np.array([[row.get(name, np.nan) for name in names] for row in encoded])
@@ -68,10 +68,11 @@ class Table:
 
 
 def taskset() -> Task:
-    """Negated validation loss of an LSTM under 1,000 settings of Adam (TaskSet, arXiv 2002.11887).
+    """Returns the task of an LSTM's negated validation loss under 1,000 settings of Adam.
 
-    51 evaluations, the first before any training, so the first rung is the third. Losses that are not finite
-    end a run. The two betas are searched as 1 - beta, over decades.
+    The table is TaskSet's (arXiv 2002.11887). It has 51 evaluations, the first before any training, so the
+    first rung is the third. Losses that are not finite end a run. The two betas are searched as 1 - beta,
+    over decades.
     """
     ranges = {
         "learning_rate": (1e-8, 10.0),
@@ -103,7 +104,7 @@ def _until_diverged(losses: Sequence[float]) -> list[float]:
 
 
 def fashion_mnist() -> Task:
-    """Validation accuracy of ResNet-8 under 256 recipes, in the box that recipe_table.py draws from.
+    """Returns the task of ResNet-8's validation accuracy under 256 recipes in recipe_table.py's box.
 
     Warm-ups last up to 3 of the 9 epochs, so the first rung is the third.
     """

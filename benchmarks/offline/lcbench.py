@@ -1,11 +1,11 @@
-"""LCBench's surrogate: learning curves of small networks on 34 tables of OpenML, at any of 7 hyperparameters.
+"""Uses LCBench's surrogate: learning curves of small networks on 34 tables of OpenML, by 7 hyperparameters.
 
 The data are those of Zimmer et al. (arXiv 2006.13799), the network is YAHPO Gym's (arXiv 2109.03670), whose
-configuration names inputs and outputs in order. The graph itself bears it out. It scales each input by the
-least and largest value of the data it learnt from, in order log 1 to log 52, 16 to 511, log 1e-4 to log 0.1,
-0.1 to 0.98, log 5e-5 to log 0.1, 1 to 4, 64 to 1,024 and 0 to 1. And its second output is
-exp(32.23 x - 27.63) of a sigmoid, which ends at 100: validation accuracy in per cent, not normalised; the
-first is seconds.
+configuration names inputs and outputs in order. The graph itself confirms this order. It scales each input by
+the least and largest value of the data it learnt from, in order log 1 to log 52, 16 to 511, log 1e-4 to log
+0.1, 0.1 to 0.98, log 5e-5 to log 0.1, 1 to 4, 64 to 1,024 and 0 to 1. And its second output is exp(32.23 x -
+27.63) of a sigmoid, which ends at 100: validation accuracy in per cent, not normalised; the first output is
+seconds.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ INPUTS = (
     "max_units",
     "max_dropout",
 )
-"""After the epoch."""
+"""The network's inputs after the epoch."""
 DRAWS_FOR_BEST = 20_000
 
 
 def lcbench(instance: str) -> Task:
-    """The task of this OpenML id."""
+    """Returns the task of this OpenML id."""
     name = f"lcbench-{instance}"
     dimensions = tuple(_dimensions())
 
@@ -85,16 +85,16 @@ def _places() -> dict[str, int]:
 
 @cache
 def instances() -> list[str]:
-    """The OpenML ids of all tasks."""
+    """Returns the OpenML ids of all tasks."""
     known: list[str] = _parameters()["OpenML_task_id"]["choices"]
     return known
 
 
 def _dimensions() -> Iterator[Dimension]:
-    """As config_space.json gives them, in the order in which the network takes them.
+    """Yields the dimensions of config_space.json, in the order of the network's inputs.
 
-    The network learnt from 1 to 4 layers, and at 5 it invents: on task 167181 the best of 20,000 even draws
-    is 84.6 with 4 layers and 93.5 with 5. So there are 4 at most.
+    The network learnt from 1 to 4 layers; its outputs for 5 are wrong: on task 167181 the best of 20,000 even
+    draws is 84.6 with 4 layers and 93.5 with 5. So there are 4 at most.
     """
     layers = {**_parameters()["num_layers"], "upper": 4}
     parameters = {**_parameters(), "num_layers": layers}

@@ -1,7 +1,7 @@
-"""Searches in which it is known what each rule is worth: scores are drawn from a formula, nothing is trained.
+"""Simulates searches in which each rule's worth is known: a formula draws the scores, nothing is trained.
 
-Two workers train side by side, one epoch each in turn, under the product's own samplers and pruning; what
-comes out is the summary that a search's journal would give.
+Two workers train side by side, one epoch each in turn, under the product's own samplers and pruning. The
+result is the summary that a search's journal would give.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from trainable.training.metrics import EpochResult
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2
 LUCK = 1.0
-"""Standard deviation of what a whole training's score owes to nothing that is searched: the scores' unit."""
+"""The standard deviation of the part of a whole training's score that is luck: the scores' unit."""
 EARLY_LUCK = 0.5
-"""Of what an early epoch's score owes to luck beside; it falls to none at the last epoch."""
+"""The standard deviation of an early epoch's additional luck; it falls to 0 at the last epoch."""
 DIVERGING = 0.1
-"""Share of trials that diverge within the first epochs, whatever their values."""
+"""The share of trials that diverge within the first epochs, whatever their values."""
 METRIC = "val_accuracy"
 
 Gain = Callable[[Values], float]
-"""What a trial's values, by dotted path, add to its score."""
+"""A function that returns what a trial's values, by dotted path, add to its score."""
 
 _OPTIMIZER, _POLICY, _MASKING, _MIXING = (
     "optimizer.kind",
@@ -47,7 +47,7 @@ _WARMUPS = Float(0.0, 1.8)
 
 
 def nothing(values: Values) -> float:
-    """No rule matters."""
+    """Returns 0: no rule matters."""
     return 0.0
 
 
@@ -58,11 +58,11 @@ PLANTED: dict[str, Word] = {
     "schedule.warmup_epochs": "contradicted",
     "regularisation.label_smoothing": "supported",
 }
-"""What is to be found of the rules that matter in a `planted` search; the others do nothing."""
+"""The right verdicts on the rules that matter in a `planted` search; the others do nothing."""
 
 
 def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
-    """Rules that matter, of those in `PLANTED`: two of options and three of numbers, two of them conditional.
+    """Returns the gain of the named rules of `PLANTED`: two of options, three of numbers, two conditional.
 
     `size` is how far each moves a score between the best and the worst of its values, in units of luck. With
     both rates neither optimizer is better than the other.
@@ -83,13 +83,13 @@ def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
 
 
 def _bump(domain: Float, value: Value, centre: float) -> float:
-    """1 at the centre, falling to either side within a fifth of the domain's length."""
+    """Returns 1 at the centre, falling to either side within a fifth of the domain's length."""
     distance = fraction_of(domain, value) - fraction_of(domain, centre)
     return math.exp(-((distance / 0.2) ** 2) / 2.0)
 
 
 def space_of_rules() -> Space:
-    """Fifteen rules of every sort: options and numbers, conditional ones, of all confidences."""
+    """Returns a space with fifteen rules: options and numbers, conditional ones, of all confidences."""
     sgd, adamw = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adamw",))
     return Space(
         base=Recipe().with_values({"loop.epochs": EPOCHS}),
@@ -154,7 +154,7 @@ class _Trial:
     values: Values
     worth: float
     diverges: int | None
-    """After so many epochs."""
+    """The epoch in which it diverges; None if it does not."""
     history: list[EpochEvent] = field(default_factory=list)
     end: Outcome | None = None
 
@@ -170,7 +170,7 @@ class _Trial:
 
 
 def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> EpochEvent:
-    """An epoch of which nothing but the score counts."""
+    """Returns an epoch of which only the score counts."""
     result = EpochResult(
         epoch=epoch,
         train_loss=0.0,
@@ -195,7 +195,7 @@ def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> Epo
 def search(
     space: Space, kind: Kind, trials: int, seed: int, gain: Gain = nothing, *, pruned: bool = True
 ) -> Summary:
-    """A whole search; the same arguments, the same search."""
+    """Runs a whole search; the same arguments give the same search."""
     steps = rungs(GRACE, FACTOR, EPOCHS) if pruned else ()
     planted = _Planted(space, make_sampler(space, kind, seed, "max"), Asha(steps, FACTOR, "max"), gain, seed)
     ended = tuple(each.summary() for each in planted.run(trials))
@@ -218,7 +218,7 @@ class _Planted:
         return started
 
     def _lane(self, started: list[_Trial], trials: int) -> Iterator[int]:
-        """One worker: it trains an epoch each time it is asked."""
+        """Is one worker: it trains an epoch each time it is called."""
         while len(started) < trials:
             trial = self._begun(len(started))
             started.append(trial)
@@ -236,7 +236,7 @@ class _Planted:
         return _Trial(number, values, worth, diverges)
 
     def _trained(self, trial: _Trial) -> Outcome | None:
-        """Train an epoch; how it ends the trial."""
+        """Train an epoch; return how it ends the trial."""
         epoch = len(trial.history) + 1
         if epoch == trial.diverges:
             return "diverged"

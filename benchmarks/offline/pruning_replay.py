@@ -1,7 +1,7 @@
-"""ASHA replayed over curves that are known already: what it saves, and what it loses, counted in trials.
+"""Replays ASHA over known curves: what it saves, and what it loses, counted in trials.
 
 The measure of loss is a search's worth: how many trials, all trained to the end, would have had as good a
-best one on average. It needs no unit, so that tasks compare, and says what is paid for the saved epochs.
+best one on average. It needs no unit, so tasks can be compared, and it says what the saved epochs cost.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scipy.special import gammaln
 from search.deciding.scheduler import Asha
 
 Curves = NDArray[np.float64]
-"""[recipes, epochs]: scores, higher is better; a run that diverged has the worst there is from there on."""
+"""[recipes, epochs]: scores, higher is better; a run that diverged has the worst score from there on."""
 Order = NDArray[np.int64]
 WORKERS = 4
 
 
 class Replayed(NamedTuple):
-    """Means over orders: the share of all epochs that is trained, final score lost, worth by trial."""
+    """Holds means over orders: the share of all epochs that is trained, final score lost, worth by trial."""
 
     spent: float
     regret: float
@@ -31,7 +31,7 @@ class Replayed(NamedTuple):
 
 
 def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], factor: int) -> Replayed:
-    """What pruning does to searches whose trials are the recipes of each order."""
+    """Returns what pruning does to searches whose trials are the recipes of each order."""
     trials, epochs = len(orders[0]), curves.shape[1]
     found = [one_search(curves, order, rungs, factor) for order in orders]
     lost = float(
@@ -43,7 +43,7 @@ def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], fact
 
 
 def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) -> tuple[float, int]:
-    """The best final score and the epochs that were trained, with four trials at a time, an epoch in turn."""
+    """Returns the best final score and the trained epochs, with four trials at a time, an epoch in turn."""
     asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
     waiting: Iterator[int] = iter(order.tolist())
     running = [(stops[0], place, trial, 0) for place, trial in zip(range(WORKERS), waiting, strict=False)]
@@ -62,7 +62,10 @@ def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) 
 
 
 def worth(finals: Curves, best: float, trials: int) -> float:
-    """So many trials, drawn from these final scores (rising), have this best one on average; 1 at least."""
+    """Returns how many trials, drawn from these final scores (rising), have this best one on average.
+
+    It is at least 1.
+    """
     low, high = 1.0, float(trials)
     if best >= expected_best(finals, trials):
         return high
@@ -73,7 +76,7 @@ def worth(finals: Curves, best: float, trials: int) -> float:
 
 
 def expected_best(finals: Curves, trials: float) -> float:
-    """The mean of the best of so many of these final scores (rising), none taken twice.
+    """Returns the mean of the best of so many of these final scores (rising), drawn without repeats.
 
     The chance that none is above the i-th is C(i, trials) / C(N, trials), by the gamma function between whole
     numbers.

@@ -1,4 +1,4 @@
-"""The page and the picture of the search-quality benchmark, from regrets by arm and task."""
+"""Writes the page and the picture of the search-quality benchmark, from regrets by arm and task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from offline.regret import Array, Interval, first_reach, mean_curve, over_tasks,
 from report import described
 
 Regrets = Mapping[str, Mapping[str, Array]]
-"""By arm and task, one run a row, over shares of the budget."""
+"""Regrets by arm and task, one run a row, over shares of the budget."""
 
 ASKED = {"prior-tpe+asha right": 1 / 3, "prior-tpe+asha adversarial": 1.5}
-"""The share of its own budget at which the baseline's final mean regret is asked of an arm."""
+"""The share of its own budget by which an arm must reach the baseline's final mean regret."""
 RANDOM = "random"
 RANDOM_TRAININGS = 16
 SHOWN = (1 / 3, 1.0)
@@ -41,7 +41,7 @@ def page(
     where: Mapping[str, Any] | None = None,
     picture: str | None = None,
 ) -> str:
-    """The whole page; without `where` and `picture` what a trial of a new arm prints."""
+    """Returns the whole page; without `where` and `picture`, what a trial of a new arm prints."""
     parts = [
         "# The quality of a search, offline",
         _method(found, settings),
@@ -55,7 +55,7 @@ def page(
 
 
 def summary(found: Regrets, shares: Array) -> dict[str, Any]:
-    """What the page rests on, as data: mean curves with intervals, and every seed's final regret."""
+    """Returns the page's data: mean curves with intervals, and every seed's final regret."""
     end = int(np.searchsorted(shares, 1.0))
     every = slice(3, None, 4)
     arms = {}

@@ -1,8 +1,8 @@
-"""What searches came to: regret over the budget, its means and intervals, and when one arm reaches another.
+"""Computes regret over the budget, its means and intervals, and when one arm reaches another.
 
-Regret is the best final score known on a task less the search's best so far, over what separates the median
-of even draws from the best known: 1 is no better than a draw, 0 the best. It counts 1 until a trial has been
-trained to its end, and where the best so far is worse than the median draw.
+Regret is the best final score known on a task less the search's best so far, divided by the distance from the
+median of even draws to the best known: 1 is no better than a draw, 0 the best. It counts 1 until a trial has
+been trained to its end, and where the best so far is worse than the median draw.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEVER = float("inf")
 
 
 class Interval(NamedTuple):
-    """A figure with the ends of its 95 % bootstrap interval; `NEVER` for what was not reached."""
+    """Holds a figure with the ends of its 95 % bootstrap interval; `NEVER` for what was not reached."""
 
     value: float
     low: float
@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def regret(best: Best, scale: tuple[float, float], moments: Array) -> Array:
-    """Regret at each moment, in epochs spent; `scale` holds a task's best known score and its usual one."""
+    """Returns regret at each moment, in epochs spent; `scale` holds a task's best known and usual score."""
     known, usual = scale
     reached = np.array([usual, *(score for _, score in best)])
     steps = np.searchsorted([epochs for epochs, _ in best], moments, side="right")
@@ -39,20 +39,20 @@ def regret(best: Best, scale: tuple[float, float], moments: Array) -> Array:
 
 
 def first_reach(curve: Array, level: float, shares: Array) -> float:
-    """The first share of the budget at which a curve is at or below a level, or NEVER."""
+    """Returns the first share of the budget at which a curve is at or below a level, or NEVER."""
     found = np.flatnonzero(curve <= level)
     return float(shares[found[0]]) if found.size else NEVER
 
 
 def mean_curve(runs: Array) -> tuple[Array, Array, Array]:
-    """Mean over seeds (rows), with the interval's two ends."""
+    """Returns the mean over seeds (rows), with the interval's two ends."""
     resampled = np.stack([runs[pick].mean(axis=0) for pick in _picks(len(runs))])
     low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
     return runs.mean(axis=0), low, high
 
 
 def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """The share of the budget at which an arm's mean regret first is that of another arm at a share `at`.
+    """Returns the share of the budget at which an arm's mean regret first is another arm's at a share `at`.
 
     Both hold one run a row, over `shares`; the interval resamples seeds, the same for both.
     """
@@ -67,13 +67,13 @@ def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
 
 def speed_up(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """How many times less than another arm's share `at` an arm needs for that arm's mean regret there."""
+    """Returns how many times less budget than `at` an arm needs for the other arm's mean regret at `at`."""
     value, low, high = reach(arm, other, at, shares)
     return Interval(at / value, at / high, at / low)
 
 
 def difference(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """An arm's mean regret less another's at a share of the budget; below 0 the arm is better."""
+    """Returns an arm's mean regret less another's at a share of the budget; below 0 the arm is better."""
     place = int(np.searchsorted(shares, at))
     apart = arm[:, place] - other[:, place]
     low, high = np.percentile([apart[pick].mean() for pick in _picks(len(apart))], [2.5, 97.5])
@@ -81,9 +81,9 @@ def difference(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
 
 def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) -> dict[str, list[str]]:
-    """The tasks on which an arm's regret at the end of the budget is better, equal or worse than another's.
+    """Returns the tasks on which an arm's final regret is better than, equal to or worse than another's.
 
-    Equal where the interval of the difference holds 0.
+    They are equal where the interval of the difference holds 0.
     """
     found: dict[str, list[str]] = {"better": [], "equal": [], "worse": []}
     for task, runs in arm.items():
@@ -93,7 +93,7 @@ def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) 
 
 
 def over_tasks(runs: Mapping[str, Array]) -> Array:
-    """The mean over tasks of each seed's regrets."""
+    """Returns the mean over tasks of each seed's regrets."""
     mean: Array = np.mean(list(runs.values()), axis=0)
     return mean
 

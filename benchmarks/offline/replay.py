@@ -1,7 +1,7 @@
-"""A search in simulated time: the product's samplers and pruning over curves that are known already.
+"""Runs a search in simulated time: the product's samplers and pruning over known curves.
 
-Workers train side by side, one epoch each in turn, so trials end in mixed order and a new one is proposed
-while others still run, as in a real search; an epoch costs 1 wherever it is trained.
+Workers train side by side, one epoch each in turn. So trials end in mixed order, and a new one is proposed
+while others still run, as in a real search; an epoch costs 1 for every worker.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from spaces.space import Values
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a search came to. `best` rises: (epochs spent over all workers, best final score so far)."""
+    """Holds a search's result. `best` rises: (epochs spent over all workers, best final score so far)."""
 
     best: list[tuple[int, float]]
     trials: int
     ends: dict[str, int]
-    """How many trials finished, were stopped or diverged; those still running when the budget ended count
-    nowhere."""
+    """How many trials finished, were stopped or diverged; those that still ran at the budget's end do not
+    count."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Trial:
 
 
 class Replay:
-    """One search. `own` is the first trial where there is one: never pruned, for it is first at every rung.
+    """Runs one search. `own`, if any, is the first trial: the first at every rung, so it is never pruned.
 
     `epochs` are those of a whole training; `first` is the number of the first trial that the sampler draws
     where there is no own one.
@@ -62,7 +62,7 @@ class Replay:
         self._ends: Counter[str] = Counter()
 
     def run(self, budget: int, workers: int) -> Replayed:
-        """Search until `budget` epochs are trained; what is in flight then does not count."""
+        """Search until `budget` epochs are trained; trials that still run then do not count."""
         running: list[_Trial | None] = [None] * workers
         for spent in range(1, budget + 1):
             worker = (spent - 1) % workers
@@ -82,7 +82,7 @@ class Replay:
         return _Trial(number, iter(trained.curve))
 
     def _advance(self, trial: _Trial) -> Outcome | None:
-        """Train an epoch; how it ends the trial, as the product's ledger decides."""
+        """Train an epoch; return how it ends the trial, as the product's ledger decides."""
         epoch = len(trial.scores) + 1
         score = next(trial.curve, None)
         if score is None:

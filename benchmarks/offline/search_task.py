@@ -1,7 +1,7 @@
-"""A search task whose trials cost nothing: a space, and a learning curve for any values of it.
+"""Defines search tasks whose trials cost nothing: a space, and a learning curve for any values of it.
 
 A curve holds the score after each epoch, higher is better (a loss is negated), and is shorter where the run
-diverged. Nothing here is a Recipe; the spaces are searched by the product's own samplers all the same.
+diverged. Nothing here is a Recipe; the product's own samplers search these spaces all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Points = NDArray[np.float64]
 
 
 class Trained(NamedTuple):
-    """What a trial turned out to be: its true values, and the score after each epoch before it diverged."""
+    """Holds a trial's true values, and the score after each epoch before it diverged."""
 
     values: Values
     curve: Sequence[float]
@@ -40,7 +40,7 @@ Train = Callable[[Values], Trained]
 
 
 class BareSpace(Space):
-    """A space of values that make no Recipe: it is drawn from as any other, and `recipe` refuses."""
+    """Holds values that make no Recipe: samplers draw from it as from any other, and `recipe` refuses."""
 
     def __post_init__(self) -> None:
         if faults := [*self._order_faults(), *self._prior_faults()]:
@@ -49,7 +49,7 @@ class BareSpace(Space):
 
 @dataclass(frozen=True)
 class Task:
-    """What is searched; `grace` is ASHA's first rung."""
+    """Describes what is searched; `grace` is ASHA's first rung."""
 
     name: str
     space: BareSpace
@@ -58,14 +58,14 @@ class Task:
     best: Callable[[], float]
     """The best final score known: of a table's rows, or of 20,000 even draws."""
     begin: Callable[[], Train]
-    """Starts a search: what its trials get. A table gives each of its rows to one trial only."""
+    """Starts a search and returns its training function. A table gives each of its rows to one trial only."""
 
     def final(self, trained: Trained) -> float:
-        """The score after the last epoch; the worst there is for a run that diverged before."""
+        """Returns the score after the last epoch; the worst possible one for a run that diverged before."""
         return trained.curve[-1] if len(trained.curve) == self.epochs else WORST
 
     def even_draws(self, count: int, seed: int) -> list[Trained]:
-        """Trials at even draws from the space, each as if it were a search's first."""
+        """Returns trials at even draws from the space, each as if it were a search's first."""
         sampler = RandomSampler(self.space, seed_of(self.name, seed))
         return [self.begin()(sampler.ask(number)) for number in range(count)]
 
@@ -76,16 +76,16 @@ class Task:
 
 
 def seed_of(name: str, seed: int) -> int:
-    """A seed of this task's own, so that no two tasks see the same draws."""
+    """Returns a seed of this task's own, so that no two tasks see the same draws."""
     sequence = np.random.SeedSequence((zlib.crc32(name.encode()), seed + 2))
     return int(sequence.generate_state(1)[0])
 
 
 def dimension(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Dimension:
-    """A dimension of a task, of which nothing is believed."""
+    """Returns a dimension of a task, without a prior."""
     return Dimension(path, domain, "as published", "the benchmark", when, variant)
 
 
 def data() -> Path:
-    """The folder of curves and images that TUNEBOOK_DATA names. Raises KeyError where it names none."""
+    """Returns the folder of curves and images, TUNEBOOK_DATA. Raises KeyError where it is not set."""
     return Path(os.environ["TUNEBOOK_DATA"])

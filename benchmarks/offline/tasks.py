@@ -1,4 +1,4 @@
-"""The tasks of the search-quality benchmark by name."""
+"""Finds the tasks of the search-quality benchmark by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from offline.search_task import Task
 
 
 def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
-    """The tasks that a list names: `lcbench` is nine of them, `lcbench:4` the first four of those."""
+    """Returns the tasks that a list names: `lcbench` is nine of them, `lcbench:4` the first four of those."""
     names: list[str] = []
     for word in wanted.split(","):
         family, _, count = word.partition(":")
@@ -24,7 +24,7 @@ def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
 
 @cache
 def task(name: str) -> Task:
-    """The task of this name. Raises ValueError with the known names for another."""
+    """Returns the task of this name. Raises ValueError with the known names for another."""
     match name.partition("-"):
         case "lcbench", _, instance if instance in lcbench.instances():
             return lcbench.lcbench(instance)

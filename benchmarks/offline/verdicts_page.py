@@ -1,4 +1,4 @@
-"""The page on verdicts: what was measured as rows, and their tables."""
+"""Writes the page on verdicts: the measured rows, and their tables."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from search.record.verdicts import FALSE_SHARE
 
 @dataclass(frozen=True)
 class Null:
-    """Searches in which no rule matters."""
+    """Describes searches in which no rule matters."""
 
     sampler: str
     trials: int
     searches: int
     tested: float
-    """Rules a search that had trials enough."""
+    """The number of rules per search that had enough trials."""
     false_of_tested: float
     any_false: float
     """The share of searches with a verdict, and its 95 % interval (Wilson's)."""
@@ -29,7 +29,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Planting:
-    """Searches in which some rules matter, by `size`, and the others of fifteen do not."""
+    """Describes searches in which some rules matter, by `size`, and the others of fifteen do not."""
 
     sampler: str
     trials: int
@@ -37,37 +37,37 @@ class Planting:
     rules: int
     searches: int
     found: float
-    """Rules that matter and got their verdict, a search."""
+    """The number of rules per search that matter and got their verdict."""
     false_share: float
-    """Of a search's verdicts, on average over searches; with its standard error."""
+    """The share of a search's verdicts that are false, on average over searches; with its standard error."""
     false_share_error: float
     false_of_null: float
-    """Of the tested rules that do nothing."""
+    """The same share, of the tested rules that do nothing."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """Searches in which one rule matters, over those rules and sizes whose mean effect lies in a band."""
+    """Describes searches in which one rule matters, over rules and sizes whose mean effect lies in a band."""
 
     trials: int
     low: int
     high: int
     cells: int
     tested: int
-    """Searches in which the rule had trials enough."""
+    """The number of searches in which the rule had enough trials."""
     found: float
     upside_down: float
 
 
 @dataclass(frozen=True)
 class Real:
-    """Searches over recipes that were trained, with priors of known worth."""
+    """Describes searches over recipes that were trained, with priors of known worth."""
 
     trials: int
     priors: str
     searches: int
     rates: int
-    """Rules on a rate that had trials enough, over all searches; and what became of them."""
+    """The number of rules on a rate that had enough trials, over all searches; and their verdicts."""
     rates_supported: int
     rates_contradicted: int
     others: int
