@@ -33,7 +33,11 @@ def test_a_narrow_screen_gets_a_block_each_with_whole_words() -> None:
     lines = printed(rows_table("space document", [RATE, FLAG]), 80)
     assert lines[1] == "optimizer.lr[sgd]  around 0.3 within 0.03 to 3, log"
     assert lines[2].startswith("    why: higher in short runs, higher in")
-    assert lines[-3:] == ["    source: 001:22-76", "loop.batch_size  128", "    why: a rule"]
+    assert lines[-3:] == [
+        "    source: PyTorch tuning guide 001:22-76",
+        "loop.batch_size  128",
+        "    why: a rule",
+    ]
     assert all(line.startswith("    ") for line in lines[2:-2])
     assert max(map(len, lines)) <= 80
     assert set(" ".join(lines).split()) >= set(" ".join(RATE).split())
