@@ -2,24 +2,28 @@
 #
 #   make demo       set up, then search a recipe for scikit-learn's digits (bundled: no download of data)
 #   make install    the set-up alone: .venv with the pinned packages and the project, editable
-#   make test       set up if needed, then lint, types, import contracts, tests
+#   make test       set up if needed, then lint, types, import contracts, all tests: at most 10 minutes on 2 cores
+#   make quick      the same with the tests that need no Ray, server or second process: 2 minutes
 #   make lint       without the tests           make format    apply ruff's formatting and fixes
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)
 #   make clean      remove .venv and caches; searches stay
 #
-# PYTHON=/path/to/python3 chooses the interpreter; without it the newest found is taken.
+# PYTHON=/path/to/python3 chooses the interpreter; without it the newest found is taken. PROCESSES=4 shares the
+# tests out among so many processes instead of two.
 
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(PY) -m uv
 READY := $(VENV)/.ready
 INSTALLED := $(VENV)/.installed
+PROCESSES := 2
+PYTEST := $(PY) -m pytest --numprocesses $(PROCESSES)
 
 # Bytecode is compiled once at the set-up: without it every worker process compiles torch and ray again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format lock clean
+.PHONY: help demo install test quick lint format lock clean
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -44,7 +48,10 @@ $(INSTALLED): $(READY) requirements.lock pyproject.toml
 	@touch $@
 
 test: lint
-	$(PY) -m pytest
+	$(PYTEST)
+
+quick: lint
+	$(PYTEST) -m "not integration"
 
 lint: install
 	$(PY) -m ruff check

@@ -23,9 +23,13 @@ os.environ.update(
 )
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.groups import Groups
+from tests.s3_server import S3Server, s3_server
 
 # What the product keeps between commands goes to a folder of this run of the tests, gone when that is.
 CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
@@ -34,6 +38,11 @@ os.environ["XDG_CACHE_HOME"] = CACHE.name
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tunebook")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 def pytest_collection_finish() -> None:
@@ -60,6 +69,16 @@ def real_images() -> Path:
     if not folder.is_dir():
         pytest.fail(f"TUNEBOOK_DATA is {folder}, which is no folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """One S3 server for all tests that need one, with the keys to it in the environment.
+
+    Of the processes of pytest-xdist one runs them all (tests/groups.py).
+    """
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 BUCKET = "tunebook"
 KEYS = {
     "AWS_ACCESS_KEY_ID": "test",

@@ -13,6 +13,8 @@ import pytest
 
 from tests.deploy_files import DEPLOY, asked_of_search
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:

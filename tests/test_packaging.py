@@ -39,6 +39,7 @@ def python(code: str) -> str:
 # --- packages -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
 def test_the_packages_of_these_common_names_are_ours(package: str) -> None:
     assert python(f"import {package}; print({package}.__file__)").strip() == str(
@@ -66,23 +67,27 @@ def test_every_package_in_the_tree_is_listed_for_the_wheel() -> None:
     ],
     ids=["recipe", "spaces", "command line"],
 )
+@pytest.mark.integration
 def test_reading_a_recipe_or_a_command_imports_nothing_heavy(modules: str) -> None:
     loaded = python(f"import sys, {modules}; print(*sys.modules)").split()
     assert set(HEAVY) & set(loaded) == set()
 
 
+@pytest.mark.integration
 def test_every_module_of_spaces_imports_without_torch_and_ray() -> None:
     names = ", ".join(f"spaces.{path.stem}" for path in sorted((ROOT / "spaces").glob("[a-z]*.py")))
     loaded = python(f"import sys, {names}; print(*sys.modules)").split()
     assert set(HEAVY) & set(loaded) == set()
 
 
+@pytest.mark.integration
 def test_one_run_needs_neither_ray_nor_optuna_nor_mlflow() -> None:
     loaded = python("import sys, trainable.training.run; print(*sys.modules)").split()
     assert "torch" in loaded
     assert {"ray", "optuna", "mlflow"} & set(loaded) == set()
 
 
+@pytest.mark.integration
 def test_the_command_is_called_tunebook_and_its_function_exists() -> None:
     (name, target), *others = PROJECT["project"]["scripts"].items()
     module, function = target.split(":")

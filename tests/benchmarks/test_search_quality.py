@@ -50,6 +50,7 @@ def test_a_line_that_was_cut_short_is_run_again(tmp_path: Path) -> None:
     assert finished(jobs_of("random"), SMALL, kept, processes=1) == again
 
 
+@pytest.mark.integration
 def test_other_processes_find_the_same(tmp_path: Path) -> None:
     one, two = (
         finished(jobs_of("tpe+asha"), SMALL, tmp_path / f"{count}.jsonl", processes=count) for count in (1, 2)

@@ -15,7 +15,7 @@ from pathlib import Path
 from search.followers.tracker import SERVER_ENVIRONMENT
 from tests.integration.clusters import free_port
 
-START_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 
 
 class Server:
@@ -42,7 +42,7 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_until(self._answers, START_SECONDS)
+        wait_until(self._answers)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -58,8 +58,8 @@ class Server:
             return False
 
 
-def wait_until(holds: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s"
         time.sleep(0.1)

@@ -15,7 +15,10 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, Event, read
 from search.study import Study
 
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
+"""No busy machine takes so long."""
+BASE: dict[str, Any] = {"model.width": 4, "loop.batch_size": 64, "precision.kind": "fp32"}
+COMMAND = "from search.__main__ import main; main()"
 
 
 def digits_study(storage: Path, **values: Any) -> Study:
@@ -23,7 +26,7 @@ def digits_study(storage: Path, **values: Any) -> Study:
     small = Study.from_tree(
         {
             "data": {"path": "digits"},
-            "base": {"model.width": 4, "loop.batch_size": 64},
+            "base": BASE,
             "budget": {"trials": 4, "epochs": 4},
             "scheduler": {"grace_epochs": 1, "reduction_factor": 2},
             "storage": str(storage),
@@ -33,13 +36,13 @@ def digits_study(storage: Path, **values: Any) -> Study:
 
 
 class Driver:
-    """`tunebook ARGUMENTS` in a process of its own, to be killed or interrupted."""
+    """`tunebook ARGUMENTS` in a process of its own, after the code `first`; to be killed or interrupted."""
 
-    def __init__(self, *arguments: str | Path, log: Path, **variables: str) -> None:
+    def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "search", *map(str, arguments)],
+                [sys.executable, "-c", f"{first}\n{COMMAND}", *map(str, arguments)],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},

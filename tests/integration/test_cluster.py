@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,27 +12,21 @@ import pytest
 from search.record.folder import read_summary
 from search.record.journal import RetryEvent, StartEvent
 from search.study import Study
-from tests.integration.clusters import Cluster, running
+from tests.integration.clusters import PATIENCE_SECONDS, Cluster
 from tests.integration.mlflow_server import Server
 from tests.integration.postgresql_server import postgresql_server
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
-from tests.s3_server import KEYS, s3_server
+from tests.s3_server import KEYS, S3Server
 from trainable.files.store import Store
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.integration
 
-TRIALS, EPOCHS = 4, 30
-
-
-@pytest.fixture
-def bucket() -> Iterator[str]:
-    with s3_server() as server:
-        yield server.uri
+TRIALS, EPOCHS = 3, 20
 
 
 @pytest.fixture
-def mlflow_server(tmp_path: Path, bucket: str) -> Iterator[Server]:
-    (endpoint,) = re.findall(r"endpoint_override=([^&]+)", bucket)
+def mlflow_server(tmp_path: Path, s3: S3Server) -> Iterator[Server]:
+    (endpoint,) = re.findall(r"endpoint_override=([^&]+)", s3.uri)
     with postgresql_server() as database:
         server = Server(
             tmp_path, database, "s3://tunebook/artifacts", MLFLOW_S3_ENDPOINT_URL=f"http://{endpoint}"
@@ -44,14 +37,7 @@ def mlflow_server(tmp_path: Path, bucket: str) -> Iterator[Server]:
 
 
 @pytest.fixture
-def cluster(bucket: str) -> Iterator[Cluster]:
-    """Its machines have no keys to the bucket: a job brings them."""
-    with tempfile.TemporaryDirectory(prefix="tb-") as folder, running(Path(folder)) as started:
-        yield started
-
-
-@pytest.fixture
-def study(tmp_path: Path, bucket: str, mlflow_server: Server) -> Study:
+def study(tmp_path: Path, s3: S3Server, mlflow_server: Server) -> Study:
     written = digits_study(
         tmp_path,
         name="mine",
@@ -62,7 +48,7 @@ def study(tmp_path: Path, bucket: str, mlflow_server: Server) -> Study:
         scheduler={"kind": "none"},  # a stopped trial would not be there to be killed
         tracking__uri=mlflow_server.uri,
     )
-    there: Study = written.model_copy(update={"storage": Store(bucket).at("searches").uri})
+    there: Study = written.model_copy(update={"storage": Store(s3.uri).at(tmp_path.name, "searches").uri})
     there.write(tmp_path)
     return there
 
@@ -70,6 +56,7 @@ def study(tmp_path: Path, bucket: str, mlflow_server: Server) -> Study:
 def test_a_search_over_all_of_them_outlives_a_node(
     cluster: Cluster, study: Study, mlflow_server: Server, tmp_path: Path
 ) -> None:
+    """The cluster's machines have no keys to the bucket: a job brings them."""
     keys = [word for name in KEYS for word in ("--env", name)]
     submitted = cluster.tunebook(
         "submit", tmp_path / "study.yaml", "--address", cluster.dashboard, "--detach", *keys
@@ -122,7 +109,7 @@ def _in_mid_run(there: Store) -> set[str]:
 
 
 def _wait_until(cluster: Cluster, job: str, holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 240.0
+    until = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < until, cluster.tunebook("logs", job, "--address", cluster.dashboard).stdout
         time.sleep(0.2)

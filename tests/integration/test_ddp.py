@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +31,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 TWO = PerTrial(cpus=1, gpus=0, workers=2)
 TRIALS = 21
 EPOCHS = 100
-SECONDS_BETWEEN = 10.0
-"""Far more than it takes, and far less than starting processes anew or waiting for a lost one."""
+PATIENCE_SECONDS = 600.0
+"""No busy machine takes so long."""
 
 
 class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
@@ -40,11 +43,11 @@ class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
 
 
 class Clock(Recorder):
-    """When each trial had its first result, and which ranks there were."""
+    """The moment before the first trial and each trial's first result; and which ranks there were."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.moments: list[float] = []
+        self.moments: list[float] = [time.monotonic()]
         self.ranks: set[tuple[int, ...]] = set()
 
     def on_trial_result(self, *args: Any, **info: Any) -> None:
@@ -79,7 +82,7 @@ def tuner(
     )
 
 
-def test_after_a_stop_the_next_trial_begins_within_seconds_twenty_times_in_a_row(tmp_path: Path) -> None:
+def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(tmp_path: Path) -> None:
     clock = Clock()
     assignments = [
         TrialAssignment(small_recipe({"loop.seed": seed}), tmp_path / str(seed)) for seed in range(TRIALS)
@@ -91,8 +94,8 @@ def test_after_a_stop_the_next_trial_begins_within_seconds_twenty_times_in_a_row
     assert not clock.recovered
     assert len(set.union(*clock.processes.values())) == 1
     assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
-    gaps = [later - earlier for earlier, later in zip(clock.moments, clock.moments[1:], strict=False)]
-    assert max(gaps) < SECONDS_BETWEEN
+    first, *gaps = [later - earlier for earlier, later in pairwise(clock.moments)]
+    assert max(gaps) < first, "for the first one the processes are started, for no other one"
     assert _gone(), "what trials took is free when the last has ended"
 
 
@@ -110,7 +113,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
-        step_seconds=15.0,
+        step_seconds=_limit(number),
     ).fit()
     killer.join()
     assert not results.errors
@@ -126,9 +129,18 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     assert _gone()
 
 
+def _limit(number: signal.Signals) -> float:
+    """Seconds that an epoch may take, and the start of a rank: short where a rank is to be found hanging."""
+    if number != signal.SIGSTOP:
+        return PATIENCE_SECONDS
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import ray, trainable.tune.trial"], check=True)
+    return 10.0 + 5.0 * (time.monotonic() - began)
+
+
 def _gone() -> bool:
-    """Whether no rank is left, within seconds."""
-    until = time.monotonic() + SECONDS_BETWEEN
+    """Whether no rank is left in the end."""
+    until = time.monotonic() + PATIENCE_SECONDS
     while _ranks() and time.monotonic() < until:
         time.sleep(0.1)
     return not _ranks()
@@ -136,7 +148,7 @@ def _gone() -> bool:
 
 def _signal_a_rank(folder: Path, number: signal.Signals, which: int) -> None:
     """The signal to one of the two, in the order of their processes, once some epochs are done."""
-    until = time.monotonic() + 240.0
+    until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         latest = checkpoint.latest(folder) if folder.exists() else None
         if latest is not None and latest.epoch >= 3:

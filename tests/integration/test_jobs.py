@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from search.record.folder import read_summary
-from tests.integration.clusters import Cluster, running, tunebook
+from tests.integration.clusters import PATIENCE_SECONDS, Cluster, tunebook
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="tb-") as folder, running(Path(folder)) as started:
-        yield started
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """Trials of two ranks, which one node holds at most one of."""
-    digits_study(tmp_path / "storage", name="mine", resources__workers=2).write(tmp_path)
+    digits_study(tmp_path / "storage", name="mine", resources__workers=2, concurrent=1).write(tmp_path)
     return tmp_path / "study.yaml"
 
 
@@ -41,7 +33,7 @@ def job_in(said: str) -> str:
     return said.split("job ", 1)[1].split(":", 1)[0]
 
 
-def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
+def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:
     submitted = cluster.tunebook("submit", study, "--address", cluster.dashboard)
@@ -49,14 +41,18 @@ def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
     job = job_in(submitted.stdout)
     assert "[4/4] trial" in submitted.stdout, "its log is followed"
 
+    at = ("--address", cluster.dashboard)
     stands = cluster.tunebook("status", job, RAY_API_SERVER_ADDRESS=cluster.dashboard)
     assert f"{job}  mine    succeeded" in stands.stdout
+    assert f"{job}  mine    succeeded" in cluster.tunebook("status", *at).stdout, "among all jobs"
+    assert "[4/4] trial" in cluster.tunebook("logs", job, *at).stdout
 
-    fetched = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
-    assert fetched.returncode == 0, fetched.stderr
     there = tmp_path / "storage" / "mine"
-    for name in ("best.yaml", "events.jsonl", "trials.png"):
-        assert (tmp_path / "here" / name).read_bytes() == (there / name).read_bytes()
+    for target, source in (("here", ()), ("again", ("--from", there))):
+        fetched = cluster.tunebook("fetch", job, *at, *source, "-o", tmp_path / target)
+        assert fetched.returncode == 0, fetched.stderr
+        for name in ("best.yaml", "events.jsonl", "trials.png"):
+            assert (tmp_path / target / name).read_bytes() == (there / name).read_bytes()
     assert read_summary(tmp_path / "here").best == read_summary(there).best
     assert "the documents' own recipe" in (tmp_path / "here" / "report.txt").read_text()
 
@@ -70,7 +66,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     folder = tmp_path / "storage" / "mine"
     longer = ("--set", "budget.epochs=12", "--address", cluster.dashboard)
     job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
-    until = time.monotonic() + 120.0
+    until = time.monotonic() + PATIENCE_SECONDS
     while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
         assert time.monotonic() < until, cluster.tunebook("logs", job, *longer[2:]).stdout
         time.sleep(0.1)
@@ -103,17 +99,7 @@ def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
     assert (client.returncode, "expected `auto` or HOST:PORT" in client.stderr) == (2, True)
 
 
-def test_jobs_are_listed_and_what_another_command_started_is_fetched_by_its_folder(
-    cluster: Cluster, study: Path, tmp_path: Path
-) -> None:
-    at = ("--address", cluster.dashboard)
-    job = job_in(cluster.tunebook("submit", study, "--set", "budget.trials=1", *at).stdout)
-    assert f"{job}  mine    succeeded" in cluster.tunebook("status", *at).stdout
-    assert "[1/1] trial" in cluster.tunebook("logs", job, *at).stdout
-    there = tmp_path / "storage" / "mine"
-    fetched = cluster.tunebook("fetch", job, *at, "--from", there, "-o", tmp_path / "here")
-    assert fetched.returncode == 0, fetched.stderr
-    assert (tmp_path / "here" / "best.yaml").read_bytes() == (there / "best.yaml").read_bytes()
+def test_a_dashboard_that_does_not_answer_is_told_in_one_line(cluster: Cluster) -> None:
     nobody = cluster.tunebook("status", "--address", "http://127.0.0.1:1")
     assert (nobody.returncode, nobody.stderr.count("\n")) == (2, 1)
 
@@ -128,13 +114,14 @@ def test_jobs_are_listed_and_what_another_command_started_is_fetched_by_its_fold
 def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
     cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], told: str
 ) -> None:
-    for command, here in (
-        (("submit", study, "--address", cluster.dashboard), {}),
-        (("status", "--address", cluster.dashboard), {}),
-        (("search", study, "--address", cluster.address), {}),
-        (("search", study, "--address", "auto"), {"RAY_ADDRESS": cluster.address}),
+    """How the cluster's address is given, and which commands ask it, makes no difference."""
+    searched = cluster.address if token else "auto"
+    for command in (
+        ("submit", study, "--address", cluster.dashboard),
+        ("status", "--address", cluster.dashboard),
+        ("search", study, "--address", searched),
     ):
-        refused = tunebook(*command, HOME=str(tmp_path), **here, **token)
+        refused = tunebook(*command, HOME=str(tmp_path), RAY_ADDRESS=cluster.address, **token)
         assert refused.returncode == 2
         assert told in refused.stderr
         assert refused.stderr.count("\n") == 1

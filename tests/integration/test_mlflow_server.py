@@ -13,7 +13,7 @@ from search.followers.tracker import Tracker, run_ids
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from tests.integration.mlflow_server import Server, wait_until
+from tests.integration.mlflow_server import PATIENCE_SECONDS, Server, wait_until
 from tests.search.small_events import epoch, settled
 
 pytestmark = pytest.mark.integration
@@ -74,12 +74,12 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
     with Journal(folder) as journal:
         write(journal, [begin(folder), settled(), *trial(0, 3)])
         tracker.start()
-        wait_until(lambda: tracker.backlog().error is not None, 30)
+        wait_until(lambda: tracker.backlog().error is not None)
         assert tracker.backlog().events == 8
 
         server.start()
         write(journal, trial(1, 2))
-        wait_until(lambda: tracker.backlog().complete and 1 in run_ids(folder), 60)
+        wait_until(lambda: tracker.backlog().complete and 1 in run_ids(folder))
         client = MlflowClient(tracking_uri=server.uri)
         before = runs_of(client, folder)
         assert {run.info.status for run in before.values()} == {"RUNNING", "KILLED"}
@@ -93,14 +93,13 @@ def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
             write(other, [begin(local), settled(), *trial(0, 2)])
             direct.start()
             write(journal, trial(2, 2))
-            wait_until(
-                lambda: len(runs_of(client, local, "direct")) == 2 and len(runs_of(client, folder)) == 4, 60
-            )
+            wait_until(lambda: len(runs_of(client, local, "direct")) == 2)
+            wait_until(lambda: len(runs_of(client, folder)) == 4)
             write(other, trial(1, 2))
-            assert direct.close(30).complete
+            assert direct.close(PATIENCE_SECONDS).complete
         assert len(runs_of(client, local, "direct")) == 3
 
-        wait_until(lambda: tracker.backlog().complete, 30)
+        wait_until(lambda: tracker.backlog().complete)
         server.kill()
         write(journal, [*trial(3, 2), begin(folder, "finished")])
         started = time.monotonic()

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,24 +14,21 @@ import pytest
 from search.record.folder import read_summary
 from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
-from tests.integration.clusters import tunebook
+from tests.integration.clusters import PATIENCE_SECONDS, tunebook
 from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
-from tests.s3_server import S3Server, s3_server
+from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.files.store import Store
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+SOON = "from search.record import lease; lease.SILENCE_SECONDS = 5.0"
+"""For a driver that has to wait until another one counts as dead."""
 
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as started:
-        yield started
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def storage(server: S3Server) -> Store:
-    return Store(server.uri).at("searches")
+def storage(s3: S3Server, tmp_path: Path) -> Store:
+    return Store(s3.uri).at(tmp_path.name, "searches")
 
 
 def one_is_half_way(events: list[Event]) -> bool:
@@ -70,7 +67,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     before = there(mine)
     assert len(before) > 3
 
-    second = Driver("resume", mine.uri, log=tmp_path / "log-2", **machine(machines[1]))
+    second = Driver("resume", mine.uri, log=tmp_path / "log-2", first=SOON, **machine(machines[1]))
     folder = folder_in(second, machines[1], "mine")
     second.wait_for(folder, lambda events: drivers(events) == 2)
     third = tunebook("resume", mine.uri, **machine(machines[2]))
@@ -101,13 +98,13 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
 
 
 def test_a_store_that_is_silent_for_a_while_costs_no_trial(
-    server: S3Server, storage: Store, tmp_path: Path
+    s3: S3Server, storage: Store, tmp_path: Path
 ) -> None:
     study = written_study(storage, "patient", tmp_path)
     driver = Driver("search", study, log=tmp_path / "log", **machine(tmp_path / "machine"))
     folder = folder_in(driver, tmp_path / "machine", "patient")
     driver.wait_for(folder, one_is_half_way)
-    with server.silent():
+    with s3.silent():
         time.sleep(12.0)
     assert driver.wait() == 0, driver.log.read_text()
     summary = read_summary(folder)
@@ -130,6 +127,8 @@ def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_p
         "--set",
         "data.in_memory=false",
         "--set",
+        "concurrent=1",
+        "--set",
         "base.loop.batch_size=8",
     )
     place = ("--storage", tmp_path / "searches", "--name", "pets")
@@ -149,7 +148,7 @@ def test_a_store_is_no_place_for_sqlite_and_must_be_there(storage: Store, tmp_pa
     missing = storage.uri.replace("tunebook/", "nonsuch/")
     server = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
     refused = tunebook(*words, "--storage", missing, *server, **machine(tmp_path))
-    assert (refused.returncode, "s3://nonsuch/searches" in refused.stderr) == (2, True)
+    assert (refused.returncode, str(Store(missing)) in refused.stderr) == (2, True)
     assert refused.stderr.count("\n") == 1
     unknown = tunebook("show", storage.at("nonsuch").uri, **machine(tmp_path))
     assert (unknown.returncode, "not a search folder" in unknown.stderr) == (2, True)
@@ -160,7 +159,8 @@ def written_study(storage: Store, name: str, folder: Path) -> Path:
     study = digits_study(
         folder,
         name=name,
-        budget__trials=5,
+        concurrent=1,
+        budget__trials=4,
         budget__epochs=10,
         tracking__uri=f"sqlite:///{folder}/mlflow.db",
     )
@@ -182,7 +182,7 @@ def folder_in(driver: Driver, its: Path, name: str) -> Path:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 120.0
+    until = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.05)

@@ -14,15 +14,25 @@ from search.record.folder import read_summary
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
 from search.record.lock import is_locked
-from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import (
+    PATIENCE_SECONDS,
+    Driver,
+    digits_study,
+    epochs_by_trial,
+    events_in,
+)
 from trainable.checkpoints import checkpoint
 
 pytestmark = pytest.mark.integration
 
+TRIALS, EPOCHS = 4, 12
+ONE_AT_A_TIME = ("--set", "concurrent=1", "--set", "budget.trials=3")
+"""Where it makes no difference, one process trains the trials."""
+
 
 @pytest.fixture
 def study_file(tmp_path: Path) -> Path:
-    study = digits_study(tmp_path / "storage", name="mine", budget__trials=6, budget__epochs=12)
+    study = digits_study(tmp_path / "storage", name="mine", budget__trials=TRIALS, budget__epochs=EPOCHS)
     study = study.with_values({"base.model.width": 16, "scheduler.grace_epochs": 3})
     study.write(tmp_path)
     return tmp_path / "study.yaml"
@@ -62,7 +72,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
     assert events[: len(before)] == before, "the journal only grows"
     summary = read_summary(folder)
     assert summary.state == "finished"
-    assert len(summary.trials) == 6
+    assert len(summary.trials) == TRIALS
     assert all(trial.ended for trial in summary.trials)
     assert len({event.search_id for event in events if isinstance(event, SearchEvent)}) == 1
     for trial, epochs in epochs_by_trial(events).items():
@@ -75,7 +85,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
 
     runs = runs_of(folder)
     tags = [run.data.tags.get("tunebook.trial") for run in runs]  # type: ignore[attr-defined]
-    assert sorted(tag for tag in tags if tag is not None) == [str(number) for number in range(6)]
+    assert sorted(tag for tag in tags if tag is not None) == [str(number) for number in range(TRIALS)]
     assert tags.count(None) == 1, "one parent"
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}  # type: ignore[attr-defined]
 
@@ -83,7 +93,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
 def wait_until_quiet(driver: Driver, folder: Path) -> None:
     """Ray's processes die with the driver; until then one may still finish a checkpoint."""
     seen: list[str] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         now = sorted(str(path) for path in (folder / "trials").rglob("*"))
         if now == seen and not driver.trial_processes():
@@ -95,7 +105,7 @@ def wait_until_quiet(driver: Driver, folder: Path) -> None:
 
 def test_a_search_is_resumed_while_the_killed_driver_s_trials_still_die(study_file: Path) -> None:
     folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, log=log)
+    first = Driver("search", study_file, *ONE_AT_A_TIME, log=log)
     first.wait_for(folder, some_ended_and_some_are_half_way)
     first.send(signal.SIGKILL)
     assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
@@ -107,7 +117,7 @@ def test_a_signal_stops_once_cleanly_and_resume_goes_on(
     study_file: Path, how: Callable[[Driver], None]
 ) -> None:
     folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, log=log)
+    first = Driver("search", study_file, *ONE_AT_A_TIME, log=log)
     first.wait_for(folder, some_ended_and_some_are_half_way)
     how(first)
     assert first.wait() == 130, log.read_text()
@@ -123,7 +133,8 @@ def test_a_signal_stops_once_cleanly_and_resume_goes_on(
 
 def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file: Path) -> None:
     folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, "--set", "concurrent=1", "--set", "scheduler.kind=none", log=log)
+    two = ("--set", "concurrent=1", "--set", "budget.trials=2", "--set", "scheduler.kind=none")
+    first = Driver("search", study_file, *two, log=log)
     first.wait_for(
         folder, lambda events: any(len(epochs) >= 3 for epochs in epochs_by_trial(events).values())
     )
@@ -135,5 +146,5 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file:
     restart = next(event for event in events if isinstance(event, StartEvent) and event.attempt == 2)
     assert restart.trial == retry.trial
     summary = read_summary(folder)
-    assert [trial.state for trial in summary.trials] == ["finished"] * 6
-    assert epochs_by_trial(events) == {trial: list(range(1, 13)) for trial in range(6)}
+    assert [trial.state for trial in summary.trials] == ["finished"] * 2
+    assert epochs_by_trial(events) == {trial: list(range(1, EPOCHS + 1)) for trial in range(2)}

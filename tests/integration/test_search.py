@@ -14,7 +14,7 @@ from search.record.folder import read_summary
 from search.record.journal import EndEvent, RetryEvent
 from search.running import driver
 from search.running.raytune import StopSwitch
-from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
 
@@ -141,9 +141,10 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
     study = digits_study(
         tmp_path,
         name="absurd",
+        concurrent=1,
         budget__trials=5,
         sampler__kind="random",
-        base={"model.width": 4, "loop.batch_size": 64, "optimizer.kind": "sgd"},
+        base={**BASE, "optimizer.kind": "sgd"},
         space__overrides={"optimizer.lr": {"choice": [0.1, 1e6]}},
     )
     assert driver.search(study) == "finished"
@@ -197,7 +198,9 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
         return any(isinstance(event, EndEvent) and event.state == "finished" for event in events_in(folder))
 
     monkeypatch.setattr(StopSwitch, "out_of_time", property(spent))
-    study = digits_study(tmp_path, name="short", budget__trials=500, budget__hours=100, budget__epochs=2)
+    study = digits_study(
+        tmp_path, name="short", concurrent=1, budget__trials=500, budget__hours=100, budget__epochs=2
+    )
     assert driver.search(study) == "finished"
     summary = read_summary(folder)
     assert summary.outcome_reason == "the budget of hours is spent"

@@ -21,6 +21,7 @@ from search.study.space import build_space
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space, Values
+from tests.epoch_results import epoch_result
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
@@ -154,23 +155,13 @@ def _result(run: Run, epoch: int, epochs: int, luck: random.Random) -> EpochResu
     diverged = run.diverges and epoch == 2
     accuracy = 0.0 if diverged else min(1.0, max(0.0, run.accuracy - left + swing))
     train = max(0.0, run.train - left)
-    return EpochResult(
-        epoch=epoch,
+    return epoch_result(
+        epoch,
+        accuracy,
         train_loss=2.0 - 1.5 * train,
         train_accuracy=train,
         val_loss=23.0 if diverged else 2.0 - 1.5 * accuracy,
-        val_accuracy=accuracy,
-        val_balanced_accuracy=accuracy,
-        val_top5_accuracy=None,
         applied_lr=0.1 * (1.0 + math.cos(math.pi * epoch / epochs)) / 2.0,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=1.0,
-        data_seconds=0.1,
-        evaluation_seconds=0.1,
-        images_per_second=1000.0,
-        peak_memory_bytes=10**8,
-        micro_batch=64,
         clean_train_accuracy=train if epoch == epochs else None,
         diverged=diverged,
     )

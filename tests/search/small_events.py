@@ -51,5 +51,5 @@ def epoch(
     trial: int, number: int, accuracy: float = 0.5, rung: int | None = None, **changes: Any
 ) -> EpochEvent:
     """An epoch of a trial with its validation accuracy."""
-    result = epoch_result(number, val_accuracy=accuracy, **changes)
+    result = epoch_result(number, accuracy, **changes)
     return EpochEvent(trial=trial, result=result, rung=rung)

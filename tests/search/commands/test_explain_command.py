@@ -17,6 +17,7 @@ from search.record.home import Home
 from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
+from tests.golden_pages import assert_page
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
@@ -59,40 +60,30 @@ def row(out: str, name: str) -> str:
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def test_facts_the_plan_and_the_space_come_in_this_order(tunebook: Tunebook) -> None:
-    code, out, _ = tunebook("explain", a_study())
+def test_the_page_has_the_facts_the_plan_and_what_varies(
+    tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    settings = (
+        "seed: 7\nsampler: {kind: qmc}\nbudget: {epochs: 20, hours: 3}\nresources: {cpus: 2, gpus: 0}\n"
+    )
+    code, out, _ = tunebook("explain", a_study(settings))
     assert code == 0
+    assert_page("explain.txt", out)
+
+
+def test_each_fact_has_a_row(tunebook: Tunebook) -> None:
+    _, out, _ = tunebook("explain", a_study())
     titles = [line.strip() for line in out.splitlines()]
-    assert titles.index("facts") < titles.index("plan") < titles.index("space document: what varies")
     names = [line.split()[0] for line in titles[2 : titles.index("plan") - 1]]
     assert names == list(Facts.model_fields)
 
 
-def test_each_fact_has_its_unit_and_where_it_is_from(tunebook: Tunebook) -> None:
-    _, out, _ = tunebook("explain", a_study("budget: {epochs: 9}\nresources: {cpus: 2}\n"))
-    assert row(out, "train_images") == "train_images 1,259 images to train on counted"
-    assert row(out, "image_size") == "image_size 8 px side, as the model sees it as most of the images"
-    assert row(out, "epochs") == "epochs 9 epochs of the longest trial budget.epochs"
-    assert row(out, "cpus") == "cpus 2 CPUs of a worker resources.cpus"
-    assert row(out, "workers") == "workers 1 worker of a trial resources.workers"
+def test_what_was_counted_comes_from_the_cache_the_next_time(tunebook: Tunebook) -> None:
+    tunebook("explain", a_study())
     _, again, _ = tunebook("explain", "study.yaml")
-    assert row(again, "train_images").endswith("counted (cached)")
-    assert row(again, "workers").endswith("resources.workers"), "what a study says is not from the cache"
-    assert row(out, "lr_band").endswith("- rates that a sweep recommends by space.probes: [lr-find]")
-
-
-def test_the_plan_says_budget_sampler_and_pruning_with_its_reason(tunebook: Tunebook) -> None:
-    _, out, _ = tunebook(
-        "explain", a_study("seed: 7\nsampler: {kind: qmc}\nbudget: {epochs: 20, hours: 3}\n")
-    )
-    assert row(out, "budget") == "budget 16 trials of 20 epochs at most, 3 hours at most"
-    assert row(out, "length").startswith("length a cosine wants some 200 epochs")
-    assert row(out, "first trial") == "first trial the documents' own recipe"
-    assert row(out, "sampler") == "sampler qmc, seed 7: from the priors, spread by a Sobol sequence"
-    assert "val_accuracy, the highest" in row(out, "objective")
-    words = " ".join(out.split())
-    assert "pruning compared after 3 epochs, where one in three goes on" in words
-    assert "the first lies an epoch behind the longest warm-up; priors make trials alike" in words
+    assert row(again, "train_images").endswith("(cached)")
+    assert not row(again, "workers").endswith("(cached)"), "what a study says is not from the cache"
 
 
 def test_what_varies_comes_first_and_what_is_fixed_on_demand(tunebook: Tunebook) -> None:
@@ -100,14 +91,14 @@ def test_what_varies_comes_first_and_what_is_fixed_on_demand(tunebook: Tunebook)
     _, whole, _ = tunebook("explain", a_study(), "--all")
     assert code == 0
     count = brief.strip().splitlines()[-1].strip()
-    assert count.endswith(" fields are fixed: --all lists them with reason and source")
+    assert "--all" in count
     varying, fixed = whole.split("space document: what varies")[1].split("\nfixed ")
     assert "optimizer.lr" in varying
     assert "loop.epochs" not in brief + varying
     rows = [line for line in fixed.splitlines()[2:] if line and not line.startswith(" ")]
     assert len(rows) == int(count.split()[0])
     assert row(fixed, "model.width").startswith("model.width 4 pinned; ")
-    assert "--all lists" not in whole
+    assert "--all" not in whole
 
 
 def test_data_and_settings_are_taken_as_check_takes_them(tunebook: Tunebook, tmp_path: Path) -> None:
@@ -134,7 +125,6 @@ def test_the_help_names_all_that_may_be_explained(tunebook: Tunebook) -> None:
         words = " ".join(out.replace("│", " ").split())
         assert code == 0
         assert "RECIPE|STUDY|DIR|DATA" in words
-        assert "A recipe or study in YAML, a search folder, or images." in words
 
 
 @pytest.mark.parametrize(
@@ -159,8 +149,8 @@ def test_a_study_that_search_refuses_is_refused_with_the_same_words(
 def test_a_range_of_rates_that_misses_the_sweep_s_is_told(tunebook: Tunebook) -> None:
     narrow = "facts: {lr_band: [0.2, 0.4]}\nspace: {overrides: {optimizer.lr: {log: [1.0, 3.0]}}}\n"
     _, out, _ = tunebook("explain", a_study(narrow))
-    assert "warning: space.overrides.optimizer.lr: 1 to 3, log lies outside" in out
-    assert row(out, "first trial").endswith("with optimizer.lr 0.2 in place of 0.1: as a sweep recommends")
+    assert "warning: space.overrides.optimizer.lr: 1 to 3, log " in out
+    assert "optimizer.lr 0.2 in place of 0.1" in row(out, "first trial")
 
 
 def test_a_second_time_nothing_is_measured_and_it_says_so(tunebook: Tunebook) -> None:
@@ -176,13 +166,9 @@ def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook)
     code, out, _ = tunebook("explain", a_study("facts: {parameters: 25000000, lr_band: [0.1, 0.4]}\n"))
     assert code == 0
     told = row(out, "parameters")
-    assert told.startswith(
-        "parameters 25,000,000 numbers that training adjusts written in the study; measured: "
-    )
-    assert int(told.rpartition(" ")[2].replace(",", "")) < 10_000
-    assert (
-        row(out, "lr_band") == "lr_band 0.1 to 0.4 at 256 rates that a sweep recommends written in the study"
-    )
+    assert told.startswith("parameters 25,000,000 ")
+    assert int(told.rpartition(" measured: ")[2].replace(",", "")) < 10_000
+    assert row(out, "lr_band").startswith("lr_band 0.1 to 0.4 at 256 ")
 
 
 def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
@@ -205,10 +191,8 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tuneboo
     code, out, _ = tunebook("explain", folder)
     assert code == 0
     assert "1,234 images" in row(out, "train_images")
-    assert row(out, "lr_band").endswith(
-        "0.5 to 0.7 at 256 rates that a sweep recommends lr-find, as the search began"
-    )
-    assert row(out, "first trial").endswith("optimizer.lr 0.5 in place of 0.1: as a sweep recommends")
+    assert row(out, "lr_band").startswith("lr_band 0.5 to 0.7 at 256 ")
+    assert "optimizer.lr 0.5 in place of 0.1" in row(out, "first trial")
     assert "(cached)" not in out
     code, _, err = tunebook("explain", folder, "--set", "space.name=quick")
     assert code == 2
@@ -219,7 +203,8 @@ def test_a_recipe_is_explained_with_the_facts_of_its_data(tunebook: Tunebook) ->
     write_recipe(Path("recipe.yaml"), Recipe().with_values({"model.width": 4, "loop.epochs": 3}))
     code, out, _ = tunebook("explain", "recipe.yaml")
     assert code == 0
-    assert row(out, "epochs") == "epochs 3 epochs of the longest trial loop.epochs"
+    assert row(out, "epochs").startswith("epochs 3 ")
+    assert row(out, "epochs").endswith(" loop.epochs")
     assert "plan" not in out.split()
     assert "recipe " in out
 

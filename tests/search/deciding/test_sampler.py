@@ -91,6 +91,7 @@ def test_a_sampler_rebuilt_from_the_trials_goes_on_as_the_old_one(kind: Kind, sm
     assert rebuilt.ask(13) == whole[13]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spawned_process_draws_the_same_trials(kind: Kind, small_space: Space) -> None:
     code = f"""

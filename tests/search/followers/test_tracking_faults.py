@@ -40,6 +40,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.followers.consumer.POLL_SECONDS", 0.05)
 
 
+@pytest.mark.integration
 def test_a_kill_between_making_a_run_and_noting_it_makes_no_second_one(
     client: MlflowClient, storage: Path, folder: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_search_of_which_the_database_knows_nothing_is_sent_again(
     assert len(children) == 4
 
 
+@pytest.mark.integration
 def test_two_processes_do_not_send_one_search_at_once(client: MlflowClient, folder: Path) -> None:
     write(folder, a_search(folder))
     code = (

@@ -89,6 +89,7 @@ def test_variables_are_passed_on_by_name_or_with_a_value() -> None:
         variables(["HOST"], {})
 
 
+@pytest.mark.integration
 def test_a_job_takes_the_python_that_ray_runs_with(tmp_path: Path) -> None:
     """Ray's processes are this test's stand-in: a process that has loaded Ray, with no Python on its PATH."""
     pack(tmp_path)

@@ -53,7 +53,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         proposal = ledger.propose()
         assert proposal is not None
         ledger.start(proposal.trial, 0)
-        ledger.epoch(proposal.trial, epoch_result(1, val_accuracy=0.9))
+        ledger.epoch(proposal.trial, epoch_result(1, 0.9))
         ledger.close("interrupted")
     return folder
 
@@ -81,7 +81,7 @@ def train(ledger: Ledger, trials: int) -> None:
         ledger.start(proposal.trial, ledger.epochs_done(proposal.trial))
         for number in range(ledger.epochs_done(proposal.trial) + 1, 6):
             accuracy = 0.5 + 0.02 * proposal.trial + 0.01 * number
-            result = epoch_result(number, val_accuracy=accuracy, val_balanced_accuracy=accuracy)
+            result = epoch_result(number, accuracy)
             if ledger.epoch(proposal.trial, result) is Decision.STOP:
                 break
 

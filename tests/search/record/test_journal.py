@@ -29,7 +29,7 @@ EVENTS: tuple[Event, ...] = (
     SearchEvent(state="started", search_id="0a1b", name="digits"),
     TrialEvent(trial=0, values={"optimizer.kind": "sgd", "optimizer.lr": 0.1, "model.depth": 8}, own=True),
     StartEvent(trial=0, attempt=1, epoch=0),
-    EpochEvent(trial=0, result=epoch_result(1, val_accuracy=1 / 3, peak_memory_bytes=2**40), rung=1),
+    EpochEvent(trial=0, result=epoch_result(1, 1 / 3, peak_memory_bytes=2**40), rung=1),
     RetryEvent(trial=0, reason="the worker died"),
     EndEvent(trial=0, state="failed", reason="out of memory\nline two"),
     SearchEvent(state="finished", search_id="0a1b", name="digits"),

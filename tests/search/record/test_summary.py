@@ -97,7 +97,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         locked=False,
         mlflow_run_ids={0: "abc"},
     )
-    metrics = epoch_result(val_accuracy=0.25).metrics()
+    metrics = epoch_result(1, 0.25).metrics()
     trial: dict[str, Any] = {
         "id": 0,
         "state": "stopped",

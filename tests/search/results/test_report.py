@@ -17,6 +17,7 @@ from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space
 from tests.epoch_results import epoch_result
+from tests.golden_pages import assert_page
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
@@ -42,15 +43,7 @@ INFO = DataInfo(
 
 
 def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
-    return epoch_result(
-        epoch,
-        train_loss=0.1,
-        val_loss=0.5,
-        val_accuracy=accuracy,
-        val_balanced_accuracy=accuracy,
-        micro_batch=128,
-        clean_train_accuracy=clean,
-    )
+    return epoch_result(epoch, accuracy, train_loss=0.1, train_accuracy=0.5, clean_train_accuracy=clean)
 
 
 def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]]) -> Path:
@@ -94,13 +87,15 @@ def test_the_best_trial_s_diagnosis_names_the_fields_of_its_own_recipe(tmp_path:
     assert (decay.now, decay.to) == (3e-4, 9e-4)
 
 
-def test_show_prints_the_verdict_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown(search_folder(tmp_path, {0: (0.8, values()), 1: (0.9, values())}))
-    printed = capsys.readouterr().out
-    assert "best val_accuracy 0.9000 (trial 1), the documents' own recipe 0.8000" in printed
-    assert "rates are at batch 256" in printed
-    assert "trial 1 is overfit: 100.0% of the training images are known" in printed
-    assert "optimizer.weight_decay: 0.0002 -> 0.0006" in printed
+def test_show_prints_the_best_trial_the_table_and_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    folder = search_folder(tmp_path, {0: (0.8, values()), 1: (0.9, values())})
+    shown(folder)
+    first, page = capsys.readouterr().out.split("\n", 1)
+    assert first.startswith("planted: finished, ")
+    assert_page("show.txt", page.replace(str(folder), "FOLDER"))
 
 
 def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(

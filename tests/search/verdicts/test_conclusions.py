@@ -145,6 +145,7 @@ def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder:
     assert len(json.loads(conclusion(Search(folder).summary).table)["data"]) > 15
 
 
+@pytest.mark.integration
 def test_to_show_a_search_takes_no_torch(folder: Path) -> None:
     program = (
         "import sys; from search.__main__ import main; sys.argv = ['tunebook', 'show', sys.argv[1]]\n"

@@ -3,37 +3,13 @@ from typing import Any
 import pytest
 
 from spaces.catalog.catalog import make_space
-from spaces.domains import Choice, Float, Integer, SpaceError
-from spaces.facts import Facts
+from spaces.domains import Integer, SpaceError
 from spaces.rules.optimizers import KINDS, OptimizerKind, learning_rate, learning_rates
 from spaces.rules.schedules import kinds
-from spaces.space import Dimension, Space, When
+from spaces.space import When
+from tests.spaces.catalog.small_catalog import AVERAGING, DECAY, LR, document, faults, names, of
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
-
-LR = "optimizer.lr"
-AVERAGING, DECAY = "regularisation.averaging.kind", "regularisation.averaging.decay"
-RATE = {"log": [0.01, 1.0]}
-
-
-def document(facts: Facts, *pins: str, overrides: dict[str, Any] | None = None, **values: Any) -> Space:
-    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
-    pinned = frozenset(pins) | {path.replace("__", ".") for path in values}
-    return make_space("document", base_recipe(facts, **values), pinned, facts, overrides or {})
-
-
-def names(space: Space) -> list[str]:
-    return [each.name for each in space.dimensions]
-
-
-def of(space: Space, name: str) -> Dimension:
-    (found,) = (each for each in space.dimensions if each.name == name)
-    return found
-
-
-def faults(caught: pytest.ExceptionInfo[SpaceError]) -> dict[str, str]:
-    return {fault.path: fault.message for fault in caught.value.faults}
-
 
 OPTIMIZERS = [
     f"optimizer.{field}[{kind}]" for field in ("lr", "weight_decay") for kind in ("sgd", "adamw", "lamb")
@@ -286,116 +262,6 @@ def test_a_pin_that_every_kind_has_holds_for_all() -> None:
         space.recipe({path: drawn[path] for path in drawn if path != "optimizer.momentum"}).optimizer.lr
         == 0.01
     )
-
-
-def test_an_override_replaces_all_dimensions_of_its_path_by_one() -> None:
-    space = document(imagenet_facts(), overrides={LR: RATE})
-    assert [name for name in names(space) if name.startswith(LR)] == [LR]
-    assert of(space, LR).domain == Float(0.01, 1.0, log=True)
-    assert of(space, LR).when is None
-    assert space.own[LR] == 0.1
-
-
-def test_an_override_of_a_field_that_one_kind_has_exists_for_that_kind() -> None:
-    space = document(
-        imagenet_facts(),
-        overrides={
-            "optimizer.momentum": {"uniform": [0.5, 0.99]},
-            "optimizer.beta2": {"choice": [0.95, 0.999]},
-            DECAY: {"choice": [0.99, 0.999]},
-            "augmentation.mixing.alpha": {"log": [0.1, 2.0]},
-        },
-    )
-    assert of(space, "optimizer.momentum").when == When("optimizer.kind", ("sgd",))
-    assert of(space, "optimizer.beta2").when == When("optimizer.kind", ("adamw", "lamb"))
-    assert of(space, DECAY).when == When(AVERAGING, ("ema",))
-    assert of(space, "augmentation.mixing.alpha").when == When(
-        "augmentation.mixing.kind", ("mixup", "cutmix")
-    )
-
-
-def test_an_override_of_what_the_space_fixes_adds_a_dimension() -> None:
-    space = document(imagenet_facts(), overrides={"loop.batch_size": {"choice": [128, 512]}})
-    assert of(space, "loop.batch_size").domain == Choice((128, 512))
-    assert space.own["loop.batch_size"] == 128  # the rule's 256 is not among the options
-
-
-def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options() -> None:
-    space = document(
-        digits_facts(), overrides={"augmentation.crop.kind": {"choice": ["none", "pad", "resized"]}}
-    )
-    assert names(space)[0] == "augmentation.crop.kind"
-    assert of(space, "augmentation.crop.fraction").when == When("augmentation.crop.kind", ("pad",))
-    assert of(space, "augmentation.crop.scale_min").when == When("augmentation.crop.kind", ("resized",))
-    assert space.own["augmentation.crop.kind"] == "none"
-
-
-def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
-    space = document(imagenet_facts(), overrides={"optimizer.kind": {"choice": ["adamw"]}})
-    assert space.own["optimizer.kind"] == "adamw"
-    assert space.own[LR] == 1e-3
-    assert of(space, LR).domain == learning_rates(imagenet_facts(), {}, "adamw").domain
-    assert "optimizer.momentum" not in names(space)
-
-
-def test_a_fixed_override_is_a_pin() -> None:
-    space = document(imagenet_facts(), overrides={"optimizer.kind": {"fixed": "adamw"}, LR: {"fixed": 0.002}})
-    assert [name for name in names(space) if name.startswith("optimizer")] == ["optimizer.weight_decay"]
-    assert space.recipe(space.own).optimizer.lr == 0.002
-    assert {"optimizer.kind", LR} <= space.pins
-
-
-def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
-    space = document(imagenet_facts(), overrides={LR: {"log": [1.0, 10.0]}})
-    assert space.own[LR] == 0.1
-
-
-@pytest.mark.parametrize(
-    ("overrides", "path", "message"),
-    [
-        (
-            {"optimizer.weight_decay": {"log": [0.1, 0.01]}},
-            "optimizer.weight_decay",
-            "expected low < high, got",
-        ),
-        (
-            {"optimizer.weight_decay": {"uniform": [-1, 1]}},
-            "optimizer.weight_decay",
-            "-1 is refused by the recipe",
-        ),
-        ({"optimizer.lrr": RATE}, "optimizer.lrr", "no field 'lrr' in optimizer; known: kind, lr, scaling"),
-        ({"optimiser.lr": RATE}, "optimiser.lr", "no field 'optimiser' in the recipe; known: version, task"),
-        (
-            {"optimizer": RATE},
-            "optimizer",
-            "is a section; name one of its fields: optimizer.kind, optimizer.lr",
-        ),
-        (
-            {"schedule.lowest": RATE},
-            "schedule.lowest",
-            "exists when schedule.kind is cyclic, which no trial of this space has",
-        ),
-        ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "no field 'gamma' in optimizer; known: kind"),
-        ({"optimizer.kind": {"choice": ["lion"]}}, "optimizer.kind", "expected one of 'sgd', 'rmsprop'"),
-        ({"optimizer.kind": {"choice": ["sgd", "lion"]}}, "optimizer.kind", "lion is refused by the recipe"),
-        ({"model.weights": {"choice": ["a.safetensors", None]}}, "model.weights", "write it under base"),
-        ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "schedule.warmup_epochs", "120 is refused"),
-        ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
-    ],
-)
-def test_an_override_that_cannot_be_is_refused_at_its_place_in_the_study(
-    overrides: dict[str, Any], path: str, message: str
-) -> None:
-    with pytest.raises(SpaceError) as caught:
-        document(imagenet_facts(), overrides=overrides)
-    (place,) = faults(caught)
-    assert place == f"space.overrides.{path}"
-    assert message in faults(caught)[place]
-
-
-def test_an_override_of_a_pin_is_refused() -> None:
-    with pytest.raises(SpaceError, match=r"space\.overrides\.optimizer\.lr: is pinned to 0\.3 in base"):
-        document(imagenet_facts(), overrides={LR: RATE}, optimizer__lr=0.3)
 
 
 def test_an_unknown_space_names_the_known_ones() -> None:

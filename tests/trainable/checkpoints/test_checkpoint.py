@@ -10,34 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.epoch_results import epoch_result
 from trainable.checkpoints import checkpoint
 from trainable.errors import StateError
 from trainable.training.metrics import EpochResult
 
 
-def result(epoch: int) -> EpochResult:
-    return EpochResult(
-        epoch=epoch,
-        train_loss=1.0,
-        train_accuracy=0.5,
-        val_loss=1.0,
-        val_accuracy=epoch / 10,
-        val_balanced_accuracy=0.5,
-        val_top5_accuracy=None,
-        applied_lr=0.1,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=1.0,
-        data_seconds=0.1,
-        evaluation_seconds=0.1,
-        images_per_second=100.0,
-        peak_memory_bytes=1,
-        micro_batch=16,
-    )
-
-
 def history(epochs: int) -> tuple[EpochResult, ...]:
-    return tuple(result(epoch) for epoch in range(1, epochs + 1))
+    return tuple(epoch_result(epoch, accuracy=epoch / 10) for epoch in range(1, epochs + 1))
 
 
 def save(folder: Path, epochs: int, **options: int) -> checkpoint.Checkpoint:
@@ -73,7 +53,7 @@ def test_the_newest_two_are_kept(tmp_path: Path) -> None:
 
 def test_epochs_beyond_four_digits_still_sort_by_number(tmp_path: Path) -> None:
     for epochs in (9999, 10000):
-        checkpoint.save(tmp_path, {}, [result(epochs)])
+        checkpoint.save(tmp_path, {}, [epoch_result(epochs)])
     latest = checkpoint.latest(tmp_path)
     assert latest is not None
     assert latest.epoch == 10000
@@ -152,6 +132,7 @@ def test_nothing_to_save_or_to_keep_is_refused(tmp_path: Path, epochs: int, keep
         save(tmp_path, epochs, keep=keep)
 
 
+@pytest.mark.integration
 def test_histories_are_read_without_importing_torch(tmp_path: Path) -> None:
     save(tmp_path, 2)
     code = (

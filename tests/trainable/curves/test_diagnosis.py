@@ -1,83 +1,20 @@
-"""The verdict on a run: planted curves with near misses beside them, real runs, and what is proposed."""
+"""The verdict on a run: planted curves with near misses beside them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.epoch_results import epoch_result
+from tests.trainable.curves.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
 from trainable.curves.curves import Thresholds
-from trainable.curves.diagnosis import Diagnosis, diagnose
-from trainable.curves.remedies import Verdict, changes
+from trainable.curves.diagnosis import diagnose
 from trainable.recipe import Recipe
-from trainable.training.metrics import EpochResult
-from trainable.training.run import Run
-
-torch.set_num_threads(1)
-
-CLASSES = 10
-MANY = 10_000
-"""Validation images: a standard error is half a point and less."""
-BASE = EpochResult(
-    epoch=1,
-    train_loss=0.5,
-    train_accuracy=0.8,
-    val_loss=0.5,
-    val_accuracy=0.8,
-    val_balanced_accuracy=0.8,
-    val_top5_accuracy=None,
-    applied_lr=0.1,
-    grad_norm=1.0,
-    skipped_steps=0,
-    epoch_seconds=1.0,
-    data_seconds=0.1,
-    evaluation_seconds=0.1,
-    images_per_second=1000.0,
-    peak_memory_bytes=0,
-    micro_batch=128,
-)
-
-
-def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:
-    """A cosine run with these validation accuracies, whose net knows `train` of its training images."""
-    epochs = len(val)
-    history = [
-        replace(
-            BASE,
-            epoch=number,
-            val_accuracy=value,
-            val_balanced_accuracy=value,
-            applied_lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)),
-        )
-        for number, value in enumerate(val, start=1)
-    ]
-    history[-1] = replace(history[-1], clean_train_accuracy=train, **last)
-    return history
-
-
-def settling(end: float, epochs: int = 20) -> list[float]:
-    """A curve that has come to rest by its last quarter."""
-    return [end - 0.3 * max(0.0, 1.0 - number / (0.7 * epochs)) ** 2 for number in range(1, epochs + 1)]
-
-
-def verdict(
-    history: Sequence[EpochResult], images: int | None = MANY, recipe: Recipe | None = None
-) -> Verdict:
-    return diagnosed(history, images, recipe).verdict
-
-
-def diagnosed(
-    history: Sequence[EpochResult], images: int | None = MANY, recipe: Recipe | None = None
-) -> Diagnosis:
-    return diagnose(history, recipe or Recipe(), classes=CLASSES, train_images=MANY, validation_images=images)
-
 
 # --- training far above validation ------------------------------------------------------------------------
 
@@ -286,7 +223,7 @@ def test_a_higher_rate_is_not_proposed_to_a_net_whose_loss_has_been_above_that_o
 
 
 def test_a_diverged_run_is_told_as_such_whatever_came_before() -> None:
-    history = [*curve(settling(0.9), None), replace(BASE, epoch=21, val_accuracy=0.0, diverged=True)]
+    history = [*curve(settling(0.9), None), epoch_result(21, 0.0, diverged=True)]
     found = diagnosed(history)
     assert found.verdict == "diverged"
     assert found.figures["best_val_accuracy"] == pytest.approx(0.9)
@@ -326,136 +263,3 @@ def test_every_history_has_a_verdict_in_finite_json(
     assert json.loads(json.dumps(found.tree(), allow_nan=False))["verdict"] == found.verdict
     assert found.reasons
     assert bool(found.changes) == (found.verdict != "healthy")
-
-
-# --- the proposals ----------------------------------------------------------------------------------------
-
-VERDICTS: tuple[Verdict, ...] = ("diverged", "unstable", "overfit", "still improving", "underfit", "healthy")
-OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd")
-SCHEDULES = ("constant", "cosine", "step", "poly", "exp", "sgdr", "onecycle", "cyclic")
-LOOSE = {"augmentation.crop.kind": "none", "augmentation.flip_probability": 0.0, "data.flips": ["horizontal"]}
-TIGHT = {
-    "augmentation.crop.kind": "resized",
-    "augmentation.policy.kind": "trivialaugment",
-    "augmentation.mixing.kind": "mixup",
-    "augmentation.masking.kind": "gridmask",
-    "regularisation.label_smoothing": 0.1,
-    "regularisation.clipping.kind": "adaptive",
-    "regularisation.clipping.factor": 0.01,
-    "model.dropout": 0.3,
-    "model.stochastic_depth": 0.1,
-    "model.freeze_epochs": 15,
-    "precision.kind": "fp16",
-}
-
-
-@pytest.mark.parametrize("outcome", VERDICTS)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("values", [{}, LOOSE, TIGHT], ids=["default", "loose", "tight"])
-def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_others(
-    outcome: Verdict, optimizer: str, values: dict[str, Any]
-) -> None:
-    recipe = Recipe().with_values({"optimizer.kind": optimizer, **values})
-    for schedule in SCHEDULES:
-        scheduled = recipe.with_values({"schedule.kind": schedule})
-        found = changes(outcome, scheduled, rate_left=1.0)
-        for change in found:
-            assert scheduled.get(change.path) == change.now != change.to, change
-            assert scheduled.with_values({change.path: change.to}).get(change.path) == change.to
-            assert change.why
-            assert change.source
-        scheduled.with_values({change.path: change.to for change in found})
-        assert len({change.path for change in found}) == len(found)
-
-
-def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() -> None:
-    overfit = {change.path: change.to for change in changes("overfit", Recipe())}
-    assert overfit["optimizer.weight_decay"] > Recipe().get("optimizer.weight_decay")
-    assert overfit["augmentation.policy.kind"] == "randaugment"
-    assert overfit["augmentation.mixing.kind"] == "cutmix"
-    assert overfit["regularisation.label_smoothing"] == 0.1
-    tight = Recipe().with_values(TIGHT)
-    underfit = {change.path: change.to for change in changes("underfit", tight)}
-    for path in ("policy", "mixing", "masking"):
-        assert underfit[f"augmentation.{path}.kind"] == "none"
-    assert underfit["augmentation.crop.scale_min"] > 0.08
-    assert underfit["augmentation.crop.ratio_min"] > 0.75
-    assert underfit["augmentation.crop.ratio_max"] < 4 / 3
-    assert underfit["regularisation.label_smoothing"] == 0.0
-    assert underfit["optimizer.weight_decay"] < Recipe().get("optimizer.weight_decay")
-    assert underfit["loop.epochs"] > tight.loop.epochs
-
-
-@pytest.mark.parametrize("outcome", VERDICTS)
-def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs(outcome: Verdict) -> None:
-    recipe = Recipe().with_values({"augmentation.crop.kind": "resized", "augmentation.crop.scale_min": 0.3})
-    for _ in range(12):
-        found = changes(outcome, recipe, rate_left=1.0)
-        recipe = recipe.with_values({change.path: change.to for change in found})
-    left = {change.path for change in changes(outcome, recipe, rate_left=1.0)}
-    assert left <= {"optimizer.lr", "loop.epochs", "schedule.warmup_epochs"}
-
-
-def test_a_run_that_ends_at_a_high_rate_is_told_to_let_it_fall() -> None:
-    constant = Recipe().with_values({"schedule.kind": "constant"})
-    wild = [0.8 + 0.04 * (-1) ** number for number in range(20)]
-    history = [replace(result, applied_lr=0.1) for result in curve(wild, 0.82)]
-    assert "schedule.kind" in {change.path for change in diagnosed(history, recipe=constant).changes}
-    fallen = diagnosed(curve(wild, 0.82), recipe=constant)
-    assert "schedule.kind" not in {change.path for change in fallen.changes}
-
-
-def test_the_lines_for_a_person_name_the_verdict_its_figures_and_each_change() -> None:
-    found = diagnosed(curve(settling(0.8), 0.99))
-    lines = found.lines()
-    assert lines[0].startswith("overfit: ")
-    assert "gap_points 19" in lines[1]
-    assert any("optimizer.weight_decay: 0.0001 -> 0.0003" in line for line in lines)
-    assert len(lines) == 2 + len(found.changes)
-
-
-# --- real runs --------------------------------------------------------------------------------------------
-
-
-def trained(values: dict[str, Any]) -> Diagnosis:
-    plain = {
-        "augmentation.crop.kind": "none",
-        "augmentation.flip_probability": 0.0,
-        "precision.kind": "fp32",
-        "model.width": 8,
-    }
-    run = Run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
-    while not run.finished:
-        run.step()
-    info = run.data.info
-    return diagnose(
-        run.history,
-        run.recipe,
-        classes=len(info.classes),
-        train_images=info.train_images,
-        validation_images=info.validation_images,
-    )
-
-
-def test_forty_images_learnt_by_heart_are_overfit() -> None:
-    found = trained({"data.train_limit": 40, "loop.batch_size": 20, "loop.epochs": 30, "optimizer.lr": 2.0})
-    assert found.verdict == "overfit", found
-    assert found.figures["clean_train_accuracy"] > 0.9
-    assert found.changes[0].path == "data.train_limit"
-
-
-def test_a_crippled_net_is_underfit_or_still_improving() -> None:
-    found = trained({"model.width": 4, "loop.epochs": 1, "optimizer.lr": 1e-4})
-    assert found.verdict in ("underfit", "still improving"), found
-
-
-@pytest.mark.parametrize("rate", [30.0, 1e6])
-def test_a_huge_rate_is_unstable_or_diverged(rate: float) -> None:
-    found = trained({"loop.epochs": 6, "optimizer.lr": rate})
-    assert found.verdict in ("unstable", "diverged"), found
-    assert found.changes[0].to < rate
-
-
-def test_a_sound_run_on_digits_is_healthy() -> None:
-    found = trained({"loop.epochs": 15, "optimizer.lr": 0.5})
-    assert found.verdict == "healthy", found

@@ -85,7 +85,7 @@ def test_a_cut_gzip_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(idx_bytes(IMAGES))[:-12])
 
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: cannot be read"):
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz"):
         idx.read_file(path)
 
 
@@ -95,7 +95,7 @@ def test_missing_idx_files_are_an_error_that_says_which(tmp_path: Path) -> None:
         idx.read(tmp_path)
 
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(DataError, match="no file of labels for the test part"):
+    with pytest.raises(DataError, match=r"labels.*\btest\b"):
         idx.read(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_an_npz_file_in_medmnists_layout_is_read(tmp_path: Path) -> None:
 def test_an_npz_file_of_another_layout_is_an_error_with_its_names(tmp_path: Path) -> None:
     np.savez(tmp_path / "mnist.npz", x_train=IMAGES, y_train=LABELS)
 
-    with pytest.raises(DataError, match=r"expected train_images and train_labels .*, found x_train, y_train"):
+    with pytest.raises(DataError, match=r"train_images.*train_labels.*x_train, y_train"):
         npz.read(tmp_path / "mnist.npz")
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_npz_and_one_with_objects_in_it_are_errors(tmp_path: P
         npz.read(path)
 
     np.savez(path, train_images=np.array([{}], dtype=object), train_labels=LABELS)
-    with pytest.raises(DataError, match=r"cannot be read as an \.npz file"):
+    with pytest.raises(DataError, match=r"\.npz"):
         npz.read(path)
 
 
@@ -174,5 +174,5 @@ def test_arrays_of_another_form_are_errors(images: np.ndarray, labels: np.ndarra
 
 
 def test_labels_that_differ_between_parts_are_an_error_that_names_them() -> None:
-    with pytest.raises(DataError, match=r"labels \[2\] are only in one of train and test"):
+    with pytest.raises(DataError, match=r"\[2\].*train.*test"):
         collect("mine", "auto", {"train": (IMAGES, LABELS), "test": (IMAGES[:2], LABELS[:2])})

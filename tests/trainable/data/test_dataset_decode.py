@@ -172,9 +172,7 @@ def test_the_order_is_kept_whatever_the_threads(tmp_path: Path, threads: int) ->
 def test_broken_images_are_named_and_counted() -> None:
     broken = [Broken(f"{number}.jpg", "truncated") for number in range(12)]
 
-    with pytest.raises(
-        DataError, match=r"12 of 1,000 images cannot be decoded[^$]*9\.jpg: truncated[^$]*and 2 more"
-    ):
+    with pytest.raises(DataError, match=r"12 of 1,000[^$]*9\.jpg: truncated[^$]*\b2 more"):
         raise_broken(broken, 1000, "pets")
     raise_broken([], 1000, "pets")
 

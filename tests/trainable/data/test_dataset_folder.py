@@ -53,7 +53,7 @@ def test_a_part_name_that_is_not_there_is_an_error_with_the_folders(tmp_path: Pa
     write_classes(tmp_path / "train", TWO)
     write_classes(tmp_path / "dev", TWO)
 
-    with pytest.raises(DataError, match=r"data\.validation is 'devel', but the folders there are dev, train"):
+    with pytest.raises(DataError, match=r"data\.validation.*'devel'.*dev, train"):
         read(tmp_path, validation="devel")
 
 
@@ -61,7 +61,7 @@ def test_a_folder_that_no_part_is_called_like_is_not_left_out_in_silence(tmp_pat
     for part in ("train", "test", "dev"):
         write_classes(tmp_path / part, TWO)
 
-    with pytest.raises(DataError, match=r"dev would be left out.*data\.validation"):
+    with pytest.raises(DataError, match=r"\bdev\b.*data\.validation"):
         read(tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_two_folders_for_one_part_are_an_error(tmp_path: Path) -> None:
     for part in ("train", "val", "validation"):
         write_classes(tmp_path / part, TWO)
 
-    with pytest.raises(DataError, match=r"val and validation could both be the validation part"):
+    with pytest.raises(DataError, match=r"\bval and validation\b"):
         read(tmp_path)
 
 
@@ -128,16 +128,14 @@ def test_a_folder_with_one_folder_in_it_is_an_error_that_names_it(tmp_path: Path
     write_classes(tmp_path / "Dataset", TWO)
     (tmp_path / "LICENSE").write_text("CC0")
 
-    with pytest.raises(
-        DataError, match=rf"one folder only, Dataset/; data\.path should be {tmp_path}/Dataset"
-    ):
+    with pytest.raises(DataError, match=rf"Dataset/;.*data\.path.*{tmp_path}/Dataset"):
         read(tmp_path)
 
 
 def test_a_folder_without_folders_is_an_error(tmp_path: Path) -> None:
     write_image(tmp_path / "a.png")
 
-    with pytest.raises(DataError, match="no folders; expected one for each class"):
+    with pytest.raises(DataError, match="no folders"):
         read(tmp_path)
 
 
@@ -155,7 +153,7 @@ def test_images_outside_class_folders_are_an_error(tmp_path: Path) -> None:
     write_classes(tmp_path, TWO)
     write_image(tmp_path / "stray.png")
 
-    with pytest.raises(DataError, match=r"1 image in no class folder: stray\.png"):
+    with pytest.raises(DataError, match=r"\b1 image\b.*stray\.png"):
         read(tmp_path)
 
 
@@ -163,7 +161,7 @@ def test_a_part_with_one_class_is_an_error(tmp_path: Path) -> None:
     write_classes(tmp_path / "train", {"cat": 2})
     write_classes(tmp_path / "test", {"cat": 2})
 
-    with pytest.raises(DataError, match="two class folders are needed at least, found cat"):
+    with pytest.raises(DataError, match=r"\btwo\b.*found cat"):
         read(tmp_path)
 
 
@@ -171,5 +169,5 @@ def test_classes_that_differ_between_parts_are_an_error_that_names_them(tmp_path
     write_classes(tmp_path / "train", {"cat": 2, "dog": 2, "emu": 2})
     write_classes(tmp_path / "test", {"cat": 2, "dog": 2, "fox": 2})
 
-    with pytest.raises(DataError, match="emu is not in the test part, fox is only in the test part"):
+    with pytest.raises(DataError, match=r"emu.*test.*fox.*test"):
         read(tmp_path)

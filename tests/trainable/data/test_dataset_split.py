@@ -63,7 +63,7 @@ def test_a_class_too_small_to_split_is_an_error_that_says_how_many_are_needed() 
 
 
 def test_fractions_that_leave_nothing_to_train_on_are_an_error() -> None:
-    with pytest.raises(DataError, match=r"validation_fraction 0.6 and data\.test_fraction 0.4 leave nothing"):
+    with pytest.raises(DataError, match=r"validation_fraction 0\.6.*data\.test_fraction 0\.4"):
         stratified_split(LABELS, NAMES, 0.6, 0.4, 0)
 
 
@@ -89,5 +89,5 @@ def test_a_limit_takes_exactly_so_many_and_someone_of_every_class(
 
 def test_a_limit_above_the_number_takes_all_and_one_below_the_classes_is_an_error() -> None:
     assert stratified_limit(LABELS, NAMES, 1000, 0).tolist() == list(range(160))
-    with pytest.raises(DataError, match="train_limit 2 is below the number of classes, 3"):
+    with pytest.raises(DataError, match=r"train_limit 2\b.*\b3\b"):
         stratified_limit(LABELS, NAMES, 2, 0)

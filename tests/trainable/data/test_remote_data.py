@@ -5,14 +5,13 @@ from __future__ import annotations
 import pickle
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.s3_server import s3_server
+from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.data import ArrayPart, DataSet, load
 from trainable.data.remote import cached
@@ -23,10 +22,9 @@ from trainable.recipe.data import Data
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with s3_server() as server:
-        yield server.uri
+@pytest.fixture
+def bucket(s3: S3Server) -> str:
+    return s3.uri
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def test_files_that_are_read_while_training_are_copied_on_each_machine(
     assert len(list(data.copy.rglob("*.*"))) == 24
     shutil.rmtree(data.copy.parent)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(DataError, match="set XDG_CACHE_HOME to the same folder on all"):
+    with pytest.raises(DataError, match="XDG_CACHE_HOME"):
         data.be_here()
 
 
@@ -100,7 +98,7 @@ def test_a_slash_at_the_end_is_the_same_place_and_another_server_is_not(uri: str
     place, _, query = uri.partition("?")
     assert cached(f"{place}/?{query}") == cached(uri)
     assert cached(uri.replace("endpoint_override=", "endpoint_override=http://")) != cached(uri)
-    with pytest.raises(DataError, match="unknown allow_bucket_creation; known are scheme, endpoint_override"):
+    with pytest.raises(DataError, match=r"allow_bucket_creation;.*scheme, endpoint_override"):
         cached(f"{uri}&allow_bucket_creation=true")
 
 
@@ -122,7 +120,7 @@ def test_a_search_does_not_go_on_with_files_that_have_changed(folder: Path, uri:
     assert data.copy is not None
     shutil.rmtree(data.copy)
     Store(uri).put(next(folder.rglob("*.*")), "dog/another.png")
-    with pytest.raises(DataError, match=r"files of s3://.* have changed since the search loaded them"):
+    with pytest.raises(DataError, match=r"s3://.*changed"):
         data.be_here()
 
 
@@ -130,5 +128,5 @@ def test_a_single_file_and_nothing_at_all(uri: str, bucket: str, tmp_path: Path)
     np.savez(tmp_path / "set.npz", a=np.arange(3))
     Store(bucket).put(tmp_path / "set.npz", "sets/set.npz")
     assert cached(Store(bucket).at("sets", "set.npz").uri).read_bytes() == (tmp_path / "set.npz").read_bytes()
-    with pytest.raises(DataError, match=r"data\.path: s3://tunebook/nonsuch: nothing is there"):
+    with pytest.raises(DataError, match=r"data\.path: s3://tunebook/nonsuch"):
         load(Data(path=Store(bucket).at("nonsuch").uri))

@@ -57,6 +57,7 @@ def held(tmp_path: Path) -> Iterator[Holder]:
     holder.process.wait(10)
 
 
+@pytest.mark.integration
 def test_a_folder_that_stays_taken_is_an_error_that_names_the_process(held: Holder, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(FolderTaken, match=f"process {held.process.pid} on .* still at work here after 0.3 s"):
@@ -64,6 +65,7 @@ def test_a_folder_that_stays_taken_is_an_error_that_names_the_process(held: Hold
     assert time.monotonic() - began >= 0.3
 
 
+@pytest.mark.integration
 def test_a_folder_that_is_given_up_meanwhile_is_waited_for(held: Holder, tmp_path: Path) -> None:
     timer = threading.Timer(0.3, held.release)
     timer.start()
@@ -74,11 +76,13 @@ def test_a_folder_that_is_given_up_meanwhile_is_waited_for(held: Holder, tmp_pat
     claim.release()
 
 
+@pytest.mark.integration
 def test_a_claim_ends_with_its_process(held: Holder, tmp_path: Path) -> None:
     held.process.kill()
     Claim(tmp_path, patience_seconds=10.0).release()
 
 
+@pytest.mark.integration
 def test_a_child_that_outlives_its_parent_does_not_keep_the_claim(tmp_path: Path) -> None:
     holder = Holder(tmp_path, "with a child")
     try:

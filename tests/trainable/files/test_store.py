@@ -5,29 +5,22 @@ from __future__ import annotations
 import pickle
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from search.study import Study
-from tests.s3_server import s3_server
+from tests.s3_server import KEYS, S3Server
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError, is_uri, without_credentials
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    with s3_server() as server:
-        yield server.uri
 
 
 @pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.integration), "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "file":
         return Store((tmp_path / "store").as_uri())
-    uri: str = request.getfixturevalue("bucket")
-    return Store(uri).at(request.node.name.replace("[", "-").replace("]", ""))
+    server: S3Server = request.getfixturevalue("s3")
+    return Store(server.uri).at(request.node.name.replace("[", "-").replace("]", ""))
 
 
 @pytest.mark.parametrize(
@@ -124,15 +117,17 @@ def test_what_is_no_uri_is_told(text: str) -> None:
 
 
 @pytest.mark.integration
-def test_a_store_that_cannot_be_reached_is_told_by_its_name(bucket: str) -> None:
+def test_a_store_that_cannot_be_reached_is_told_by_its_name(s3: S3Server) -> None:
     with pytest.raises(StoreError, match=r"^s3://nonsuch/a: .*(NO_SUCH_BUCKET|does not exist)"):
-        Store(bucket.replace("tunebook", "nonsuch")).write("a", b"")
+        Store(s3.uri.replace("tunebook", "nonsuch")).write("a", b"")
     with pytest.raises(StoreError, match=r"^nonsuch://place: .*[Uu]nrecognized filesystem"):
         Store("nonsuch://place").names()
 
 
 @pytest.mark.integration
-def test_a_store_that_is_silent_is_given_up_in_seconds(bucket: str) -> None:
+def test_a_store_that_is_silent_is_given_up_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -7,26 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.epoch_results import epoch_result
 from trainable.training.metrics import OBJECTIVES, EpochResult, worst
 
-RESULT = EpochResult(
-    epoch=3,
-    train_loss=0.5,
-    train_accuracy=0.8,
-    val_loss=0.6,
-    val_accuracy=0.75,
-    val_balanced_accuracy=0.7,
-    val_top5_accuracy=None,
-    applied_lr=0.1,
-    grad_norm=1.5,
-    skipped_steps=0,
-    epoch_seconds=2.0,
-    data_seconds=0.1,
-    evaluation_seconds=0.3,
-    images_per_second=1000.0,
-    peak_memory_bytes=2**20,
-    micro_batch=16,
-)
+RESULT = epoch_result(epoch=3, accuracy=0.75)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])

@@ -42,7 +42,7 @@ def test_a_named_format_is_used_as_it_is(kind: str) -> None:
 
 
 def test_tf32_off_cuda_is_an_error() -> None:
-    with pytest.raises(RecipeError, match=r"precision\.kind: tf32 is a format of CUDA devices"):
+    with pytest.raises(RecipeError, match=r"precision\.kind: tf32.*CUDA"):
         precision.resolve(Precision(kind="tf32"), CPU)
 
 
@@ -79,5 +79,5 @@ def test_a_forward_pass_computes_in_the_format_again_and_again(
 def test_a_format_is_checked_against_a_kind_of_device_that_need_not_be_there() -> None:
     precision.check(Precision(kind="tf32"), "cuda")
     precision.check(Precision(kind="bf16"), "cpu")
-    with pytest.raises(RecipeError, match=r"precision\.kind: tf32 is a format of CUDA devices"):
+    with pytest.raises(RecipeError, match=r"precision\.kind: tf32.*CUDA"):
         precision.check(Precision(kind="tf32"), "cpu")

@@ -13,8 +13,6 @@ from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.training.metrics import worst
 from trainable.training.run import Run
 
-torch.set_num_threads(1)
-
 
 def finished(run: Run) -> Run:
     while not run.finished:
@@ -163,7 +161,7 @@ def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None
 
 
 def test_a_batch_above_the_training_part_names_both() -> None:
-    with pytest.raises(DataError, match=r"loop\.batch_size 49 is above the 48 training images"):
+    with pytest.raises(DataError, match=r"loop\.batch_size 49\b.*\b48\b"):
         Run(small_recipe({"loop.batch_size": 49}), data=data_set(train=48))
 
 
@@ -266,9 +264,9 @@ def test_a_mirror_that_the_data_forbid_is_refused() -> None:
 
 def test_a_size_that_the_model_does_not_take_is_refused_before_training() -> None:
     values = {"augmentation.size.kind": "multi_scale", "augmentation.size.largest": 2.0}
-    with pytest.raises(ModelError, match=r"augmentation\.size: the model does not take images of \d+ px"):
+    with pytest.raises(ModelError, match=r"augmentation\.size: .*\d+ px"):
         Run(small_recipe(values), data=data_set(), model=plain_net())
-    with pytest.raises(ModelError, match=r"evaluation\.scales: the model does not take images of 16 px"):
+    with pytest.raises(ModelError, match=r"evaluation\.scales: .*\b16 px"):
         Run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
 
 
@@ -278,7 +276,7 @@ def test_several_sizes_of_which_there_is_one_are_refused() -> None:
         "data.image_size": 8,
         "augmentation.size.smallest": 0.9,
     }
-    with pytest.raises(RecipeError, match=r"augmentation\.size: between 0\.9 and 1\.25 of 8 px lies 8 alone"):
+    with pytest.raises(RecipeError, match=r"augmentation\.size: .*\b0\.9\b.*\b1\.25\b.*\b8 px"):
         Run(small_recipe(values), data=data_set())
 
 

@@ -24,8 +24,6 @@ from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE
 from trainable.tune.worker import TrialAssignment
 
-torch.set_num_threads(1)
-
 CLAIM = "import sys, pathlib, trainable.files.folder_lock as c; c.Claim(pathlib.Path(sys.argv[1]), 0.0)"
 
 
@@ -169,6 +167,7 @@ def test_a_run_that_cannot_be_freed_is_told_by_a_step_too(
         actor.step()
 
 
+@pytest.mark.integration
 def test_the_folder_is_claimed_from_the_first_step_to_the_reset(tmp_path: Path) -> None:
     actor = trial(config(tmp_path))
     assert not is_claimed(tmp_path)

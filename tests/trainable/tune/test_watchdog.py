@@ -29,6 +29,7 @@ def under_watchdog(work: str, folder: Path) -> int:
     return subprocess.run([sys.executable, "-c", code, str(folder)], check=False, timeout=30).returncode
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("work", [SLEEP, HOLD_THE_GIL], ids=["asleep", "holding the GIL"])
 def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path, work: str) -> None:
     began = time.monotonic()

@@ -1,0 +1,38 @@
+"""Which tests one process of pytest-xdist runs one after another, since they share what takes long to start.
+
+Groups come first, so that their waits pass while the other process computes. All other tests go to whichever
+process is free. (The `loadgroup` of pytest-xdist 3.8 finds no group under pytest 9.2.)
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+SERVICES = (
+    "tests/integration/test_cluster.py",
+    "tests/integration/test_jobs.py",
+    "tests/integration/test_mlflow_server.py",
+    "tests/integration/test_object_store.py",
+    "tests/trainable/data/test_remote_data.py",
+    "tests/trainable/files/test_store.py",
+)
+"""One S3 server, one cluster."""
+PLANTED = "tests/search/refining/test_refine_planted.py"
+"""Each test looks at the same searches."""
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Hands out the largest group first, and tests without a group one by one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test: `services`, `ray` for the other integration tests, its file, or itself alone."""
+    file = nodeid.partition("::")[0]
+    if file in SERVICES:
+        return "services"
+    if file.startswith("tests/integration/"):
+        return "ray"
+    return file if file == PLANTED else nodeid

@@ -1,0 +1,47 @@
+"""What the tests of the ledger share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from search.deciding.ledger import Ledger
+from search.deciding.make import Kind, make_sampler
+from search.deciding.scheduler import Asha
+from search.record.journal import Journal
+from spaces.space import Space
+from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
+
+
+@pytest.fixture
+def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
+    """Opens a ledger over a folder's journal, as each driver does; the one before is closed, as by a kill."""
+    journals: list[Journal] = []
+
+    def open_one(
+        folder: Path = tmp_path,
+        kind: Kind = "random",
+        rungs: tuple[int, ...] = (1, 2),
+        metric: str = "val_accuracy",
+        space: Space = small_space,
+        begun: bool = True,
+    ) -> Ledger:
+        for journal in journals:
+            journal.close()
+        journals.append(Journal(folder))
+        ledger = Ledger(
+            journals[-1],
+            space,
+            make_sampler(space, kind, 7, "max"),
+            Asha(rungs, 3, "max"),
+            trials=TRIALS,
+            epochs=EPOCHS,
+            metric=metric,
+        )
+        if begun and ledger.search_id is None:
+            ledger.begin("test")
+        return ledger
+
+    yield open_one
+    for journal in journals:
+        journal.close()

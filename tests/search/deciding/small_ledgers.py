@@ -1,0 +1,72 @@
+"""Ledgers over small searches, and how their trials would go."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from search.deciding.ledger import Decision, Ledger
+from search.record.home import EVENTS_FILE
+from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
+from spaces.domains import Integer, Value
+from spaces.space import Dimension, Space
+from tests.epoch_results import epoch_result
+from trainable.training.metrics import EpochResult, worst
+
+TRIALS, EPOCHS, SLOTS = 16, 4, 3
+
+Open = Callable[..., Ledger]
+
+
+def result(epoch: int, accuracy: float, *, diverged: bool = False) -> EpochResult:
+    return epoch_result(epoch, accuracy, val_loss=1.0 - accuracy, diverged=diverged)
+
+
+def trained(values: dict[str, Value], epoch: int) -> EpochResult:
+    """What training to an epoch would give: better near a rate of 0.1, diverged far above it."""
+    rate = values["optimizer.lr"]
+    assert isinstance(rate, float)
+    if rate > 0.25:
+        return result(epoch, worst("val_accuracy", 10), diverged=True)
+    return result(epoch, (1.0 - math.exp(-epoch)) * math.exp(-abs(math.log10(rate) + 1.0)))
+
+
+def drive(ledger: Ledger) -> None:
+    """Train to the end on three slots; always the running trial that is the least far goes on."""
+    ledger.begin("test")
+    running: dict[int, dict[str, Value]] = {}
+    while True:
+        while len(running) < SLOTS and (proposal := ledger.propose()) is not None:
+            ledger.start(proposal.trial, ledger.epochs_done(proposal.trial))
+            running[proposal.trial] = dict(proposal.values)
+        if not running:
+            return
+        trial = min(running, key=lambda number: (ledger.epochs_done(number), number))
+        decision = ledger.epoch(trial, trained(running[trial], ledger.epochs_done(trial) + 1))
+        if decision is Decision.STOP:
+            del running[trial]
+
+
+def essence(folder: Path) -> list[Event]:
+    """What a search proposed, measured and decided, without when and by which driver."""
+    return [
+        event.model_copy(update={"sequence": -1, "time": 0.0})
+        for event in read(folder / EVENTS_FILE)
+        if isinstance(event, TrialEvent | EpochEvent | EndEvent)
+    ]
+
+
+def ends(folder: Path) -> dict[int, str]:
+    return {event.trial: event.state for event in read(folder / EVENTS_FILE) if isinstance(event, EndEvent)}
+
+
+class Unchecked(Space):
+    """A space as it would be if the checks when it is built had missed something."""
+
+    def __post_init__(self) -> None:
+        """No check."""
+
+
+def with_holes(space: Space) -> Space:
+    """One of whose draws most are no recipes: a ResNet's depth is one of a few."""
+    depth = Dimension("model.depth", Integer(8, 20), "for the test", "none")
+    return Unchecked(space.base, (*space.dimensions, depth), {**space.own, "model.depth": 8})
