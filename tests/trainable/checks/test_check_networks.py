@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from tests.trainable.small_runs import CLASSES, SIZE, data_set, plain_net, small
 from trainable.checks.gradients import check_gradients, check_model_gradients
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs, initial_loss
 from trainable.checks.subject import Subject, make_subject
-from trainable.models.make import make_model
 from trainable.recipe import Recipe
 
 
@@ -124,11 +124,12 @@ def test_the_networks_are_drawn_as_a_run_draws_them() -> None:
 
 
 def test_what_a_library_built_is_a_note_where_ones_own_is_a_warning() -> None:
-    recipe = Recipe().with_values({"model.kind": "torchvision", "model.name": "vgg11_bn"})
-    images = torch.randn(2, 3, 32, 32)
-    model = make_model(recipe.model, classes=CLASSES, channels=3, image_size=32)
-    own = Subject(recipe, data_set(), model, model, torch.device("cpu"), is_own=True)
-    library = Subject(recipe, data_set(), model, model, torch.device("cpu"), is_own=False)
+    images = torch.randn(2, 1, SIZE, SIZE)
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * SIZE**2, CLASSES)
+    )
+    own = subject(model)
+    library = replace(own, is_own=False)
     levels = [
         next(each.level for each in check_construction(one, images) if each.check == "bias before norm")
         for one in (own, library)
