@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from search.followers.consumer import Consumer
-from search.record.home import CURSOR_FILE, EVENTS_FILE, IN_STORE
+from search.record.home import CURSOR_FILE, EVENTS_FILE, IN_STORE, SYNCED_FILE
 from search.record.journal import Event, TrialEvent
 from search.record.lease import Lease
 from trainable.errors import UserError
@@ -52,8 +52,8 @@ class InStore(Consumer):
         return len(events)
 
     def _deliver(self) -> None:
-        """Copy what has changed: the files that the journal refers to, the journal, the cursor into it."""
-        cursor = self._content(CURSOR_FILE)
+        """Copy what has changed: the files that the journal refers to, the journal, what refers to it."""
+        cursor, synced = self._content(CURSOR_FILE), self._content(SYNCED_FILE)
         journal = self._content(EVENTS_FILE) or b""
         whole = journal[: journal.rfind(b"\n") + 1]
         if len(whole) < self._journal_there:
@@ -62,6 +62,7 @@ class InStore(Consumer):
         for name in IN_STORE:
             self._put(name, self._content(name))
         self._put(EVENTS_FILE, whole or None)
+        self._put(SYNCED_FILE, synced)
         self._put(CURSOR_FILE, cursor)
         self._journal_there, self._known_trials = len(whole), self._taken_trials
 

@@ -11,6 +11,7 @@ from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_F
 from search.record.journal import read
 from search.record.lock import is_locked
 from search.record.summary import Summary, summarise
+from search.record.synced import synced_lines
 from search.record.trials import Record
 from search.study import STUDY_FILE, Study, read_study
 from spaces.catalog.explain import reasons
@@ -64,15 +65,15 @@ def read_record(folder: Path) -> Record:
     """Returns what the journal says of a search; nothing where a driver was killed before it began.
 
     Raises JournalError where it is damaged. Raises UserError where it cannot be read, and where it is missing
-    although there are trials: they must not be mixed with new ones.
+    although the search had begun: old trials must not be mixed with new ones.
     """
     path = folder / EVENTS_FILE
     try:
         events = read(path) if path.exists() else []
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    if not events and any((folder / TRIALS_FOLDER).glob("*")):
-        raise UserError(f"{path}: missing or empty, but trials/ is not; put it back or start a new search")
+    if not events and (synced_lines(folder) or any((folder / TRIALS_FOLDER).glob("*"))):
+        raise UserError(f"{path}: missing or empty, but the search had begun; put it back or start anew")
     return Record(events, str(path))
 
 

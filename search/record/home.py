@@ -12,6 +12,8 @@ from trainable.files.store import Store, is_uri
 
 FACTS_FILE = "facts.json"
 EVENTS_FILE = "events.jsonl"
+SYNCED_FILE = ".synced"
+"""It says how many lines of the journal are safe on the disk: a journal with fewer lines was cut."""
 LOG_FILE = "search.log"
 BEST_FILE = "best.yaml"
 PICTURE_FILE = "trials.png"
@@ -31,9 +33,18 @@ IN_STORE = (FACTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, STUDY_FILE)
 """The files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
 last: once it is there, a search can be resumed. Optuna's mirror is not stored: it is rebuilt from the
 journal."""
-IN_PARCEL = (FACTS_FILE, EVENTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, CURSOR_FILE, MIRROR_FILE)
-"""The files that `tunebook fetch` copies unchanged; the study is copied without the password that it may
-hold."""
+IN_PARCEL = (
+    FACTS_FILE,
+    SYNCED_FILE,
+    EVENTS_FILE,
+    LOG_FILE,
+    BEST_FILE,
+    PICTURE_FILE,
+    CURSOR_FILE,
+    MIRROR_FILE,
+)
+"""The files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
+that it may hold."""
 IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE)
 """The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 

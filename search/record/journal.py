@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
 from search.record.home import EVENTS_FILE
 from search.record.lock import is_locked
+from search.record.synced import open_synced, synced_lines, write_synced
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
@@ -155,8 +156,9 @@ class Journal:
         self.path = Path(folder) / EVENTS_FILE
         self._clock = clock
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._synced = open_synced(Path(folder))
         try:
-            events, self._end, torn = _parse(self.path, self.path.read_bytes(), START)
+            events, self._end, torn = _read(self.path, START)
         except UserError:
             self.close()
             raise
@@ -179,6 +181,7 @@ class Journal:
         self._end = self._end.after(line, checksum)
         if not isinstance(event, StartEvent | EpochEvent | RetryEvent):
             os.fsync(self._file)
+            write_synced(self._synced, self._end.lines)
         return stamped
 
     def _write(self, line: bytes) -> None:
@@ -194,6 +197,7 @@ class Journal:
         """Close the file; closing twice is allowed."""
         if self._file >= 0:
             os.close(self._file)
+            os.close(self._synced)
             self._file = -1
 
     def __enter__(self) -> Self:
@@ -226,12 +230,18 @@ def read_from(path: str | Path, position: Position) -> tuple[list[Event], Positi
 
 
 def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
+    lines = synced_lines(path.parent)  # read first, since a driver may be writing
     try:
         with path.open("rb") as file:
             file.seek(position.offset)
-            return _parse(path, file.read(), position)
+            events, end, torn = _parse(path, file.read(), position)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a search writes it when it starts") from None
+    if end.lines < lines:
+        raise JournalError(
+            f"{_where(path, end)}: expected at least {lines} lines, got {end.lines}; the file was cut"
+        )
+    return events, end, torn
 
 
 def _parse(path: Path, content: bytes, position: Position) -> tuple[list[Event], Position, bool]:

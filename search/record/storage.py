@@ -19,6 +19,7 @@ from search.record.home import (
     EVENTS_FILE,
     IN_STORE,
     MIRROR_FILE,
+    SYNCED_FILE,
     TRIALS_FOLDER,
     Home,
 )
@@ -79,7 +80,8 @@ def copy_from(store: Store, folder: Path) -> bool:
     """
     if STUDY_FILE not in (names := store.names()):
         return False
-    cursor = store.read(CURSOR_FILE)  # read before the journal it points into; the other files come last
+    cursor, synced = store.read(CURSOR_FILE), store.read(SYNCED_FILE)
+    # both were read before the journal that they refer to; the other files come last
     there = store.read(EVENTS_FILE) or b""
     if not there and TRIALS_FOLDER in names:
         raise UserError(f"{store}: {EVENTS_FILE} is missing, but trials/ is not; start a new search")
@@ -90,7 +92,7 @@ def copy_from(store: Store, folder: Path) -> bool:
         return True
     if not there.startswith(here):
         (folder / MIRROR_FILE).unlink(missing_ok=True)  # it holds trials of another course; it is rebuilt
-    for name, content in {**files, EVENTS_FILE: there, CURSOR_FILE: cursor}.items():
+    for name, content in {**files, EVENTS_FILE: there, SYNCED_FILE: synced, CURSOR_FILE: cursor}.items():
         if content is None:
             (folder / name).unlink(missing_ok=True)
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
 from spaces.settled import tree_of
 from spaces.space import Space, Values
@@ -53,3 +55,9 @@ def epoch(
     """An epoch of a trial with its validation accuracy."""
     result = epoch_result(number, accuracy, **changes)
     return EpochEvent(trial=trial, result=result, rung=rung)
+
+
+def replace_journal(folder: Path, content: bytes = b"") -> None:
+    """Another journal in place of a folder's, as if its driver had been killed before what is missing."""
+    (folder / SYNCED_FILE).unlink(missing_ok=True)
+    (folder / EVENTS_FILE).write_bytes(content)

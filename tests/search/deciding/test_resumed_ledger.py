@@ -11,6 +11,7 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, RetryEvent, SearchEvent, StartEvent, read
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import SLOTS, Open, drive, ends, essence, result, trained, with_holes
+from tests.search.small_events import replace_journal
 from trainable.training.metrics import EpochResult
 
 
@@ -26,7 +27,7 @@ def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
     assert len(lines) > 60
     for cut in range(0, len(lines), every):
         torn = lines[cut][: len(lines[cut]) // 2]
-        (part / EVENTS_FILE).write_bytes(b"".join(lines[:cut]) + torn)
+        replace_journal(part, b"".join(lines[:cut]) + torn)
         drive(open_ledger(part, kind, begun=False))
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
@@ -145,8 +146,8 @@ def test_a_kill_between_the_last_epoch_and_the_end_is_made_good(open_ledger: Ope
     ledger.propose()
     for epoch in (1, 2, 3, 4):
         ledger.epoch(0, result(epoch, 0.5))
-    path = tmp_path / EVENTS_FILE
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    lines = (tmp_path / EVENTS_FILE).read_bytes().splitlines(keepends=True)
+    replace_journal(tmp_path, b"".join(lines[:-1]))
     assert ends(tmp_path) == {}
     again = open_ledger()
     assert ends(tmp_path) == {0: "finished"}
@@ -194,7 +195,7 @@ def test_a_resumed_search_fails_what_its_driver_died_of(
     (failed,) = ends(tmp_path)
     lines = (tmp_path / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     killed = next(number for number, line in enumerate(lines) if line.startswith(b'{"event":"end"'))
-    (tmp_path / EVENTS_FILE).write_bytes(b"".join(lines[:killed]))
+    replace_journal(tmp_path, b"".join(lines[:killed]))
     again = open_ledger(space=space)
     proposals = [again.propose() for _ in range(failed + 1)]
     assert ends(tmp_path) == {failed: "failed"}

@@ -13,7 +13,16 @@ from search.followers import consumer
 from search.followers.in_store import InStore
 from search.record import lease
 from search.record.folder import read_search
-from search.record.home import BEST_FILE, CURSOR_FILE, DRIVER_FILE, EVENTS_FILE, FACTS_FILE, Home, names_below
+from search.record.home import (
+    BEST_FILE,
+    CURSOR_FILE,
+    DRIVER_FILE,
+    EVENTS_FILE,
+    FACTS_FILE,
+    SYNCED_FILE,
+    Home,
+    names_below,
+)
 from search.record.journal import Journal, TrialEvent
 from search.record.lease import Lease
 from search.record.storage import local_folder
@@ -118,7 +127,7 @@ def test_the_journal_there_is_older_than_the_files_beside_it(
     write(folder, trial(0))
     kept = InStore(folder, store, held)
     kept.sync()
-    assert order == [STUDY_FILE, EVENTS_FILE]
+    assert order == [STUDY_FILE, EVENTS_FILE, SYNCED_FILE]
     assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
     assert kept.sync().complete
     assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 2
@@ -213,4 +222,4 @@ def test_mlflows_cursor_never_points_beyond_the_journal_there(
     write(folder, trial(0))
     order = puts(monkeypatch, lambda name: (folder / CURSOR_FILE).write_text("sent meanwhile"))
     InStore(folder, store, held).sync()
-    assert (order[-2:], store.read(CURSOR_FILE)) == ([EVENTS_FILE, CURSOR_FILE], b"sent before")
+    assert (order[-3:], store.read(CURSOR_FILE)) == ([EVENTS_FILE, SYNCED_FILE, CURSOR_FILE], b"sent before")

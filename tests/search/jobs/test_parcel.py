@@ -25,7 +25,7 @@ def test_a_folder_comes_out_as_it_went_in_but_for_its_checkpoints(tmp_path: Path
     text = f"setting up\n{packed(folder)}\ntrailing words\n"
     assert max(map(len, text.splitlines())) < 100, "a log may cut long lines"
     names = unpacked(text, tmp_path / "here")
-    assert sorted(names) == sorted([REPORT_FILE, "study.yaml", "facts.json", "events.jsonl"])
+    assert sorted(names) == sorted([REPORT_FILE, "study.yaml", "facts.json", ".synced", "events.jsonl"])
     assert read_summary(tmp_path / "here") == read_summary(folder)
     assert read_search(tmp_path / "here") == read_search(folder)
     assert "planted: " in (tmp_path / "here" / REPORT_FILE).read_text()

@@ -29,6 +29,7 @@ from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
 from tests.epoch_results import epoch_result
 from tests.search.running.test_prepare import MACHINE
+from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
 FLIP = "augmentation.flip_probability"
@@ -161,7 +162,7 @@ def test_resume_goes_on_with_the_same_trials_recipes_and_rungs(
 def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(folder: Path) -> None:
     """As where a default of the recipe has changed, which no space holds."""
     events = read(folder / EVENTS_FILE)
-    (folder / EVENTS_FILE).unlink()
+    replace_journal(folder)
     with Journal(folder) as journal:
         for event in events:
             if isinstance(event, TrialEvent) and event.trial == 3:

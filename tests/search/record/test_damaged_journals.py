@@ -1,7 +1,8 @@
-"""Damaged journals: reading one gives the same search, an earlier state of it, or an error; nothing else."""
+"""Damaged journals: reading one gives the same search or an error, and never a smaller search in silence."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from search.record.chain import JournalError
 from search.record.folder import read_record
-from search.record.home import EVENTS_FILE
-from search.record.journal import Event, read
+from search.record.home import EVENTS_FILE, SYNCED_FILE
+from search.record.journal import Event, TrialEvent, read
+from search.record.synced import open_synced, write_synced
 from search.record.trials import Record
 from tests.search.planted_searches import Run, planted
 
@@ -20,15 +22,14 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 
 @pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Of a search with trials of several outcomes."""
-    folder = planted(
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a search with trials of several outcomes."""
+    return planted(
         tmp_path_factory.mktemp("searches"),
         lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.9, diverges=luck.random() < 0.2),
         trials=5,
         budget__epochs=4,
     )
-    return (folder / EVENTS_FILE).read_bytes()
 
 
 def flip(content: bytes, luck: random.Random) -> bytes:
@@ -73,26 +74,40 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_journal_gives_an_earlier_state_or_an_error_and_never_another_search(
-    journal: bytes, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_damaged_journal_is_an_error_that_names_file_and_line(
+    finished: Path, damage: str, tmp_path: Path
 ) -> None:
+    journal = (finished / EVENTS_FILE).read_bytes()
+    (tmp_path / SYNCED_FILE).write_bytes((finished / SYNCED_FILE).read_bytes())
     whole = read_from_bytes(tmp_path, journal)
-    refused = 0
     for number in range(MUTATIONS // len(DAMAGES)):
-        caplog.clear()
         content = DAMAGES[damage](journal, random.Random(f"{damage} {number}"))
         (tmp_path / EVENTS_FILE).write_bytes(content)
         found, error = attempted(tmp_path)
-        if found is None:
-            refused += 1
-            assert f"{EVENTS_FILE}: line " in error
-            assert "\n" not in error
+        if content == journal:
+            assert found == whole
             continue
+        assert found is None, number
+        assert f"{EVENTS_FILE}: line " in error
+        assert "\n" not in error
+
+
+def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_told(
+    finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Epochs behind the last line that was synced may be lost: their trial is trained again."""
+    journal = (finished / EVENTS_FILE).read_bytes()
+    whole = read_from_bytes(tmp_path, journal)
+    last = max(event.sequence for event in whole if isinstance(event, TrialEvent))
+    lines = journal.splitlines(keepends=True)
+    file = open_synced(tmp_path)
+    write_synced(file, last + 1)
+    os.close(file)
+    for length in range(len(b"".join(lines[: last + 1])), len(journal)):
+        caplog.clear()
+        found = read_from_bytes(tmp_path, journal[:length])
         assert found == whole[: len(found)]
-        torn = not content.endswith(b"\n") and bool(content)
-        assert torn == ("the last line was torn" in caplog.text)
-        assert torn or content == b"".join(journal.splitlines(keepends=True)[: len(found)])
-    assert (refused == 0) == (damage == "cut")
+        assert ("the last line was torn" in caplog.text) == (not journal[:length].endswith(b"\n"))
 
 
 def test_random_bytes_are_an_error(tmp_path: Path) -> None:

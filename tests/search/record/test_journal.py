@@ -22,6 +22,7 @@ from search.record.journal import (
 )
 from search.record.lock import locked
 from tests.epoch_results import epoch_result
+from tests.search.small_events import replace_journal
 from trainable.errors import UserError
 
 TIME = 1763640000.25
@@ -149,7 +150,7 @@ def test_a_first_line_that_is_torn_is_a_search_that_has_not_begun(tmp_path: Path
     path = tmp_path / EVENTS_FILE
     whole = path.read_bytes()
     for length in range(len(whole)):
-        path.write_bytes(whole[:length])
+        replace_journal(tmp_path, whole[:length])
         assert read(path) == []
 
 

@@ -18,6 +18,7 @@ from search.study.space import build_space
 from spaces.domains import Float
 from tests.search.planted_searches import Run, planted
 from tests.search.refining.landscapes import DECAY, RANGES, RATE, SMALL, after, towards
+from tests.search.small_events import replace_journal
 from trainable.errors import UserError
 
 Call = Callable[..., tuple[int, str, str]]
@@ -153,8 +154,7 @@ def test_a_search_of_which_no_trial_finished_is_refused(tmp_path: Path) -> None:
 
 def test_a_running_search_is_refused(tmp_path: Path) -> None:
     folder = planted(tmp_path, towards(1.3), trials=9, last=8, **SMALL)
-    lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
-    (folder / "events.jsonl").write_text("".join(lines[:-1]))
+    replace_journal(folder, b"".join((folder / "events.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
     with locked(folder), pytest.raises(UserError, match="is running"):
         refined(folder)
 

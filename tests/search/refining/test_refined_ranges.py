@@ -18,6 +18,7 @@ from search.study import read_study
 from spaces.domains import Choice, Float, Integer
 from tests.search.planted_searches import Landscape, Run, planted
 from tests.search.refining.landscapes import DECAY, RANGES, RATE, SMALL, At, after, left, towards
+from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
 
@@ -102,7 +103,7 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
 def moved(folder: Path, own: float) -> None:
     """The journal with another rate in the documents' own recipe."""
     events = read(folder / EVENTS_FILE)
-    (folder / EVENTS_FILE).unlink()
+    replace_journal(folder)
     with Journal(folder) as journal:
         for event in events:
             journal.append(with_rate(event, own) if isinstance(event, TrialEvent) and event.own else event)

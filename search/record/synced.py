@@ -1,0 +1,34 @@
+"""Stores how many lines of a journal are safe on the disk, so that a journal whose end was cut is noticed.
+
+The number is written only after the journal itself has reached the disk. So it is never too large, whatever
+a power failure leaves, and losing the file only means that a cut is not noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from search.record.home import SYNCED_FILE
+
+DIGITS = 12
+"""The number is overwritten in place, always with as many digits: it is the old one or the new one."""
+
+
+def synced_lines(folder: Path) -> int:
+    """Returns how many lines the journal in a folder has at least; 0 where nothing says so."""
+    try:
+        text = (folder / SYNCED_FILE).read_bytes()
+    except FileNotFoundError:
+        return 0
+    return int(text) if len(text) == DIGITS and text.isdigit() else 0
+
+
+def open_synced(folder: Path) -> int:
+    """Returns the descriptor of the file, which is made where there is none."""
+    return os.open(folder / SYNCED_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def write_synced(file: int, lines: int) -> None:
+    """Store the number of lines that are on the disk."""
+    os.pwrite(file, b"%0*d" % (DIGITS, lines), 0)
