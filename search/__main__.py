@@ -90,7 +90,7 @@ def search(
         "tracking.experiment": experiment,
     }
     asked = study_asked(study, flags, set_ or ())
-    _leave(driver.search(asked, address=address, download=download, again=again))
+    _exit_with(driver.search(asked, address=address, download=download, again=again))
 
 
 @app.command()
@@ -102,7 +102,7 @@ def resume(
     """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
     from search.running import driver
 
-    _leave(driver.resume(folder, address=address, download=download))
+    _exit_with(driver.resume(folder, address=address, download=download))
 
 
 @app.command()
@@ -231,11 +231,11 @@ def lr_find(
     download: Download = False,
 ) -> None:
     """Find the band of learning rates that a recipe's own first steps recommend."""
+    from search.commands.inputs import load_target
     from search.commands.probes import find_lr
-    from search.commands.targets import target
 
-    looked = target(file, data, set_ or (), download=download)
-    found = find_lr(looked, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
+    target = load_target(file, data, set_ or (), download=download)
+    found = find_lr(target, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
     raise typer.Exit(0 if found else FAILED)
 
 
@@ -252,11 +252,11 @@ def batch_find(
     download: Download = False,
 ) -> None:
     """Find the largest micro-batch that fits into memory, and the smallest that is as fast."""
+    from search.commands.inputs import load_target
     from search.commands.probes import find_batch
-    from search.commands.targets import target
 
-    looked = target(file, data, set_ or (), download=download)
-    found = find_batch(looked, limit_gib=limit_gib, as_json=json, download=download)
+    target = load_target(file, data, set_ or (), download=download)
+    found = find_batch(target, limit_gib=limit_gib, as_json=json, download=download)
     raise typer.Exit(0 if found else FAILED)
 
 
@@ -297,7 +297,7 @@ def check(
 cli.add_to(app)
 
 
-def _leave(state: str) -> None:
+def _exit_with(state: str) -> None:
     """Ends the command with the exit code of a search's state."""
     codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}
     raise typer.Exit(codes[state])

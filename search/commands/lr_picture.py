@@ -72,10 +72,10 @@ def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence
 def _mark(axes: Axes, band: LrBand, own_lr: float) -> None:
     if band.band_at_256 is not None:
         axes.axvspan(*band.band_at_256, color="black", alpha=0.08, linewidth=0, label="band")
-    for name, told in READINGS.items():
+    for name, label in READINGS.items():
         if band.suggestions is not None:
             rate = getattr(band.suggestions, name) * band.at_256
-            axes.axvline(rate, color=COLOURS[name], linewidth=1.4, label=f"{told}: {rate:.2g}")
+            axes.axvline(rate, color=COLOURS[name], linewidth=1.4, label=f"{label}: {rate:.2g}")
     axes.axvline(
         own_lr, color="black", linestyle="--", linewidth=1.0, label=f"the recipe's own: {own_lr:.2g}"
     )

@@ -35,15 +35,15 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, be
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, told in (
+    for name, text in (
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         ("length", f"{epochs.reason} ({epochs.source})"),
         ("first trial", first_trial(study, space, begun=begun)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
-        ("pruning", pruning.told(budget.epochs)),
+        ("pruning", pruning.describe(budget.epochs)),
     ):
-        table.add_row(name, told)
+        table.add_row(name, text)
     return table
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from importlib.metadata import version
 from typing import Literal, assert_never
 
-from search.deciding.agreement import check_event
+from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import (
@@ -290,6 +290,6 @@ class Ledger:
             self._verdicts[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
 
     def _why_stopped(self, number: int, rung: int, value: float) -> str:
-        rank, count, kept = self._scheduler.standing(number, rung)
-        go_on = "the best goes on" if kept == 1 else f"the best {kept} go on"
+        rank, count, going_on = self._scheduler.standing(number, rung)
+        go_on = "the best goes on" if going_on == 1 else f"the best {going_on} go on"
         return f"{self._metric} {value:.4g} at epoch {rung} ranks {rank} of {count}; {go_on}"

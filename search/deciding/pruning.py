@@ -34,7 +34,7 @@ how fast it rises; before the whole model is trained, by how long the head alone
 
 WHY_WARM = "the first lies an epoch behind the longest warm-up"
 WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
-WHY_TOLD = {
+WHY_THIS_PART = {
     OF_THE_RUN: "before an eighth of the run scores say little of its end",
     OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
 }
@@ -54,7 +54,7 @@ class Pruning:
         """Returns ASHA at these rungs."""
         return Asha(self.rungs, self.factor, mode)
 
-    def told(self, epochs: int) -> str:
+    def describe(self, epochs: int) -> str:
         """Returns all of it in a sentence, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
@@ -99,7 +99,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
     reasons = {  # where two ask for the same epoch, the first is the reason
         WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
         WHY_THAWED: frozen + BEHIND_FREEZE,
-        WHY_TOLD[part]: math.ceil(epochs / part),
+        WHY_THIS_PART[part]: math.ceil(epochs / part),
     }
     why = max(reasons, key=lambda each: reasons[each])
     return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _why_so_hard(bits))
@@ -168,10 +168,10 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
         return first_at_or_after(usual, ends)
     if off := sorted(set(written) - set(ends)):
         known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
-        told = (
+        message = (
             f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
         )
-        raise StudyError([Fault("scheduler.rungs", told)])
+        raise StudyError([Fault("scheduler.rungs", message)])
     return written
 
 

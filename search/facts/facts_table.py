@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.facts.measured import Measured
-from search.study import PROBED, Study
+from search.study import FACT_OF_PROBE, Study
 from spaces.facts import Facts
 from trainable.recipe.data import Data
 
@@ -26,7 +26,7 @@ class FactRow(NamedTuple):
     origin: str
 
 
-class InWords(NamedTuple):
+class FactText(NamedTuple):
     """Says how the values of a fact are shown, what it means, and its origin unless another one is known."""
 
     show: Callable[[Any], str]
@@ -51,37 +51,35 @@ def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None 
     """
     return [
         FactRow(name, _value(name, facts), words.meaning, _origin(name, measured, data, study))
-        for name, words in IN_WORDS.items()
+        for name, words in FACT_TEXTS.items()
     ]
 
 
 def _value(name: str, facts: Facts) -> str:
     value = getattr(facts, name)
-    return NONE if value is None else IN_WORDS[name].show(value)
+    return NONE if value is None else FACT_TEXTS[name].show(value)
 
 
 def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> str:
     if study is not None and name in study.facts.values():
-        told = "written in the study"
-        return (
-            told if measured.kept or name in PROBES else f"{told}; measured: {_value(name, measured.facts)}"
-        )
+        known = measured.recorded or name in PROBES
+        return "written in the study" + ("" if known else f"; measured: {_value(name, measured.facts)}")
     if name in PROBES:
         return _probe_origin(name, measured, study)
     if name in ("channels", "image_size", "flips") and getattr(data, name) is not None:
         return f"data.{name}"
-    if name in SETTLED:
-        return _settled_origin(name, measured, study)
-    origin = IN_WORDS[name].origin
+    if name in KNOWN_WITHOUT_LOOKING:
+        return _origin_without_looking(name, measured, study)
+    origin = FACT_TEXTS[name].origin
     return f"{origin} (cached)" if measured.cached else origin
 
 
-def _settled_origin(name: str, measured: Measured, study: Study | None) -> str:
+def _origin_without_looking(name: str, measured: Measured, study: Study | None) -> str:
     if name == "gpu_memory_bytes":
         return "measured" if measured.facts.gpus else "no GPU is used"
     if name == "gpus" and (study is None or study.resources.gpus is None):
         return "what the machine has"
-    return IN_WORDS[name].origin if study is not None else SETTLED[name]
+    return FACT_TEXTS[name].origin if study is not None else KNOWN_WITHOUT_LOOKING[name]
 
 
 def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
@@ -92,18 +90,18 @@ def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
         return f"{probe}, as the search began"
     if study is None or probe not in study.space.probes:
         return f"by space.probes: [{probe}]"
-    return f"{probe} found none" if measured.kept else f"{probe} will measure it as the search begins"
+    return f"{probe} found none" if measured.recorded else f"{probe} will measure it as the search begins"
 
 
 def _counted(noun: str, nouns: str = "") -> Callable[[float], str]:
     return lambda count: f"1 {noun}" if count == 1 else f"{count:,.12g} {nouns or noun + 's'}"
 
 
-def _yes(value: bool) -> str:
+def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _grey(channels: int) -> str:
+def _channels(channels: int) -> str:
     return "1, grey" if channels == 1 else f"{channels}, colour"
 
 
@@ -119,28 +117,30 @@ def _band(band: tuple[float, float]) -> str:
     return f"{band[0]:.3g} to {band[1]:.3g} at 256"
 
 
-IN_WORDS: dict[str, InWords] = {
-    "train_images": InWords(_counted("image"), "to train on", "counted"),
-    "classes": InWords(_counted("class", "classes"), "of the labels", "counted"),
-    "class_balance": InWords("{:.2f}".format, "smallest class over largest", "counted"),
-    "channels": InWords(_grey, "of an image", "as most of the images"),
-    "image_size": InWords("{} px".format, "side, as the model sees it", "as most of the images"),
-    "flips": InWords(_flips, "mirrorings that labels survive", "known of the set, or none"),
-    "parameters": InWords("{:,}".format, "numbers that training adjusts", "counted on the model"),
-    "epochs": InWords(_counted("epoch"), "of the longest trial", "budget.epochs"),
-    "cpus": InWords(_counted("CPU"), "of a worker", "resources.cpus"),
-    "gpus": InWords(_counted("GPU"), "of a worker", "resources.gpus"),
-    "workers": InWords(_counted("worker"), "of a trial", "resources.workers"),
-    "gpu_memory_bytes": InWords(_gigabytes, "memory of a GPU", "measured"),
-    "pretrained": InWords(_yes, "begins from learnt weights", "base.model.weights"),
-    "attention": InWords(_yes, "the model has attention layers", "found in the model"),
-    "largest_micro_batch": InWords(_counted("image"), "that fit into memory at once", "batch-find"),
-    "lr_band": InWords(_band, "rates that a sweep recommends", "lr-find"),
-    "lr_band_kind": InWords(str, "optimizer of that sweep", "lr-find"),
+FACT_TEXTS: dict[str, FactText] = {
+    "train_images": FactText(_counted("image"), "to train on", "counted"),
+    "classes": FactText(_counted("class", "classes"), "of the labels", "counted"),
+    "class_balance": FactText("{:.2f}".format, "smallest class over largest", "counted"),
+    "channels": FactText(_channels, "of an image", "as most of the images"),
+    "image_size": FactText("{} px".format, "side, as the model sees it", "as most of the images"),
+    "flips": FactText(_flips, "mirrorings that labels survive", "known of the set, or none"),
+    "parameters": FactText("{:,}".format, "numbers that training adjusts", "counted on the model"),
+    "epochs": FactText(_counted("epoch"), "of the longest trial", "budget.epochs"),
+    "cpus": FactText(_counted("CPU"), "of a worker", "resources.cpus"),
+    "gpus": FactText(_counted("GPU"), "of a worker", "resources.gpus"),
+    "workers": FactText(_counted("worker"), "of a trial", "resources.workers"),
+    "gpu_memory_bytes": FactText(_gigabytes, "memory of a GPU", "measured"),
+    "pretrained": FactText(_yes_or_no, "begins from learnt weights", "base.model.weights"),
+    "attention": FactText(_yes_or_no, "the model has attention layers", "found in the model"),
+    "largest_micro_batch": FactText(_counted("image"), "that fit into memory at once", "batch-find"),
+    "lr_band": FactText(_band, "rates that a sweep recommends", "lr-find"),
+    "lr_band_kind": FactText(str, "optimizer of that sweep", "lr-find"),
 }
-PROBES = {name: probe for probe, fact in PROBED.items() for name in IN_WORDS if name.startswith(fact)}
+PROBES = {
+    name: probe for probe, fact in FACT_OF_PROBE.items() for name in FACT_TEXTS if name.startswith(fact)
+}
 """The probe that measures a fact, where one does."""
-SETTLED = {
+KNOWN_WITHOUT_LOOKING = {
     "epochs": "loop.epochs",
     "cpus": "as a trial has by default",
     "gpus": "what the machine has",

@@ -34,7 +34,7 @@ class Footprint:
         return max(1, int(self.free_bytes / (HEADROOM * self.trial_bytes)))
 
 
-def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
+def gpu_share(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
     """Returns the part of a GPU that each trial gets, and says how it was found.
 
     It measures one step of `recipe` on a GPU: in this process where it sees one, else on a machine of the
@@ -86,10 +86,10 @@ def _measured(recipe: Recipe, data: DataSet) -> Footprint:
 
     from trainable.tune.seat import Shared
 
-    there = ray.remote(num_cpus=1, num_gpus=1)(_footprint_there)
-    found: Footprint = ray.get(there.remote(recipe, Shared.put(data)))
+    remote = ray.remote(num_cpus=1, num_gpus=1)(_footprint_of_shared)
+    found: Footprint = ray.get(remote.remote(recipe, Shared.put(data)))
     return found
 
 
-def _footprint_there(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
+def _footprint_of_shared(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
     return footprint(recipe, data.get())

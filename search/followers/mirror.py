@@ -47,7 +47,7 @@ class Mirror(Consumer):
         """The ends that are not copied yet."""
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
-        self._has_told = False
+        self._has_warned = False
 
     def _open(self) -> None:
         if self._copy is not None:
@@ -68,12 +68,12 @@ class Mirror(Consumer):
     def _release(self) -> None:
         self._copy = None
 
-    def _tell(self, error: str) -> None:
-        if not self._has_told:
+    def _report_failure(self, error: str) -> None:
+        if not self._has_warned:
             _logger.warning("%s is not up to date: %s", self._file, error)
-        self._has_told = True
+        self._has_warned = True
 
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         before = len(self._ended)
         for event in events:
             self._record.apply(event)

@@ -84,13 +84,13 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str:
         lines = mounts.read_text().splitlines()
     except OSError:
         return ""
-    place = path.resolve()
+    path_on_disk = path.resolve()
     best, kind = Path(), ""
     for line in lines:
         _, point, found, *_ = line.split(" ")
         # the kernel writes a space in a path as \040; of equal mount points the later one hides the earlier
         mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point))
-        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+        if path_on_disk.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, found
     return kind
 

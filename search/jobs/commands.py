@@ -15,7 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
-from search.jobs.package import entrypoint, meant_there, pack, variables
+from search.jobs.package import checked_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import Home
 from search.results import report
@@ -37,7 +37,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     the study refers to something on this machine.
     """
     study = study.model_copy(update={"name": study.name or default_name(study)})
-    sent = meant_there(study)
+    sent = checked_for_cluster(study)
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", Home.of(study).address
@@ -131,8 +131,8 @@ def stop(address: str, name: str) -> str:
         jobs.stop(name)
     state = str(jobs.ended(name, STOP_SECONDS).status)
     again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
-    told = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
-    report.say(f"job {name}: {told.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
+    outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
+    report.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
     return state
 
 
@@ -152,16 +152,16 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
-    courier = f"{name}-fetch-{secrets.token_hex(3)}"
+    fetch_job = f"{name}-fetch-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
         runtime_env = {"working_dir": working_dir, "env_vars": (job.runtime_env or {}).get("env_vars", {})}
-        jobs.submit(entrypoint("search.jobs.parcel", there), courier, runtime_env, {})
-    ended = jobs.ended(courier, FETCH_SECONDS)
+        jobs.submit(entrypoint("search.jobs.parcel", there), fetch_job, runtime_env, {})
+    ended = jobs.ended(fetch_job, FETCH_SECONDS)
     if str(ended.status) not in ENDED:
         raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
-    names = unpacked(jobs.log(courier), folder)
-    jobs.forget(courier)
+    names = unpacked(jobs.log(fetch_job), folder)
+    jobs.forget(fetch_job)
     report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {folder}` shows the search")
     return folder
 

@@ -22,7 +22,7 @@ PACKAGES = ("search", "spaces", "trainable")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def meant_there(study: Study) -> Study:
+def checked_for_cluster(study: Study) -> Study:
     """Returns the study for the cluster. Raises StudyError where something in it refers to this machine.
 
     Nothing is looked up here: data, weights and storage are the cluster's.
@@ -59,13 +59,13 @@ def from_checkout(root: Path) -> bool:
     return bool(described.get("project", {}).get("name") == "tunebook")
 
 
-def variables(given: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
+def variables(texts: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
     """Returns the environment variables of a job, from `NAME` (its value here) or `NAME=VALUE`.
 
     Raises UserError for a name that is not set here.
     """
     found = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals and name not in environment:
             raise UserError(f"--env {name}: is not set here; expected NAME or NAME=VALUE")
@@ -92,10 +92,8 @@ def _paths(study: Study) -> Iterator[Fault]:
 def _tracking(study: Study) -> Iterator[Fault]:
     uri = study.tracking.uri
     if uri is not None and without_password(uri) != uri:
-        told = (
-            "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
-        )
-        yield Fault("tracking.uri", f"holds a password, and {told}")
+        why = "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
+        yield Fault("tracking.uri", f"holds a password, and {why}")
     elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
         yield Fault(
             "tracking.uri", f"{uri!r} is meant on this machine; write sqlite:////WHOLE/PATH, or a server's"

@@ -63,7 +63,7 @@ class Lease:
         self._renewed = 0.0
         self._lost = False
         self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"driver of {store}", daemon=True)
+        self._thread = threading.Thread(target=self._keep_beating, name=f"driver of {store}", daemon=True)
 
     def __str__(self) -> str:
         return str(self._store)
@@ -100,7 +100,7 @@ class Lease:
         """Give up the lease: what is in the store is not this driver's."""
         self._lost = True
 
-    def _keep(self) -> None:
+    def _keep_beating(self) -> None:
         while not self._ends.wait(BEAT_SECONDS) and not self._lost:
             try:
                 began = _now()
@@ -118,8 +118,8 @@ class Lease:
     def _beat(self, *, ended: bool = False) -> None:
         began = _now()
         self._count += 1
-        told = Beat(self._owner, self._term, self._count, ended)
-        self._store.write(DRIVER_FILE, json.dumps(asdict(told)).encode())
+        beat = Beat(self._owner, self._term, self._count, ended)
+        self._store.write(DRIVER_FILE, json.dumps(asdict(beat)).encode())
         self._renewed = began
 
     def _wait_for_silence(self) -> int:

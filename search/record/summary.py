@@ -64,11 +64,11 @@ class Summary:
         spared = sum(self.budget_epochs - trial.epochs for trial in stopped if trial.history[-1].rung)
         return spared / self.epochs_if_unpruned if spared else 0.0
 
-    def diagnosed(self, diagnosis: Diagnosis) -> Self:
+    def with_diagnosis(self, diagnosis: Diagnosis) -> Self:
         """Returns the same summary with the diagnosis of the best trial."""
         return replace(self, diagnosis=diagnosis)
 
-    def judged(self, verdicts: Verdicts) -> Self:
+    def with_verdicts(self, verdicts: Verdicts) -> Self:
         """Returns the same summary with the verdicts on the rules."""
         return replace(self, verdicts=verdicts)
 

@@ -28,11 +28,11 @@ TOP = 3
 """How many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is
 ours."""
 
-Kind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
+FindingKind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedEdit:
     """Proposes a change of one field of a study."""
 
     path: str
@@ -43,10 +43,10 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SearchFinding:
     """Says what was wrong with the search, or may be done better in the next."""
 
-    kind: Kind
+    kind: FindingKind
     about: str
     """A dimension's name, or the trials in which it was seen."""
     seen: str
@@ -54,7 +54,7 @@ class Finding:
     rule: str
     """The limit from which on the finding is made."""
     source: str
-    proposals: tuple[Proposal, ...] = ()
+    proposed_edits: tuple[ProposedEdit, ...] = ()
     advice: tuple[str, ...] = ()
     """What a person can do, and a study cannot say."""
 
@@ -71,7 +71,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LeftAlone:
     """Names what was examined and is left as it is, and why."""
 
     about: str
@@ -81,7 +81,7 @@ class Kept:
         return {"about": self.about, "why": self.why}
 
 
-class Judged(NamedTuple):
+class DiagnosedTrial(NamedTuple):
     """Holds a trial and what its curves say."""
 
     trial: Trial
@@ -124,7 +124,7 @@ class Evidence:
         return Trends(self.space, self.summary)
 
     @cached_property
-    def judged(self) -> tuple[Trial, ...]:
+    def compared_trials(self) -> tuple[Trial, ...]:
         """The trials that say something: trained to the end, stopped after a score, or diverged."""
         return tuple(each for each in self.summary.trials if _says_something(each))
 
@@ -142,10 +142,10 @@ class Evidence:
         return tuple(sorted(earned, key=lambda each: -sign * each.metrics[metric])[:TOP])
 
     @cached_property
-    def curves(self) -> tuple[Judged, ...]:
+    def curves(self) -> tuple[DiagnosedTrial, ...]:
         """What the curves of the `top` trials say, where the journal has all that a verdict needs."""
         found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
-        return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
+        return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
         """Returns the best trial's value; None where it does not have the dimension."""

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from search.refining.evidence import PLAYBOOK, TOP, Evidence, Finding, Judged, Kept, Proposal
+from search.refining.evidence import (
+    PLAYBOOK,
+    TOP,
+    DiagnosedTrial,
+    Evidence,
+    LeftAlone,
+    ProposedEdit,
+    SearchFinding,
+)
 from search.refining.shifts import Shifts, shifts
-from search.verdicts.standings import marks
+from search.verdicts.standings import compared_epochs
 from spaces.domains import Choice, listed
 from trainable.curves.curves import Thresholds
 from trainable.curves.remedies import Change, changes
@@ -19,7 +27,7 @@ hides little."""
 LARGEST_FRACTION = 0.3
 """The largest part of the images for validation: with more, too many would be missing in training; our
 choice."""
-SETTLED = ("schedule.final_factor", "schedule.kind")
+LATE_RATE = ("schedule.final_factor", "schedule.kind")
 """The fields that bring the rate to rest at the end of a run."""
 AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
@@ -40,37 +48,37 @@ class _Best(NamedTuple):
         return f"trials {listed(map(str, self.trials))}"
 
 
-def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Yields a finding if the best few differ by less than the best one's noise, and that noise is large."""
     best = _best(evidence)
     if best is None or not evidence.curves:
-        yield Kept("the best trials' noise", f"fewer than {TOP} trials can be compared")
+        yield LeftAlone("the best trials' noise", f"fewer than {TOP} trials can be compared")
         return
     winner = evidence.curves[0]
     noise = winner.diagnosis.figures["noise_points"]
-    told = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
+    seen = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
     if best.spread >= noise or noise < NOISE_POINTS:
-        yield Kept("the best trials' noise", told)
+        yield LeftAlone("the best trials' noise", seen)
         return
     calmer = _calmer(evidence, winner, changed)
-    yield Finding(
+    yield SearchFinding(
         "noisy",
         str(best),
-        told,
+        seen,
         f"the best {TOP} within the noise (two standard errors of {evidence.info.validation_images} images, "
         f"or twice the late swings), and that {NOISE_POINTS:g} points or more",
         f"{CURVES}, and {REPEATS}; the limit is ours",
-        (*_more_images(evidence, noise), *calmer.proposals),
+        (*_more_images(evidence, noise), *calmer.proposed_edits),
         tuple(_advice(evidence, best.trials)),
     )
-    yield from calmer.kept
+    yield from calmer.left_alone
 
 
 def _best(evidence: Evidence) -> _Best | None:
     """Returns the best at the last epoch after which enough trials were compared; pruning lets few finish."""
     metric = evidence.summary.objective
     sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
-    for epoch in reversed(marks(evidence.summary)):
+    for epoch in reversed(compared_epochs(evidence.summary)):
         there = _metrics_after(evidence, epoch)
         if len(there) >= TOP:
             trials = sorted(there, key=lambda trial: -sign * there[trial][metric])[:TOP]
@@ -82,13 +90,13 @@ def _best(evidence: Evidence) -> _Best | None:
 def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, float]]:
     return {
         trial.id: each.result.metrics()
-        for trial in evidence.judged
+        for trial in evidence.compared_trials
         for each in trial.history
         if each.epoch == epoch and not each.diverged
     }
 
 
-def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
+def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
     """Yields a larger validation part, if images are split here and too few of them cause the noise."""
     fraction = evidence.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
@@ -98,7 +106,7 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
         f"{evidence.info.validation_images} validation images cannot tell the best trials apart; scores of "
         "this search and the next are of different images"
     )
-    yield Proposal(FRACTION, (float(f"{wanted:.2g}"),), why)
+    yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
 
 
 def _is_split_here(evidence: Evidence) -> bool:
@@ -110,23 +118,23 @@ def _is_split_here(evidence: Evidence) -> bool:
     return data.train_limit is None and near
 
 
-def _swings(winner: Judged) -> bool:
+def _swings(winner: DiagnosedTrial) -> bool:
     """Says whether the late epochs' swings cause the noise, more than the small number of images."""
     figures = winner.diagnosis.figures
     return 2.0 * figures["swing_points"] >= figures["noise_points"]
 
 
-def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
+def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Shifts:
     """Returns a rate that comes to rest and averaged weights, where accuracies swing to the end."""
     if not _swings(winner):
         return Shifts((), ())
     recipe = evidence.space.recipe(winner.trial.values)
     calmer = changes("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
-    settled = [each for each in calmer if each.path in SETTLED]
-    return shifts(evidence, [*settled, *_averaged(evidence, winner)], changed)
+    late_rate = [each for each in calmer if each.path in LATE_RATE]
+    return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)
 
 
-def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
+def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Change]:
     """Yields averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
         has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain

@@ -34,15 +34,15 @@ def draw(summary: Summary, out: Path) -> None:
 
     figure = Figure(figsize=INCHES, layout="constrained")
     axes = figure.add_subplot()
-    told: set[str] = set()
+    labels: set[str] = set()
     for trial in sorted(summary.trials, key=lambda trial: trial.state == "finished"):
-        _curve(axes, trial, summary, told)
+        _curve(axes, trial, summary, labels)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(summary.objective)
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
     axes.spines[["top", "right"]].set_visible(False)
-    if told:
+    if labels:
         axes.legend(
             frameon=False, loc="lower right" if OBJECTIVES[summary.objective] == "max" else "upper right"
         )
@@ -51,7 +51,7 @@ def draw(summary: Summary, out: Path) -> None:
     write_whole(out, buffer.getvalue())
 
 
-def _curve(axes: Axes, trial: Trial, summary: Summary, told: set[str]) -> None:
+def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None:
     points = [(each.epoch, each.metrics()[summary.objective]) for each in trial.results]
     if not points:
         return
@@ -65,7 +65,7 @@ def _curve(axes: Axes, trial: Trial, summary: Summary, told: set[str]) -> None:
         marker="o" if trial.state in ("stopped", "diverged") else None,
         markevery=[-1],
         markersize=3.5,
-        label=None if label in told else label,
+        label=None if label in labels else label,
         zorder=3 if best else 2,
     )
-    told.add(label)
+    labels.add(label)

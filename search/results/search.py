@@ -82,8 +82,8 @@ class Search:
         """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
         plain = self._summary
         if self.diagnosis is not None:
-            plain = plain.diagnosed(self.diagnosis)
-        return plain if self.verdicts is None else plain.judged(self.verdicts)
+            plain = plain.with_diagnosis(self.diagnosis)
+        return plain if self.verdicts is None else plain.with_verdicts(self.verdicts)
 
     @property
     def trials(self) -> tuple[Trial, ...]:

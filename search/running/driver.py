@@ -30,7 +30,7 @@ from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import joined, local_ray
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
-from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
+from search.running.raytune import StopSwitch, drop_all_checkpoints, run_trials, stored_history
 from search.study import STUDY_FILE, Study, read_study
 from search.study.names import default_name
 from search.verdicts.conclusions import conclusion
@@ -58,10 +58,10 @@ def search(
     """
     if again and study.name is None:
         raise UserError("--resume: goes on with a search by its name; give --name NAME")
-    study = settled(study)
+    study = resolved_study(study)
     home = Home.of(study)
     with driving(home, report.say) as lease:
-        if again and is_the_same(home, study):
+        if again and is_same_study(home, study):
             return _go_on(home, lease, address=address, download=download)
         refuse_existing(home, study)
         with _machines(address) as hardware:
@@ -95,7 +95,7 @@ def _home_to_write(folder: Path) -> Home:
     return Home(folder, home.store)
 
 
-def settled(study: Study) -> Study:
+def resolved_study(study: Study) -> Study:
     """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
     named = study.resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
@@ -112,13 +112,13 @@ def refuse_existing(home: Home, study: Study) -> None:
         return
     if not {STUDY_FILE, FACTS_FILE} <= names:
         raise UserError(f"{home.address}: exists and is not a search; choose another --name")
-    if is_the_same(home, study):
+    if is_same_study(home, study):
         again = f"`tunebook resume {quote(home.address)}`"
         raise UserError(f"{home.address}: this search exists; go on with {again}")
     raise UserError(f"{home.address}: another study has this name; choose another --name")
 
 
-def is_the_same(home: Home, study: Study) -> bool:
+def is_same_study(home: Home, study: Study) -> bool:
     """Says whether this very study is there already. Raises StudyError where its file cannot be read."""
     file = home.folder / STUDY_FILE
     return file.exists() and read_study(file) == study
@@ -203,20 +203,20 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
             with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM
-                is_kept = in_store.knows if in_store is not None else None
-                run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
+                is_stored = in_store.has_stored if in_store is not None else None
+                run_trials(prepared, ledger, switch, view.update, is_stored=is_stored)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
-            state, reason = _verdict(ledger, switch, prepared)
+            state, reason = _how_it_ended(ledger, switch, prepared)
             drop_all_checkpoints(ledger, prepared, switch)
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
-            best = _leave_results(folder)
+            best = _write_results(folder)
             logger.info("%s: %s", state, reason or "every trial has ended")
             ledger.close(state, reason)  # last: a finished search has its results
         backlogs = [follower.backlog() for follower in followers]
     report.closing(Search(folder), best)
-    _tell(backlogs, quote(home.address))
+    _report_backlogs(backlogs, quote(home.address))
     return state
 
 
@@ -269,7 +269,7 @@ def _logging_to(file: Path) -> Iterator[None]:
         handler.close()
 
 
-def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
+def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
     """Returns how the search ended, and why, once no trial runs any more."""
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
@@ -277,14 +277,14 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
         for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
-            ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
+            ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"
     return "finished", reason
 
 
-def _leave_results(folder: Path) -> Path | None:
+def _write_results(folder: Path) -> Path | None:
     """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
     summary = read_summary(folder)
     if summary.best is not None:
@@ -293,7 +293,7 @@ def _leave_results(folder: Path) -> Path | None:
     return folder / BEST_FILE if summary.best is not None else None
 
 
-def _tell(backlogs: list[Backlog], address: str) -> None:
+def _report_backlogs(backlogs: list[Backlog], address: str) -> None:
     """Print what did not arrive, and the command that sends it."""
     for backlog in backlogs:
         if not backlog.complete:

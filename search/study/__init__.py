@@ -1,7 +1,7 @@
 """This package describes what a search is asked to do: a study as data, read from YAML."""
 
 from search.study.study import (
-    PROBED,
+    FACT_OF_PROBE,
     RECIPE_SECTIONS,
     STUDY_FILE,
     WEIGHTS,
@@ -17,7 +17,7 @@ from search.study.study import (
 )
 
 __all__ = [
-    "PROBED",
+    "FACT_OF_PROBE",
     "RECIPE_SECTIONS",
     "STUDY_FILE",
     "WEIGHTS",

@@ -82,11 +82,11 @@ def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"
-    told = (
+    message = (
         f"needs data.flips to hold horizontal, which says that a label survives it; these data have {allowed}"
     )
     if space.base.evaluation.flip:
-        yield Fault("base.evaluation.flip", told)
+        yield Fault("base.evaluation.flip", message)
     for dimension in space.dimensions:
         if dimension.path == "evaluation.flip" and True in dimension.domain:
-            yield Fault("space.overrides.evaluation.flip", told)
+            yield Fault("space.overrides.evaluation.flip", message)

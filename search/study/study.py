@@ -46,7 +46,7 @@ class StudyError(FaultyInput):
 
 
 Probe = Literal["lr-find", "batch-find"]
-PROBED: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
+FACT_OF_PROBE: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
 """The fact that each probe measures."""
 
 
@@ -181,8 +181,8 @@ class Study(Spec):
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
         """Returns the study that a mapping describes. Raises StudyError with every fault at once."""
-        strangers = RECIPE_SECTIONS & set(tree)
-        if len(strangers) >= LEAST_SECTIONS_OF_A_RECIPE:
+        misplaced = RECIPE_SECTIONS & set(tree)
+        if len(misplaced) >= LEAST_SECTIONS_OF_A_RECIPE:
             raise UserError(
                 f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
                 "or put its sections under `base:`"
@@ -192,7 +192,7 @@ class Study(Spec):
         except TypeError as error:
             raise StudyError([Fault("", f"not plain data: {error}")], where) from None
         except ValidationError as error:
-            faults = [_told(fault, strangers) for fault in faults_of(error, tree, cls)]
+            faults = [_explained(fault, misplaced) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
         if twice := list(_written_and_probed(study)):
             raise StudyError(twice, where)
@@ -253,14 +253,14 @@ class Study(Spec):
 def _written_and_probed(study: Study) -> Iterator[Fault]:
     for probe in dict.fromkeys(study.space.probes):
         for name in study.facts.values():
-            if name.startswith(PROBED[probe]):
+            if name.startswith(FACT_OF_PROBE[probe]):
                 yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
 
 
-def _told(fault: Fault, strangers: Set[str]) -> Fault:
+def _explained(fault: Fault, misplaced: Set[str]) -> Fault:
     """Returns a fault of the schema; where a key belongs in another section, the message says so instead."""
     path, _ = fault
-    if path in strangers:
+    if path in misplaced:
         return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
     section, _, name = path.partition(".")
     if section == "facts" and name in SETTLED_ELSEWHERE:
@@ -287,8 +287,8 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
         try:
             copy = with_value(copy, names, value, may_add=lambda section: True)
         except NoSuchPath as error:
-            told = f"{error.section} is a single value, not a section"
-            raise StudyError([Fault(path, told)]) from None
+            message = f"{error.section} is a single value, not a section"
+            raise StudyError([Fault(path, message)]) from None
     return copy
 
 
@@ -304,8 +304,10 @@ def _weights_file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if path.is_file():
         return path
-    told = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
-    raise StudyError([Fault(f"base.{WEIGHTS}", told)])
+    message = (
+        f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
+    )
+    raise StudyError([Fault(f"base.{WEIGHTS}", message)])
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
@@ -327,8 +329,8 @@ def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[
 
     Flags whose value is None change nothing.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    return study_from(path, given | settings_of(settings))
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    return study_from(path, chosen | settings_of(settings))
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:

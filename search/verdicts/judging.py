@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
-from search.verdicts.standings import marks, places, positions
+from search.verdicts.standings import compared_epochs, positions, standings
 from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
@@ -45,7 +45,7 @@ UNTESTABLE = "believes nothing that could be tested"
 
 
 @dataclass(frozen=True)
-class Belief:
+class RuleAgreement:
     """Describes a dimension over the trials: each value's agreement with the rule, and its position.
 
     Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
@@ -158,18 +158,20 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     compared with it, and no more. The same holds for trials that are no point of the space.
     """
     metric = summary.objective
-    standing = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
+    standing = standings(summary.trials, compared_epochs(summary), metric, OBJECTIVES[metric])
     others = [each for each in summary.trials if each.id in standing and not each.own]
     points = [each for each in others if positions(space, each) is not None]
     beliefs = _beliefs(space, [each.values for each in points])
-    found, level = _judged(beliefs, [standing[each.id] for each in points], [each.id for each in points])
+    found, level = _verdicts_and_level(
+        beliefs, [standing[each.id] for each in points], [each.id for each in points]
+    )
     paths = {each.path for each in space.dimensions}
     rest = [_fixed(path, each) for path, each in (fixed or {}).items() if path not in paths]
     return Verdicts((*found, *rest), len(standing), level)
 
 
-def _judged(
-    beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+def _verdicts_and_level(
+    beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> tuple[list[Verdict], float | None]:
     """Returns a verdict on each rule, and the confidence of their intervals."""
     rules = [each for each in beliefs if each.is_rule]
@@ -190,7 +192,7 @@ def _judged(
 
 
 def _estimate(
-    belief: Belief, beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+    belief: RuleAgreement, beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> Estimate:
     """Returns the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
@@ -201,7 +203,7 @@ def _estimate(
     return estimate(np.array(standing), np.array(order, float), _column(belief), others)
 
 
-def _column(belief: Belief) -> Column:
+def _column(belief: RuleAgreement) -> Column:
     import numpy as np
 
     from search.verdicts.effects import column
@@ -213,7 +215,7 @@ def _column(belief: Belief) -> Column:
     )
 
 
-def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
+def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
     """Returns the verdict on one rule.
 
     Its effect is the slope times the difference in agreement between the trials that follow and those that
@@ -230,19 +232,23 @@ def _fixed(path: str, rule: RuleValue) -> Verdict:
     return Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
 
 
-def _beliefs(space: Space, trials: Sequence[Values]) -> list[Belief]:
-    given = [(space.beliefs(values), space.named(values)) for values in trials]
+def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
+    beliefs_and_values = [(space.beliefs(values), space.named(values)) for values in trials]
     return [
         _belief(
-            each, each.prior(space.own), [(prior.get(each.name), at.get(each.name)) for prior, at in given]
+            each,
+            each.prior(space.own),
+            [(prior.get(each.name), at.get(each.name)) for prior, at in beliefs_and_values],
         )
         for each in space.dimensions
     ]
 
 
-def _belief(dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]) -> Belief:
+def _belief(
+    dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]
+) -> RuleAgreement:
     domain = dimension.domain
-    return Belief(
+    return RuleAgreement(
         dimension,
         example,
         [

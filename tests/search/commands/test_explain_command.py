@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.facts.facts_table import IN_WORDS, FactRow, fact_rows
+from search.facts.facts_table import FACT_TEXTS, FactRow, fact_rows
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home
@@ -227,7 +227,7 @@ def rows(
 
 
 def test_every_fact_is_put_into_words() -> None:
-    assert list(IN_WORDS) == list(Facts.model_fields)
+    assert list(FACT_TEXTS) == list(Facts.model_fields)
     for facts in (
         digits_facts(),
         imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3)),
@@ -259,7 +259,7 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "kept", "name", "origin"),
+    ("tree", "recorded", "name", "origin"),
     [
         ({}, False, "channels", "as most of the images"),
         ({"data": {"channels": 1}}, False, "channels", "data.channels"),
@@ -286,7 +286,7 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
     ],
 )
 def test_where_a_fact_is_from_is_told_exactly(
-    tree: dict[str, dict[str, object]], kept: bool, name: str, origin: str
+    tree: dict[str, dict[str, object]], recorded: bool, name: str, origin: str
 ) -> None:
     study = Study.from_tree({**tree, "data": {"path": "digits", **tree.get("data", {})}})
-    assert rows(digits_facts(), study, study.data, kept=kept)[name].origin == origin
+    assert rows(digits_facts(), study, study.data, recorded=recorded)[name].origin == origin

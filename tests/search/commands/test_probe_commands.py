@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from search.commands.targets import target
+from search.commands.inputs import load_target
 from search.study import study_from
 from spaces.facts import OPTIMIZERS
 from trainable.errors import UserError
@@ -129,13 +129,13 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
     assert "not even the smallest" in out
 
 
-# --- targets --------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------------
 
 
 def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
-    looked = target(written, None, ["optimizer.momentum=0.8"])
-    assert (looked.kind, looked.study, looked.cpus) == ("recipe", None, None)
+    looked = load_target(written, None, ["optimizer.momentum=0.8"])
+    assert (looked.kind, looked.cpus) == ("recipe", None)
     assert (looked.recipe.optimizer.lr, looked.recipe.get("optimizer.momentum")) == (0.07, 0.8)
     assert looked.data.info.train_images == 200
 
@@ -143,15 +143,14 @@ def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> Non
 def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
-    looked = target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
+    looked = load_target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
     assert (looked.kind, looked.cpus, looked.device) == ("study", 1, torch.device("cpu"))
-    assert looked.study is not None
     assert (looked.recipe.loop.epochs, looked.recipe.optimizer.lr) == (7, 0.03)
     assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
 
 
 def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
-    named, positional = target(None, "digits"), target(Path("digits"), None)
+    named, positional = load_target(None, "digits"), load_target(Path("digits"), None)
     assert named.kind == positional.kind == "data"
     assert named.recipe == positional.recipe
 
@@ -159,7 +158,7 @@ def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
 def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
-    assert target(written, "digits").recipe.data.path == "digits"
+    assert load_target(written, "digits").recipe.data.path == "digits"
 
 
 @pytest.mark.parametrize(
@@ -191,4 +190,4 @@ def test_wrong_usage_is_told_with_exit_code_2(
 
 def test_a_target_is_needed() -> None:
     with pytest.raises(UserError, match="--data PATH"):
-        target(None, None)
+        load_target(None, None)

@@ -237,7 +237,7 @@ def test_a_space_that_fixes_a_schedule_of_cycles_has_its_rungs_at_their_ends() -
 def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
     study = study_of(**{"base__schedule.kind": "cosine"})
     pruning = choose_pruning(study, space_of(study))
-    told = pruning.told(20)
+    told = pruning.describe(20)
     assert told.startswith("compared after 3 epochs, where one in three goes on, which saves about 57% of")
     assert pruning.why in told
     assert "longest warm-up" in told
@@ -258,4 +258,4 @@ def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
 )
 def test_each_case_is_said_in_its_own_words(values: dict[str, Any], told: str) -> None:
     study = study_of(**values)
-    assert told in choose_pruning(study, space_of(study)).told(study.budget.epochs)
+    assert told in choose_pruning(study, space_of(study)).describe(study.budget.epochs)

@@ -30,7 +30,7 @@ class Listing(Consumer):
     def _release(self) -> None:
         self.is_open = False
 
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         self.waiting += events
         return len(events)
 
@@ -40,7 +40,7 @@ class Listing(Consumer):
         self.delivered += self.waiting
         self.waiting = []
 
-    def _tell(self, error: str) -> None:
+    def _report_failure(self, error: str) -> None:
         self.told.append(error)
 
 

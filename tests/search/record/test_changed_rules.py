@@ -20,7 +20,7 @@ from search.record.journal import Event, Journal, TrialEvent, read
 from search.results import report
 from search.results.export import export_recipe
 from search.results.search import Search
-from search.running.driver import make_ledger, settled
+from search.running.driver import make_ledger, resolved_study
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study
 from search.study.space import build_space
@@ -40,7 +40,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interrupted search: six of twelve trials have ended, one is half way."""
     storage = tmp_path_factory.mktemp("searches")
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "digits-1"})
-    study = settled(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
+    study = resolved_study(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
     folder = storage / "digits-1"
     prepared = prepare(study, Home(folder), MACHINE)
     folder.mkdir()
@@ -246,7 +246,7 @@ def test_a_search_is_opened_by_its_folder_and_tells_all_of_itself(folder: Path) 
     assert search.diagnosis == search.summary.diagnosis is not None
     assert search.verdicts == search.summary.verdicts is not None
     assert search.space.recipe(search.best.values) == search.best.whole_recipe
-    Console(file=io.StringIO()).print(search.pruning.told(5))
+    Console(file=io.StringIO()).print(search.pruning.describe(5))
 
 
 def test_its_trials_are_a_data_frame(folder: Path) -> None:

@@ -34,7 +34,7 @@ def folder(study: Study) -> Path:
     """A search whose driver was killed before its first trial."""
     folder = Home.of(study).folder
     folder.mkdir(parents=True)
-    driver.settled(study).write(folder)
+    driver.resolved_study(study).write(folder)
     facts = digits_facts(epochs=study.budget.epochs)
     (folder / FACTS_FILE).write_text(json.dumps({"facts": facts.tree(), "data": Images().info.tree()}))
     with Journal(folder) as journal:

@@ -12,7 +12,7 @@ import pytest
 from search.record.journal import Outcome
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
-from search.verdicts.standings import marks, places
+from search.verdicts.standings import compared_epochs, standings
 from tests.search.small_events import epoch
 
 MARKS = (2, 6, 18)
@@ -38,7 +38,7 @@ def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
 
 
 def standing(*trials: Trial, mode: str = "max") -> dict[int, float]:
-    return dict(places(trials, MARKS, METRIC, "max" if mode == "max" else "min"))
+    return dict(standings(trials, MARKS, METRIC, "max" if mode == "max" else "min"))
 
 
 def test_a_pair_meets_at_the_last_epoch_that_both_have_reached() -> None:
@@ -109,6 +109,6 @@ def test_one_trial_has_no_place_and_places_average_fifty() -> None:
 def test_marks_are_the_rungs_that_were_reached_and_the_last_epoch() -> None:
     trials = (trial(0, "stopped", {2: 0.1}), trial(1, "finished", {2: 0.2, 6: 0.3, 18: 0.4}))
     summary = Summary("x", None, "finished", None, METRIC, trials, 18, 0.0)
-    assert marks(summary) == (2, 6, 18)
-    assert marks(replace(summary, trials=trials[:1])) == (2, 18)
-    assert marks(replace(summary, trials=())) == (18,)
+    assert compared_epochs(summary) == (2, 6, 18)
+    assert compared_epochs(replace(summary, trials=trials[:1])) == (2, 18)
+    assert compared_epochs(replace(summary, trials=())) == (18,)

@@ -44,6 +44,6 @@ def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
 
 def _refuse_difference(where: str, what: str, was: Any, now: Any) -> None:
     if found := first_difference(was, now):
-        place = f"{what}{found.path or 'the recipe'}"
+        field = f"{what}{found.path or 'the recipe'}"
         both = f"is {shown(found.one)} in the journal and {shown(found.other)} by this version of tunebook"
-        raise JournalError(f"{where}: {place} {both}; {CHANGED}")
+        raise JournalError(f"{where}: {field} {both}; {CHANGED}")
