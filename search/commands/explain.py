@@ -101,7 +101,7 @@ def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
     try:
         measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), download=download)
     except UserError as error:
-        say(f"(without the facts of its data: {error})")
+        say(f"(explained without the facts of its data: {error})")
     else:
         facts = measured.facts
         yield facts_table(fact_rows(facts, measured, recipe.data))

@@ -114,7 +114,9 @@ def _is_recipe(file: Path) -> bool:
 
 def _search(folder: Path, data: str | None, settings: Sequence[str]) -> Path:
     if data is not None or settings:
-        raise UserError(f"{folder}: a search's recipes are settled; give its study.yaml to change something")
+        raise UserError(
+            f"{folder}: --data and --set cannot change a search that has begun; give its study.yaml"
+        )
     return folder
 
 

@@ -28,8 +28,8 @@ SCHEMA = 1
 FEW_FOR_NORM = 16
 """BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)."""
 ADVICE = (
-    "The band is a prior, to search in or to begin from, and not the answer: it tells of a run's first "
-    "steps, not of where a whole run ends best."
+    "The band is where a search begins, not its answer: it says which rates work in a run's first steps, "
+    "not which one is best at its end."
 )
 
 
@@ -175,20 +175,20 @@ def _cells(tried: Tried, found: BatchFound) -> Sequence[str]:
 
 def _batch_conclusion(found: BatchFound, run: Run, count: int) -> Iterator[str]:
     if run.device.type == "cpu":
-        speed = f"speed is that of {counted(count, 'thread')}"
-        yield f"memory is reckoned from small steps, on the safe side; {speed}"
+        speed = f"speed was measured with {counted(count, 'thread')}"
+        yield f"memory is estimated from small steps, rather too high than too low; {speed}"
     if not found.found:
-        yield "not even the smallest micro-batch fits: smaller images, a smaller model, or more memory"
+        yield "not even the smallest micro-batch fits: use smaller images, a smaller model, or more memory"
         return
     yield f"largest micro-batch: {found.largest} images ({_bound(found)})"
     batch = found.batch_size
     if found.micro_batch is None:
-        yield f"the effective batch of {batch} fits whole: leave loop.micro_batch as it is, null"
+        yield f"the whole batch of {batch} fits: leave loop.micro_batch at null"
     else:
         parts = -(-batch // found.micro_batch)
         yield (
-            f"set loop.micro_batch: {found.micro_batch}; the effective batch of {batch} is then added up "
-            f"from {parts} parts, and the rate stays"
+            f"set loop.micro_batch: {found.micro_batch}; the batch of {batch} is then trained "
+            f"in {parts} parts, at the same learning rate"
         )
         if found.micro_batch < FEW_FOR_NORM:
             yield f"BatchNorm over fewer than {FEW_FOR_NORM} images is noisy: consider model.freeze_norm"
@@ -199,13 +199,13 @@ def _batch_conclusion(found: BatchFound, run: Run, count: int) -> Iterator[str]:
 def _bound(found: BatchFound) -> str:
     match found.bound:
         case "memory":
-            return "more run out of memory"
+            return "larger ones run out of memory"
         case "limit":
             return f"the limit is {_memory(found.limit_bytes or 0)}"
         case "largest":
-            return "no more were asked for"
+            return "no larger one was asked for"
         case "images":
-            return "there are hardly more to train on"
+            return "there are hardly more training images"
 
 
 def _memory(amount: int) -> str:

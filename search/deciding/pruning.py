@@ -32,14 +32,14 @@ BEHIND_WARMUP = BEHIND_FREEZE = 1
 """The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
 how fast it rises; before the whole model is trained, by how long the head alone was trained."""
 
-WHY_WARM = "the first lies an epoch behind the longest warm-up"
-WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
+WHY_WARM = "the first comes one epoch after the longest warm-up"
+WHY_THAWED = "the first comes one epoch after the longest freeze, in which only the head is trained"
 WHY_THIS_PART = {
-    OF_THE_RUN: "before an eighth of the run scores say little of its end",
-    OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
+    OF_THE_RUN: "in the first eighth of a run, scores say little about its end",
+    OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
 }
-NO_RUNG = "no rung lies before the last epoch"
-EVEN = "even draws are told apart by early scores"
+NO_RUNG = "no rung comes before the last epoch"
+EVEN = "trials drawn evenly differ so much that early scores can rank them"
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Pruning:
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
         when = f"compared after {listed(map(str, self.rungs))} epochs"
         return (
-            f"{when}, where one in {_number(self.factor)} goes on, "
-            f"which saves about {saved:.0%} of the epochs: {self.why}"
+            f"{when}, where one in {_number(self.factor)} goes on; "
+            f"this saves about {saved:.0%} of the epochs: {self.why}"
         )
 
 
@@ -122,7 +122,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
     factor = choice.reduction_factor or suggestion.factor
     match choice.kind:
         case "none":
-            return Pruning((), factor, "the study says so")
+            return Pruning((), factor, "the study switches pruning off")
         case "asha":
             grace, epochs = choice.grace_epochs, budget.epochs
             usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
@@ -168,10 +168,8 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
         return first_at_or_after(usual, ends)
     if off := sorted(set(written) - set(ends)):
         known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
-        message = (
-            f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
-        )
-        raise StudyError([Fault("scheduler.rungs", message)])
+        where = f"scores can be compared only at the ends of the {schedule.kind} schedule's cycles: {known}"
+        raise StudyError([Fault("scheduler.rungs", f"{off}: {where}")])
     return written
 
 
@@ -190,19 +188,19 @@ def _largest(space: Space, path: str) -> float:
 def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
     choice = study.scheduler
     if choice.rungs is not None or choice.grace_epochs is not None:
-        then = "the study says when"
+        then = "the study sets the epochs"
     elif isinstance(space.base.schedule, SGDR | Cyclic):
-        then = f"scores compare at the ends of the {space.base.schedule.kind} schedule's cycles alone"
+        then = f"scores can be compared only at the ends of the {space.base.schedule.kind} schedule's cycles"
     else:
         then = suggestion.why_then
-    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study says how many go on"
+    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study sets how many go on"
     return f"{then}; {hard}"
 
 
 def _why_so_hard(bits: float) -> str:
     if bits >= ALIKE_BITS:
-        return f"priors make trials alike ({bits:.1f} bits), and early scores of these say less"
-    return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
+        return f"the priors make trials similar ({bits:.1f} bits), so early scores say less"
+    return f"the priors are too weak ({bits:.2g} bits) to make trials similar" if bits else EVEN
 
 
 def _number(count: int) -> str:

@@ -87,10 +87,10 @@ def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
     if name == "lr_band_kind" and study is not None and "lr_band" in study.facts.values():
         return "base.optimizer.kind, or the documents' own"
     if getattr(measured.facts, name) is not None:
-        return f"{probe}, as the search began"
+        return f"{probe}, when the search began"
     if study is None or probe not in study.space.probes:
         return f"by space.probes: [{probe}]"
-    return f"{probe} found none" if measured.recorded else f"{probe} will measure it as the search begins"
+    return f"{probe} found none" if measured.recorded else f"{probe} will measure it when the search begins"
 
 
 def _counted(noun: str, nouns: str = "") -> Callable[[float], str]:
@@ -120,17 +120,17 @@ def _band(band: tuple[float, float]) -> str:
 FACT_TEXTS: dict[str, FactText] = {
     "train_images": FactText(_counted("image"), "to train on", "counted"),
     "classes": FactText(_counted("class", "classes"), "of the labels", "counted"),
-    "class_balance": FactText("{:.2f}".format, "smallest class over largest", "counted"),
-    "channels": FactText(_channels, "of an image", "as most of the images"),
-    "image_size": FactText("{} px".format, "side, as the model sees it", "as most of the images"),
-    "flips": FactText(_flips, "mirrorings that labels survive", "known of the set, or none"),
+    "class_balance": FactText("{:.2f}".format, "smallest class divided by largest", "counted"),
+    "channels": FactText(_channels, "of an image", "as in most images"),
+    "image_size": FactText("{} px".format, "side, as the model sees it", "as in most images"),
+    "flips": FactText(_flips, "flips that keep the label true", "known for these data, or none"),
     "parameters": FactText("{:,}".format, "numbers that training adjusts", "counted on the model"),
     "epochs": FactText(_counted("epoch"), "of the longest trial", "budget.epochs"),
     "cpus": FactText(_counted("CPU"), "of a worker", "resources.cpus"),
     "gpus": FactText(_counted("GPU"), "of a worker", "resources.gpus"),
     "workers": FactText(_counted("worker"), "of a trial", "resources.workers"),
     "gpu_memory_bytes": FactText(_gigabytes, "memory of a GPU", "measured"),
-    "pretrained": FactText(_yes_or_no, "begins from learnt weights", "base.model.weights"),
+    "pretrained": FactText(_yes_or_no, "starts from pretrained weights", "base.model.weights"),
     "attention": FactText(_yes_or_no, "the model has attention layers", "found in the model"),
     "largest_micro_batch": FactText(_counted("image"), "that fit into memory at once", "batch-find"),
     "lr_band": FactText(_band, "rates that a sweep recommends", "lr-find"),
@@ -142,9 +142,9 @@ PROBES = {
 """The probe that measures a fact, where one does."""
 KNOWN_WITHOUT_LOOKING = {
     "epochs": "loop.epochs",
-    "cpus": "as a trial has by default",
+    "cpus": "a trial's default",
     "gpus": "what the machine has",
-    "workers": "as a trial has by default",
+    "workers": "a trial's default",
     "gpu_memory_bytes": "measured",
     "pretrained": "model.weights",
 }

@@ -148,7 +148,7 @@ def _lr_band(run: Run, say: Say) -> tuple[float, float] | None:
 
     found = lr_find(run)
     if found.band_at_256 is None:
-        say(f"lr-find: no band: {found.reason}; the rules go by the other facts")
+        say(f"lr-find: no band: {found.reason}; the rules use the other facts")
         return None
     low, high = found.band_at_256
     say(f"lr-find: optimizer.lr {low:.3g} to {high:.3g} at batch 256")
@@ -161,8 +161,8 @@ def _largest_micro_batch(run: Run, say: Say) -> int:
     found = batch_find(run)
     if not found.found:
         raise UserError(
-            "space.probes: batch-find: not even the smallest micro-batch fits into memory: smaller images, a "
-            "smaller model, or more memory"
+            "space.probes: batch-find: not even the smallest micro-batch fits into memory: use smaller "
+            "images, a smaller model, or more memory"
         )
     say(f"batch-find: {found.largest} images fit into memory at once")
     return found.largest

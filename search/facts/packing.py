@@ -43,12 +43,12 @@ def gpu_share(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware
     """
     if not trial.gpus:
         raise StudyError([Fault("resources.pack", f"there is no GPU to share: {hardware}")])
-    say("pack: measuring what a trial takes of a GPU")
+    say("pack: measuring how much GPU memory a trial needs")
     found = _measured(recipe, data)
     most = max(node.cpus // trial.cpus // node.gpus for node in hardware.nodes if node.gpus)
     count = min(found.trials(), max(1, most))
     gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
-    say(f"pack: a trial takes {gib}; {count} on each GPU")
+    say(f"pack: a trial needs {gib}; {count} run on each GPU")
     return int(1e4 / count) / 1e4  # Ray counts ten-thousandths: if rounded up, one fewer fits
 
 

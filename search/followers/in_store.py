@@ -45,7 +45,7 @@ class InStore(Consumer):
             raise UserError("another driver has taken this search over")
         if not self._lease.sure:
             self._is_compared = False
-            raise UserError("no sign of life could be written for a while")
+            raise UserError("this driver could not renew its lease for some time")
 
     def _read_events(self, events: Sequence[Event]) -> int:
         self._read_trials += sum(isinstance(event, TrialEvent) for event in events)
@@ -57,7 +57,7 @@ class InStore(Consumer):
         journal = self._content(EVENTS_FILE) or b""
         whole = journal[: journal.rfind(b"\n") + 1]
         if len(whole) < self._stored_bytes:
-            raise UserError(f"{self._journal}: is cut or gone; the store keeps what it has")
+            raise UserError(f"{self._journal}: was cut or removed; the copy in the store stays as it is")
         self._compare(whole)
         for name in IN_STORE:
             self._put(name, self._content(name))

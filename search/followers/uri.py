@@ -103,10 +103,10 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
     if kind.startswith("sqlite"):
         raise UserError(f"{where}: expected sqlite:///FILE, got {uri!r}; SQLite in memory would be lost")
     if kind in OBJECT_STORES:
-        raise UserError(f"{where}: {uri!r} is a place for files; {_INSTEAD}")
+        raise UserError(f"{where}: {uri!r} stores files, but no runs; {_INSTEAD}")
     if kind == "file":
         raise UserError(
-            f"{where}: {uri!r} is a folder, and MLflow 3 keeps no runs in plain folders; {_INSTEAD}"
+            f"{where}: {uri!r} is a folder, and MLflow 3 stores no runs in plain folders; {_INSTEAD}"
         )
     if kind.partition("+")[0] not in STORES:
         raise UserError(f"{where}: MLflow knows no {kind}://; {_INSTEAD}")

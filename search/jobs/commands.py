@@ -85,7 +85,7 @@ def follow(address: str, name: str) -> str:
         raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
     ended = str(job.status)
     report.say(
-        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` brings its results here"
+        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` copies its results here"
     )
     return ended
 
@@ -147,7 +147,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     there = there or (job.metadata or {}).get(FOLDER)
     if there is None:
         raise UserError(
-            f"{name}: was not started by `tunebook submit`; say its search's folder with --from DIR"
+            f"{name}: was not started by `tunebook submit`; give its search's folder by --from DIR"
         )
     folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):

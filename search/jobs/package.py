@@ -84,7 +84,7 @@ def _paths(study: Study) -> Iterator[Fault]:
         if not path.startswith("/") and not is_uri(path):
             yield Fault(
                 where,
-                f"{path!r} is meant on this machine; write the whole path that the cluster's machines have, "
+                f"{path!r} is a path on this machine; write the absolute path on the cluster's machines, "
                 "such as /shared/...",
             )
 
@@ -96,5 +96,6 @@ def _tracking(study: Study) -> Iterator[Fault]:
         yield Fault("tracking.uri", f"holds a password, and {why}")
     elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
         yield Fault(
-            "tracking.uri", f"{uri!r} is meant on this machine; write sqlite:////WHOLE/PATH, or a server's"
+            "tracking.uri",
+            f"{uri!r} is a path on this machine; write sqlite:////ABSOLUTE/PATH, or a server's address",
         )

@@ -127,7 +127,7 @@ class Lease:
         seen = read(self._store)
         if seen is None or seen.ended:
             return 0 if seen is None else seen.term
-        self._say(f"{self}: waiting {SILENCE_SECONDS:g} s for a sign of the driver that was at work here")
+        self._say(f"{self}: waiting {SILENCE_SECONDS:g} s to see whether the last driver is still running")
         now, until = seen, time.monotonic() + SILENCE_SECONDS
         while time.monotonic() < until:
             time.sleep(BEAT_SECONDS / 2)

@@ -97,7 +97,7 @@ def _regularised(
         RULE,
         f"003:84; {SOURCE}",
         (*longer, *found.proposed_edits),
-        tuple(f"left to you: {each}" for each in others),
+        tuple(f"for you to decide: {each}" for each in others),
     )
     yield from found.left_alone
 

@@ -78,7 +78,7 @@ def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[Sear
     yield SearchFinding(
         "diverged",
         "trials",
-        f"{lost} of {count} trials diverged, and their rates alone do not tell which",
+        f"{lost} of {count} trials diverged, and their rates do not explain which",
         LIMITS,
         SOURCE,
         found.proposed_edits,
@@ -95,7 +95,7 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
         "diverged",
         dimension.name,
         f"{seen} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
-        f"{LIMITS}, at rates so high that luck alone does it in fewer than 1 of {1.0 / CHANCE:.0f} searches",
+        f"{LIMITS}, at rates so high that luck alone does it in 1 of {1.0 / CHANCE:.0f} searches at most",
         SOURCE,
         (
             ProposedEdit(
@@ -109,7 +109,7 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
     """Yields advice if the best rate lies just below those that diverge: higher ones may then work."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
-        seen = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
+        seen = f"the best trial's {best:.3g} is just below the rates that diverged: a longer warm-up or"
         yield f"{seen} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 

@@ -45,7 +45,7 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
         "edge",
         dimension.name,
         f"{position}; {better}",
-        f"within {EDGE:.0%} of an end or beyond it, and a trend that luck shows in fewer than 1 of "
+        f"within {EDGE:.0%} of an end or beyond it, and a trend that luck alone shows in fewer than 1 of "
         f"{1.0 / limit:.0f} searches (1 of {1.0 / FALSE_SHARE:.0f} over all ranges and ends)",
         f"{SOURCE}; the limits are ours",
         (ProposedEdit(overridden(dimension.name), _forms(domain, end, value), _why(value, end)),),

@@ -104,7 +104,7 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
         return
     why = (
         f"{evidence.info.validation_images} validation images cannot tell the best trials apart; scores of "
-        "this search and the next are of different images"
+        "this search and the next come from different images"
     )
     yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
 

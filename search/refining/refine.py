@@ -83,7 +83,7 @@ def refined(folder: Path) -> Refined:
     if search.summary.state == "running":
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
-        raise UserError(f"{search.folder}: no trial has finished, so there is nothing to go by yet")
+        raise UserError(f"{search.folder}: no trial has finished, so nothing can be learnt from it yet")
     evidence = Evidence(search)
     return _refined(evidence, list(audit(evidence)), Draft(search.study, search.facts, search.info))
 
@@ -141,7 +141,7 @@ def _with_contradicted(
     """Returns what is left alone, with a remark on each contradicted rule for which nothing changed."""
     verdicts = evidence.search.verdicts or Verdicts()
     contradicted = {
-        each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
+        each.rule: f"the trials contradict the rule ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")
         if each.rule not in changed
     }
@@ -180,7 +180,7 @@ def _apply_edits(
 
 def _first_valid(proposed: ProposedEdit, draft: Draft) -> tuple[Draft | None, str]:
     """Returns the draft with the first change that makes a valid search, or why none does."""
-    refusal = "no recipe takes more"
+    refusal = "no wider range is valid"
     for to in proposed.to:
         try:
             return draft.changed(proposed.path, to), ""

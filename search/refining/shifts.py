@@ -53,11 +53,13 @@ def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> ProposedEdi
     if overridden(name) in changed:
         return LeftAlone(name, f"{considered}, but it is changed for another reason")
     if dimension is not None and _is_expected(evidence, dimension, change):
-        return LeftAlone(name, f"{considered}, but as much was expected in this search")
+        return LeftAlone(name, f"{considered}, but this search expected it already")
     if (why := _left_out(evidence, dimension, change)) is not None:
         return LeftAlone(name, f"{considered}, but {why}")
     if dimension is not None and (chance := _chance_against(evidence, dimension, change)) < AGAINST:
-        return LeftAlone(name, f"{considered}, but trials are better the other way: {by_luck(chance)}")
+        return LeftAlone(
+            name, f"{considered}, but trials are better in the other direction: {by_luck(chance)}"
+        )
     return ProposedEdit(
         overridden(name), _forms(evidence.study, dimension, change), f"{change.why} ({change.source})"
     )

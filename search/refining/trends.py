@@ -29,7 +29,7 @@ reader."""
 
 def by_luck(chance: float) -> str:
     """Returns a probability in words: in how many searches luck alone would show as much."""
-    text = "luck alone shows as much in"
+    text = "luck alone shows this in"
     if chance * RAREST < 1.0:
         return f"{text} less than 1 of {RAREST:,} searches"
     if chance < 0.1:

@@ -38,7 +38,7 @@ def joined(address: str) -> Iterator[Hardware]:
     """Join the running cluster at `address` for the block, which receives the cluster's hardware.
 
     An address is never guessed: without one, a cluster left over on this machine is not joined. A token is
-    sent where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers, or
+    sent where `send_token` was called before Ray was imported. Raises UserError where no cluster answers, or
     where it refuses the token.
     """
     _quieten()

@@ -45,5 +45,7 @@ def why_refused() -> str:
         return NO_TOKEN
     if os.environ.get(MODE) != "token":
         mode = f"{MODE}={os.environ.get(MODE, '')}"
-        return f"the cluster asks for a token, and {mode} leaves the one in {source} at home: unset that"
+        return (
+            f"the cluster asks for a token, but {mode} keeps Ray from sending the one in {source}: unset it"
+        )
     return f"the cluster refuses the token in {source}: set {TOKEN} to the cluster's own"

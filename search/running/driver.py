@@ -57,7 +57,7 @@ def search(
     behind then.
     """
     if again and study.name is None:
-        raise UserError("--resume: goes on with a search by its name; give --name NAME")
+        raise UserError("--resume: needs the search's name; give --name NAME")
     study = resolved_study(study)
     home = Home.of(study)
     with driving(home, report.say) as lease:
@@ -90,7 +90,7 @@ def _home_to_write(folder: Path) -> Home:
     home = Home.of(read_search(folder))
     if home.store is not None and home.folder != folder:
         raise UserError(
-            f"{folder}: its study.yaml says that this search is kept in {home.address}: name that"
+            f"{folder}: its study.yaml says that this search is stored in {home.address}: give that address"
         )
     return Home(folder, home.store)
 
@@ -193,7 +193,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     tracker, in_store = tracker_of(home), _in_store(home, lease)
     switch = StopSwitch(_deadline(study, read_summary(folder, driven=False)), lease)
     if switch.lost:
-        raise UserError(f"{lease}: another driver has begun with this search meanwhile")
+        raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
     followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):

@@ -30,7 +30,7 @@ STUDY_FILE = "study.yaml"
 FIXED_BY_THE_STUDY = {
     "data": "write it in the study's own section `data`",
     "loop.epochs": "write budget.epochs, the length of the longest trial",
-    "version": "it is the file format's",
+    "version": "it is the version of the file format",
     "provenance": "it is written by the search",
 }
 """The recipe fields that `base` may not hold, and where they belong."""
@@ -95,7 +95,7 @@ class Resources(Spec):
 
     cpus: Annotated[int, Field(ge=1)] = 1
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
-        None, description="a number, 0.25 for four trials on each; auto: one where there are any, else none"
+        None, description="a number, 0.25 where four share one; auto: one where there are any, else none"
     )
     pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
     workers: Annotated[int, Field(ge=1)] = 1
@@ -119,7 +119,7 @@ class Resources(Spec):
 
 
 class Limits(Spec):
-    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch hangs")
+    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch counts as hung")
     retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
 
 

@@ -41,7 +41,6 @@ CLEARLY_LESS = 0.75
 """An option departs from a rule where its weight is below this share of the likeliest option's; our choice.
 The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
 more."""
-UNTESTABLE = "believes nothing that could be tested"
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ class RuleAgreement:
     def _untestable(self, count: str) -> str:
         """Returns why the rule cannot be tested: no value departs from options of nearly one weight."""
         if self.dimension.domain.extremes() == self.tied:
-            return UNTESTABLE
-        return f"{UNTESTABLE} of {listed(map(shown, self.tied))}; {count}"
+            return "prefers none of its options"
+        return f"prefers none of {listed(map(shown, self.tied))}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
         """Returns the record of a verdict without an effect."""
@@ -177,7 +176,9 @@ def _verdicts_and_level(
     rules = [each for each in beliefs if each.is_rule]
     tested = [each for each in rules if each.lacking is None]
     if not tested or len(set(standing)) == 1:
-        return [each.verdict("untested", each.lacking or "all trials score alike") for each in rules], None
+        return [
+            each.verdict("untested", each.lacking or "all trials have the same score") for each in rules
+        ], None
     from search.verdicts.effects import risk_for
 
     estimates = {each.dimension.name: _estimate(each, beliefs, standing, order) for each in tested}
@@ -224,7 +225,7 @@ def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
     gap = fmean(belief.follow) - fmean(belief.depart)
     low, high = (gap * end for end in estimate.interval(risk))
     word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
-    plain = belief.verdict(word, "the interval holds 0" if word == "untested" else None)
+    plain = belief.verdict(word, "the interval contains 0" if word == "untested" else None)
     return replace(plain, effect=gap * estimate.slope, interval=(low, high))
 
 

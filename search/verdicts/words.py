@@ -16,7 +16,7 @@ def counts(verdicts: Verdicts) -> str:
 def promise(verdicts: Verdicts) -> str:
     """Returns what the figures mean, and how far they can be trusted."""
     standings = (
-        "places: how many of 100 other trials one gains on by following the rule, all else being equal"
+        "places: how many more of 100 other trials a trial beats if it follows the rule, all else being equal"
     )
     if verdicts.level is None:
         return standings

@@ -38,7 +38,7 @@ def a_recipe(path: Path = Path("recipe.yaml")) -> Path:
 def test_lr_find_prints_a_band_and_says_what_it_is_good_for(tunebook: Tunebook) -> None:
     code, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
     assert code == 0
-    for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "prior"):
+    for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "begins"):
         assert words in out
     assert not list(Path().iterdir())
 
@@ -59,12 +59,12 @@ def test_lr_find_prints_json_and_writes_the_same(tunebook: Tunebook) -> None:
         "lr-find", a_recipe(), *SWEEP, "--set", "loop.batch_size=64", "--json", "--out", "band.json"
     )
     assert code == 0
-    told = json.loads(out)
-    assert told == json.loads(Path("band.json").read_text())
-    assert (told["batch_size"], told["lr"], told["at_256"]) == (64, 0.07, 4.0)
-    values = told["suggestions"].values()
-    assert told["band"] == [min(values), max(values)]
-    assert told["band_at_256"] == pytest.approx([4 * rate for rate in told["band"]])
+    wanted = json.loads(out)
+    assert wanted == json.loads(Path("band.json").read_text())
+    assert (wanted["batch_size"], wanted["lr"], wanted["at_256"]) == (64, 0.07, 4.0)
+    values = wanted["suggestions"].values()
+    assert wanted["band"] == [min(values), max(values)]
+    assert wanted["band_at_256"] == pytest.approx([4 * rate for rate in wanted["band"]])
 
 
 def test_lr_find_draws_a_picture(tunebook: Tunebook) -> None:
@@ -114,13 +114,13 @@ def test_batch_find_keeps_a_limit(tunebook: Tunebook) -> None:
     threads = torch.get_num_threads()
     code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["bound"] == "limit"
-    assert told["micro_batch"] == told["largest"] < 128
-    assert all(each["peak_bytes"] <= 0.001 * 2**30 for each in told["tried"])
-    assert told["threads"] == threads
+    wanted = json.loads(out)
+    assert wanted["bound"] == "limit"
+    assert wanted["micro_batch"] == wanted["largest"] < 128
+    assert all(each["peak_bytes"] <= 0.001 * 2**30 for each in wanted["tried"])
+    assert wanted["threads"] == threads
     code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001")
-    assert f"set loop.micro_batch: {told['largest']}" in out
+    assert f"set loop.micro_batch: {wanted['largest']}" in out
 
 
 def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None:
@@ -162,7 +162,7 @@ def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "wanted"),
     [
         (["lr-find"], ["--data PATH"]),
         (["batch-find"], ["--data PATH"]),
@@ -179,12 +179,12 @@ def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(
-    tunebook: Tunebook, arguments: list[str], told: list[str]
+    tunebook: Tunebook, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)
     assert code == 2, err
     assert "Traceback" not in err
-    for words in told:
+    for words in wanted:
         assert words in err
 
 

@@ -209,7 +209,7 @@ def test_trials_of_another_space_are_refused_with_the_way_out(
     ledger = open_ledger(kind=kind)
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()
-    told = r"space\..* in the journal and .* by this version of tunebook; .* start a new search"
-    with pytest.raises(JournalError, match=told):
+    wanted = r"space\..* in the journal and .* by this version of tunebook; .* start a new search"
+    with pytest.raises(JournalError, match=wanted):
         open_ledger(kind=kind, space=with_holes(small_space))
     assert (tmp_path / EVENTS_FILE).read_bytes() == before

@@ -26,7 +26,7 @@ def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyP
     recipe, data, said = small_recipe(), data_set(), list[str]()
     roomy, tight = Hardware((Node(64, 2),)), Hardware((Node(0, 0), Node(12, 2)))
     assert gpu_share(recipe, data, ONE, roomy, said.append) == 1 / 8
-    assert said[-1] == "pack: a trial takes 8.0 of 80.0 GiB; 8 on each GPU"
+    assert "8.0 of 80.0 GiB; 8 " in said[-1]
     share = gpu_share(recipe, data, ONE, tight, said.append)
     assert (share, tight.fits(PerTrial(cpus=2, gpus=share))) == (0.3333, 6)
 

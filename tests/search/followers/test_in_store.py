@@ -200,9 +200,9 @@ def test_a_journal_that_is_cut_or_gone_is_not_put(store: Store, folder: Path, he
     assert before is not None
     for content in (before[:-5], b""):
         (folder / EVENTS_FILE).write_bytes(content)
-        assert "is cut or gone" in str(kept.sync())
+        assert "was cut or removed" in str(kept.sync())
     (folder / EVENTS_FILE).unlink()
-    assert "is cut or gone" in str(kept.sync())
+    assert "was cut or removed" in str(kept.sync())
     assert store.read(EVENTS_FILE) == before
 
 

@@ -169,8 +169,8 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
                 event = event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
             journal.append(event)
     before = (folder / EVENTS_FILE).read_bytes()
-    told = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
-    with pytest.raises(JournalError, match=told) as refusal:
+    wanted = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
+    with pytest.raises(JournalError, match=wanted) as refusal:
         resumed(folder, trials=1)
     assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (1, False)
     assert (folder / EVENTS_FILE).read_bytes() == before
@@ -179,8 +179,8 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
 def test_resume_refuses_a_study_with_another_objective(folder: Path) -> None:
     study = read_search(folder)
     study.with_values({"objective.metric": "val_loss"}).write(folder)
-    told = "objective is val_accuracy in the journal and val_loss by"
-    with pytest.raises(JournalError, match=told):
+    wanted = "objective is val_accuracy in the journal and val_loss by"
+    with pytest.raises(JournalError, match=wanted):
         resumed(folder, trials=1)
 
 
