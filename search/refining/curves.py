@@ -67,7 +67,7 @@ def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding |
 
 def _longer(evidence: Evidence, agreeing: Sequence[DiagnosedTrial], looked_at: int) -> SearchFinding:
     (change,) = (each for each in agreeing[0].diagnosis.changes if each.path == "loop.epochs")
-    hours = evidence.study.budget.hours
+    hours = evidence.search.study.budget.hours
     advice = (f"budget.hours {hours:g} may end the longer search early; raise it too",) if hours else ()
     return SearchFinding(
         "still improving",

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.refining.trends import Trends
 from search.results.search import Search
-from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
 from spaces.catalog.overrides import PLACE
 from spaces.domains import Value
-from spaces.facts import Facts
 from spaces.space import Dimension, Space
 from trainable.curves.diagnosis import Diagnosis
-from trainable.data import DataInfo
-from trainable.training.metrics import OBJECTIVES
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
 """Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its
@@ -60,14 +55,9 @@ class SearchFinding:
 
     def json(self) -> dict[str, Any]:
         """Returns plain data; the proposals are left out, because their outcome is part of the next study."""
-        return {
-            "kind": self.kind,
-            "about": self.about,
-            "seen": self.seen,
-            "rule": self.rule,
-            "source": self.source,
-            "advice": list(self.advice),
-        }
+        tree = asdict(self)
+        del tree["proposed_edits"]
+        return tree
 
 
 @dataclass(frozen=True)
@@ -76,9 +66,6 @@ class LeftAlone:
 
     about: str
     why: str
-
-    def json(self) -> dict[str, str]:
-        return {"about": self.about, "why": self.why}
 
 
 class DiagnosedTrial(NamedTuple):
@@ -95,24 +82,8 @@ class Evidence:
     search: Search
 
     @property
-    def study(self) -> Study:
-        return self.search.study
-
-    @property
     def space(self) -> Space:
         return self.search.space
-
-    @property
-    def folder(self) -> Path:
-        return self.search.folder
-
-    @property
-    def facts(self) -> Facts:
-        return self.search.facts
-
-    @property
-    def info(self) -> DataInfo:
-        return self.search.info
 
     @property
     def summary(self) -> Summary:
@@ -135,8 +106,7 @@ class Evidence:
         The documents' own recipe is left out unless it is the best: it is never stopped, so it may have
         finished although better ones were stopped.
         """
-        metric, best = self.summary.objective, self.summary.best
-        sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+        metric, best, sign = self.summary.objective, self.summary.best, self.summary.sign
         finished = [each for each in self.summary.trials if each.state == "finished"]
         earned = [each for each in finished if not each.own or each == best]
         return tuple(sorted(earned, key=lambda each: -sign * each.metrics[metric])[:TOP])
@@ -144,7 +114,7 @@ class Evidence:
     @cached_property
     def curves(self) -> tuple[DiagnosedTrial, ...]:
         """What the curves of the `top` trials say, where the journal has all that a verdict needs."""
-        found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
+        found = ((trial, diagnosis_of(trial, self.search.info)) for trial in self.top)
         return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:

@@ -19,7 +19,6 @@ from search.verdicts.standings import compared_epochs
 from spaces.domains import Choice, listed
 from trainable.curves.curves import Thresholds
 from trainable.curves.remedies import Change, changes
-from trainable.training.metrics import OBJECTIVES
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
@@ -60,13 +59,13 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
     if best.spread >= noise or noise < NOISE_POINTS:
         yield LeftAlone("the best trials' noise", seen)
         return
-    calmer = _calmer(evidence, winner, changed)
+    calmer, images = _calmer(evidence, winner, changed), evidence.search.info.validation_images
     yield SearchFinding(
         "noisy",
         str(best),
         seen,
-        f"the best {TOP} within the noise (two standard errors of {evidence.info.validation_images} images, "
-        f"or twice the late swings), and that {NOISE_POINTS:g} points or more",
+        f"the best {TOP} within the noise (two standard errors of {images} images, or twice the late swings) "
+        f"and {NOISE_POINTS:g} points or more",
         f"{CURVES}, and {REPEATS}; the limit is ours",
         (*_more_images(evidence, noise), *calmer.proposed_edits),
         tuple(_advice(evidence, best.trials)),
@@ -76,8 +75,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
 
 def _best(evidence: Evidence) -> _Best | None:
     """Returns the best at the last epoch after which enough trials were compared; pruning lets few finish."""
-    metric = evidence.summary.objective
-    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+    metric, sign = evidence.summary.objective, evidence.summary.sign
     for epoch in reversed(compared_epochs(evidence.summary)):
         there = _metrics_after(evidence, epoch)
         if len(there) >= TOP:
@@ -98,20 +96,21 @@ def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, 
 
 def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
     """Yields a larger validation part, if images are split here and too few of them cause the noise."""
-    fraction = evidence.study.data.validation_fraction
+    fraction = evidence.search.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
     if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
         return
+    images = evidence.search.info.validation_images
     why = (
-        f"{evidence.info.validation_images} validation images cannot tell the best trials apart; scores of "
-        "this search and the next come from different images"
+        f"{images} validation images cannot tell the best trials apart; scores of this search and the next "
+        "come from different images"
     )
     yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
 
 
 def _is_split_here(evidence: Evidence) -> bool:
     """Says whether the validation part has the size that the fraction asks for, with no limit of images."""
-    info, data = evidence.info, evidence.study.data
+    info, data = evidence.search.info, evidence.search.study.data
     learnt_from = info.train_images + info.validation_images
     sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
     near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
@@ -147,5 +146,5 @@ def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
     yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
     for trial in trials:
         file = f"trial{trial}.yaml"
-        export = f"tunebook export {evidence.folder} --trial {trial} -o {file}"
+        export = f"tunebook export {evidence.search.folder} --trial {trial} -o {file}"
         yield f"  {export}; for seed in 1 2 3; do tunebook train {file} --set loop.seed=$seed; done"

@@ -21,7 +21,7 @@ def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
     """
     values = settled_values(recipe)
     speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]
-    asked = [(rule, rule.of(evidence.facts, values)) for rule in speaking]
+    asked = [(rule, rule.of(evidence.search.facts, values)) for rule in speaking]
     if not asked or any(found is not None and _offers(found, change) for _, found in asked):
         return None
     rule, found = next((each for each in asked if each[1] is not None), asked[0])
@@ -40,6 +40,6 @@ def _why(evidence: Evidence, rule: Rule, found: Distribution | None, values: Val
         return f"{found.domain}; {plain} ({found.source})"
     if rule.words.silent is not None:
         return f"silent {rule.words.silent}"
-    if ruling := frame(evidence.facts).get(rule.path):
+    if ruling := frame(evidence.search.facts).get(rule.path):
         return f"{ruling.reason} ({ruling.source})"
     return plain

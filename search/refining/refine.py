@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,6 @@ class Edit:
         """The name that a person uses: a dimension's name, or the path in the study."""
         return self.path.removeprefix(f"{PLACE}.")
 
-    def json(self) -> dict[str, str]:
-        return {"path": self.path, "before": self.before, "after": self.after, "why": self.why}
-
 
 @dataclass(frozen=True)
 class Refined:
@@ -68,8 +65,8 @@ class Refined:
             "search": self.summary.search,
             "trials": self.compared_trials,
             "findings": [each.json() for each in self.findings],
-            "changes": [each.json() for each in self.edits],
-            "left_alone": [each.json() for each in self.left_alone],
+            "changes": [asdict(each) for each in self.edits],
+            "left_alone": [asdict(each) for each in self.left_alone],
             "study": self.study.model_dump(mode="json") if self.study is not None else None,
         }
 

@@ -61,7 +61,7 @@ def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> ProposedEdi
             name, f"{considered}, but trials are better in the other direction: {by_luck(chance)}"
         )
     return ProposedEdit(
-        overridden(name), _forms(evidence.study, dimension, change), f"{change.why} ({change.source})"
+        overridden(name), _forms(evidence.search.study, dimension, change), f"{change.why} ({change.source})"
     )
 
 

@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from search.verdicts.standings import compared_epochs, positions, standings
+from search.verdicts.standings import positions, standings
 from spaces.domains import Choice, Value, fraction_of
 from spaces.space import Dimension, Space
-from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:
     from search.record.summary import Summary
@@ -41,11 +40,8 @@ class Trends:
     """Holds the standings of a search's trials, and each dimension's trend over them."""
 
     def __init__(self, space: Space, summary: Summary) -> None:
-        metric = summary.objective
         self._space = space
-        self.standings: Mapping[int, float] = standings(
-            summary.trials, compared_epochs(summary), metric, OBJECTIVES[metric]
-        )
+        self.standings: Mapping[int, float] = standings(summary)
         """By trial, how many of 100 others it beats."""
         drawn = [each for each in summary.trials if each.id in self.standings and not each.own]
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}

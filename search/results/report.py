@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -32,7 +31,6 @@ from search.study import Study
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from spaces.catalog.sources import with_guide_names
-from trainable.training.metrics import OBJECTIVES
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -65,9 +63,9 @@ def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
     return f"{line}; {pruning.describe(epochs)}"
 
 
-def headline(summary: Summary, metric: str) -> str:
+def headline(summary: Summary) -> str:
     """Returns the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
-    states = Counter(trial.state for trial in summary.trials)
+    metric, states = summary.objective, Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
     if best is not None:
@@ -81,13 +79,13 @@ def headline(summary: Summary, metric: str) -> str:
     return ", ".join(parts)
 
 
-def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
+def ranked(summary: Summary) -> list[Trial]:
     """Returns the trials in a person's order: finished ones first, then by epochs trained and score."""
-    sign = 1.0 if mode == "max" else -1.0
 
     def key(trial: Trial) -> tuple[bool, int, float]:
-        score = trial.metrics.get(metric)
-        return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
+        score = trial.metrics.get(summary.objective)
+        value = -1e300 if score is None else summary.sign * score
+        return trial.state == "finished", trial.epochs, value
 
     return sorted(summary.trials, key=key, reverse=True)
 
@@ -121,9 +119,7 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._read()
         self._report_ends()
         if self._live is not None:
@@ -155,13 +151,11 @@ class LiveView:
     def _picture(self) -> Group:
         summary = self._summary()
         rows = [trial for trial in summary.trials if trial.state == "running"]
-        ended = [
-            trial for trial in ranked(summary, self._metric, self._study.objective.direction) if trial.ended
-        ]
+        ended = [trial for trial in ranked(summary) if trial.ended]
         rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
         left = self._time_left(summary)
-        head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
-        return Group(head, trials_table(summary, self._metric, rows, self._console.width))
+        head = Text(headline(summary) + (f", {left}" if left else ""))
+        return Group(head, trials_table(summary, rows, self._console.width))
 
     def _report_ends(self) -> None:
         summary = self._summary()
@@ -222,9 +216,8 @@ def show(search: Search, *, as_json: bool) -> None:
 def _print(search: Search) -> None:
     """Print the trials, the best first, and what they say of the best and the rules."""
     summary, out = search.summary, console()
-    metric, mode = summary.objective, OBJECTIVES[summary.objective]
-    out.print(trials_table(summary, metric, ranked(summary, metric, mode), out.width))
-    out.print(headline(summary, metric), soft_wrap=True)
+    out.print(trials_table(summary, ranked(summary), out.width))
+    out.print(headline(summary), soft_wrap=True)
     _print_diagnosis(summary)
     _print_verdicts(summary, quote(search.home.address))
 

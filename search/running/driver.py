@@ -23,7 +23,7 @@ from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTU
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.record.storage import driving
-from search.record.summary import Summary
+from search.record.trials import Record
 from search.results import report
 from search.results.export import export_recipe, versions
 from search.results.picture import draw
@@ -151,19 +151,14 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     )
 
 
-@contextlib.contextmanager
-def _machines(address: str | None) -> Iterator[Hardware]:
+def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware]:
     """Gives the block what the search may use: this machine, or the cluster at `address`, which is joined."""
-    if address is None:
-        yield local_hardware()
-        return
-    with joined(address) as hardware:
-        yield hardware
+    return contextlib.nullcontext(local_hardware()) if address is None else joined(address)
 
 
 def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
-    if read_summary(home.folder, driven=False).state == "finished":
+    if read_record(home.folder).state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)
@@ -191,7 +186,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
     tracker, in_store = tracker_of(home), _in_store(home, lease)
-    switch = StopSwitch(_deadline(study, read_summary(folder, driven=False)), lease)
+    switch = StopSwitch(_deadline(study, read_record(folder)), lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
@@ -241,11 +236,11 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
             follower.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
-def _deadline(study: Study, summary: Summary) -> float | None:
+def _deadline(study: Study, record: Record) -> float | None:
     """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
     if study.budget.hours is None:
         return None
-    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - record.seconds(record.latest))
 
 
 @contextlib.contextmanager

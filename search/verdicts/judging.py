@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
-from search.verdicts.standings import compared_epochs, positions, standings
+from search.verdicts.standings import positions, standings
 from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
 from spaces.space import Dimension, RuleValue, Space, Values
-from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.verdicts.effects import Column, Estimate
@@ -156,8 +155,7 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     The documents' own recipe follows every rule at once, so it cannot tell one rule from another: others are
     compared with it, and no more. The same holds for trials that are no point of the space.
     """
-    metric = summary.objective
-    standing = standings(summary.trials, compared_epochs(summary), metric, OBJECTIVES[metric])
+    standing = standings(summary)
     others = [each for each in summary.trials if each.id in standing and not each.own]
     points = [each for each in others if positions(space, each) is not None]
     beliefs = _beliefs(space, [each.values for each in points])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from spaces.domains import SpaceError
 from spaces.space import Space
-from trainable.training.metrics import Mode
 
 if TYPE_CHECKING:
     from search.record.summary import Summary
@@ -25,24 +24,24 @@ def compared_epochs(summary: Summary) -> tuple[int, ...]:
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
 
-def standings(trials: Sequence[Trial], epochs: Sequence[int], metric: str, mode: Mode) -> Mapping[int, float]:
+def standings(summary: Summary) -> Mapping[int, float]:
     """Returns by trial how many of 100 others it beats (a tie is half a win); 50 on average.
 
     Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended, or
-    that ended before the first of the `epochs`.
+    that ended before the first epoch at which trials are compared.
     """
     import numpy as np
 
-    compared = [trial for trial in trials if trial.state == "diverged" or _lasted(trial, epochs[0])]
+    epochs = compared_epochs(summary)
+    compared = [trial for trial in summary.trials if trial.state == "diverged" or _lasted(trial, epochs[0])]
     if len(compared) < 2:
         return {}
-    sign = 1.0 if mode == "max" else -1.0
-    scores = [_scores(trial, epochs, metric) for trial in compared]
+    scores = [_scores(trial, epochs, summary.objective) for trial in compared]
     reached = np.array([len(each) for each in scores])
     meeting = np.minimum.outer(reached, reached)
     wins = np.sign(np.subtract.outer(reached, reached)) * (meeting == 0)
     for number in range(len(epochs)):
-        there = np.array([sign * each[number] if number < len(each) else 0.0 for each in scores])
+        there = np.array([summary.sign * each[number] if number < len(each) else 0.0 for each in scores])
         wins = np.where(meeting == number + 1, np.sign(np.subtract.outer(there, there)), wins)
     share = 50.0 + 50.0 * wins.sum(axis=1) / (len(compared) - 1)
     return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
