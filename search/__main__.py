@@ -38,12 +38,10 @@ Folder = Annotated[
 ]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RecipeOrStudy = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
-    ),
-]
+WHAT = typer.Argument(
+    metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
+)
+RecipeOrStudy = Annotated[str | None, WHAT]
 
 
 @app.command()
@@ -64,7 +62,7 @@ def search(
     storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     tracking_uri: Annotated[
-        str | None, typer.Option(help="MLflow tracking URI; default: STORAGE/mlflow.db.")
+        str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db.")
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
     download: Download = False,
@@ -264,12 +262,7 @@ def batch_find(
 
 @app.command()
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
-        ),
-    ],
+    target: Annotated[str, WHAT],
     full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False,
     debug: Annotated[
         list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")

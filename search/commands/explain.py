@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from search.commands.facts_table import fact_rows, facts_table
 from search.commands.inputs import Input, named_input
 from search.commands.plan import plan_table
 from search.deciding.pruning import Pruning, choose_pruning
-from search.facts.facts_table import fact_rows, facts_table
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_written_facts
 from search.results.report import console, rows_table, say

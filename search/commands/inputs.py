@@ -74,8 +74,10 @@ def named_input(file: str | Path | None, data: str | None, settings: Sequence[st
         raise UserError("give a recipe, a study or --data PATH")
     path = local_folder(str(file)) if file is not None else None
     if path is not None and path.is_dir():
-        return _search(path, data, settings)
-    if path is not None and _is_recipe(path):
+        if data is not None or settings:
+            raise UserError(f"{path}: --data and --set cannot change a search; give its study.yaml")
+        return path
+    if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
         return _recipe(path, data, settings)
     values = _study_values(settings) | ({"data.path": data} if data is not None else {})
     return study_from(path, values)
@@ -105,19 +107,6 @@ def is_file_or_search(file: str | Path) -> bool:
     if is_uri(str(file)):
         return STUDY_FILE in Store(str(file)).names()
     return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
-
-
-def _is_recipe(file: Path) -> bool:
-    """Says whether there is a section that only a recipe has."""
-    return bool(set(read_tree(file)) & RECIPE_SECTIONS)
-
-
-def _search(folder: Path, data: str | None, settings: Sequence[str]) -> Path:
-    if data is not None or settings:
-        raise UserError(
-            f"{folder}: --data and --set cannot change a search that has begun; give its study.yaml"
-        )
-    return folder
 
 
 def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:

@@ -11,14 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rungs
+from search.deciding.scheduler import expected_share, first_at_or_after, rungs
 from search.study import Study, StudyError
 from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
 from spaces.space import Space
 from trainable.errors import Fault
 from trainable.recipe.schedules import SGDR, Cyclic
-from trainable.training.metrics import Mode
 from trainable.training.schedule import cycle_ends
 
 ALIKE_BITS = 0.5
@@ -49,10 +48,6 @@ class Pruning:
     rungs: tuple[int, ...]
     factor: int
     why: str
-
-    def scheduler(self, mode: Mode) -> Asha:
-        """Returns ASHA at these rungs."""
-        return Asha(self.rungs, self.factor, mode)
 
     def describe(self, epochs: int) -> str:
         """Returns all of it in a sentence, for trials of this number of epochs."""
@@ -117,7 +112,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
         longest_warmup(space),
         bits_of(study, space),
         uneven=has_uneven_schedules(space),
-        frozen=longest_freeze(space),
+        frozen=math.ceil(_largest(space, "model.freeze_epochs")),
     )
     factor = choice.reduction_factor or suggestion.factor
     match choice.kind:
@@ -140,11 +135,6 @@ def bits_of(study: Study, space: Space) -> float:
 def longest_warmup(space: Space) -> float:
     """Returns the longest warm-up that any trial of the space can have, in epochs."""
     return _largest(space, "schedule.warmup_epochs")
-
-
-def longest_freeze(space: Space) -> int:
-    """Returns the most epochs in which any trial of the space trains its head alone."""
-    return math.ceil(_largest(space, "model.freeze_epochs"))
 
 
 def has_uneven_schedules(space: Space) -> bool:

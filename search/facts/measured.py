@@ -90,7 +90,7 @@ def with_written_facts(facts: Facts, study: Study) -> Facts:
     return facts.model_copy(update=written)
 
 
-def say_nothing(line: str) -> None:
+def silent(line: str) -> None:
     """Says nothing."""
 
 
@@ -101,7 +101,7 @@ def run_probes(
     data: DataSet,
     *,
     download: bool = False,
-    say: Say = say_nothing,
+    say: Say = silent,
 ) -> Facts:
     """Returns the facts with what the study's probes measure on a recipe; each probe says one line.
 

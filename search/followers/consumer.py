@@ -46,10 +46,8 @@ class Backlog:
 
     def __str__(self) -> str:
         count = "1 event" if self.events == 1 else f"{self.events} events"
-        line = f"{self.receiver} lacks {count}" if self.events else f"{self.receiver} has every event"
-        line = f"{line}: {self.error}" if self.error else line
-        if self.error and not self.events:
-            line = f"{self.receiver}: {self.error}"
+        lacks = f" lacks {count}" if self.events else "" if self.error else " has every event"
+        line = f"{self.receiver}{lacks}" + (f": {self.error}" if self.error else "")
         return f"{line}; {self.refused} refused for good, the last: {self.refusal}" if self.refused else line
 
 

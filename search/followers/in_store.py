@@ -30,7 +30,7 @@ class InStore(Consumer):
         super().__init__(folder)
         self.receiver = str(store)
         self._folder, self._store, self._lease = folder, store, lease
-        self._stored_digests: dict[str, bytes] = {}
+        self._digests: dict[str, bytes] = {}
         """The digests of the files as they were copied."""
         self._stored_bytes = self._read_trials = self._stored_trials = 0
         self._is_compared = False
@@ -81,12 +81,10 @@ class InStore(Consumer):
         return file.read_bytes() if file.exists() else None
 
     def _put(self, name: str, content: bytes | None) -> None:
-        if content is not None and self._stored_digests.get(name) != (
-            digest := hashlib.sha256(content).digest()
-        ):
+        if content is not None and self._digests.get(name) != (digest := hashlib.sha256(content).digest()):
             self._open()
             self._store.write(name, content)
-            self._stored_digests[name] = digest
+            self._digests[name] = digest
 
     def _release(self) -> None:
         """Does nothing: the lease is the driver's."""

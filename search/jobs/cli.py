@@ -32,9 +32,7 @@ def submit(
     storage: Annotated[
         str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
     ] = None,
-    tracking_uri: Annotated[
-        str | None, typer.Option(help="MLflow tracking URI, as the cluster reaches it.")
-    ] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI, as the cluster reaches it.")] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
@@ -74,9 +72,7 @@ def stop(job: Job, address: Address) -> None:
 def logs(
     job: Job,
     address: Address,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
 ) -> None:
     """Print what a submitted search has printed."""
     from search.jobs import commands

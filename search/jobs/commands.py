@@ -15,12 +15,11 @@ from typing import Any
 from rich.table import Table
 
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
-from search.jobs.package import checked_for_cluster, entrypoint, pack, variables
+from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import Home
 from search.results import report
-from search.study import STUDY_FILE, Study
-from search.study.names import default_name
+from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
 from trainable.files.store import name_in
 
@@ -37,14 +36,14 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     the study refers to something on this machine.
     """
     study = study.model_copy(update={"name": study.name or default_name(study)})
-    sent = checked_for_cluster(study)
+    check_for_cluster(study)
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", Home.of(study).address
     flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
-        sent.write(Path(working_dir))
+        study.write(Path(working_dir))
         runtime_env = {"working_dir": working_dir, "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
         jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)

@@ -22,8 +22,8 @@ PACKAGES = ("search", "spaces", "trainable")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def checked_for_cluster(study: Study) -> Study:
-    """Returns the study for the cluster. Raises StudyError where something in it refers to this machine.
+def check_for_cluster(study: Study) -> None:
+    """Raises StudyError where something in the study refers to this machine.
 
     Nothing is looked up here: data, weights and storage are the cluster's.
     """
@@ -34,7 +34,6 @@ def checked_for_cluster(study: Study) -> Study:
         faults += error.faults
     if faults:
         raise StudyError(faults)
-    return study
 
 
 def pack(folder: Path) -> None:

@@ -110,16 +110,12 @@ def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
     switched = [each for each in switches if each in off and each in proposed]
     now, later = switched[:SWITCHED_AT_ONCE], switched[SWITCHED_AT_ONCE:]
     why = f"{' and '.join(off[each].path for each in now)} are switched on first, to see which of them helps"
-    waiting = [
-        f"{shown(off[each].now)} -> {shown(off[each].to)} waits for the next round: {why}" for each in later
-    ]
-    return Shifts(
-        tuple(each for each in found.proposed_edits if each.path not in later),
-        (
-            *found.left_alone,
-            *(LeftAlone(off[each].path, text) for each, text in zip(later, waiting, strict=True)),
-        ),
+    waits = tuple(
+        LeftAlone(each.path, f"{shown(each.now)} -> {shown(each.to)} waits for the next round: {why}")
+        for each in (off[path] for path in later)
     )
+    edits = tuple(each for each in found.proposed_edits if each.path not in later)
+    return Shifts(edits, (*found.left_alone, *waits))
 
 
 def _epochs(change: Change) -> ProposedEdit:

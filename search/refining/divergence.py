@@ -91,17 +91,14 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
     best = evidence.best_value(dimension)
     lost, count = len(rates.lost), len(rates.lost) + len(rates.sound)
     seen = f"{lost} of {count} trials diverged, {rates.lost_above(narrowed.high)} of them above"
+    edit = ProposedEdit(overridden(dimension.name), (written(narrowed, best),), f"{seen} {narrowed.high:.3g}")
     return SearchFinding(
         "diverged",
         dimension.name,
         f"{seen} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
         f"{LIMITS}, at rates so high that luck alone does it in 1 of {1.0 / CHANCE:.0f} searches at most",
         SOURCE,
-        (
-            ProposedEdit(
-                overridden(dimension.name), (written(narrowed, best),), f"{seen} {narrowed.high:.3g}"
-            ),
-        ),
+        (edit,),
         tuple(_stability(narrowed, best)),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,7 @@ def refined(folder: Path) -> Refined:
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
         raise UserError(f"{search.folder}: no trial has finished, so nothing can be learnt from it yet")
-    evidence = Evidence(search)
-    return _refined(evidence, list(audit(evidence)), Draft(search.study, search.facts, search.info))
+    return _refined(Evidence(search), Draft(search.study, search.facts, search.info))
 
 
 def write_next(refined: Refined, out: Path) -> None:
@@ -109,14 +108,12 @@ def next_name(name: str, used: Iterable[str]) -> str:
             return candidate
 
 
-def _refined(
-    evidence: Evidence, findings_and_rest: Sequence[SearchFinding | LeftAlone], draft: Draft
-) -> Refined:
+def _refined(evidence: Evidence, draft: Draft) -> Refined:
     """Apply the proposals one by one; those that make no valid search are left out, with the reason."""
     findings: list[SearchFinding] = []
     left_alone: list[LeftAlone] = []
     edits: dict[str, Edit] = {}
-    for each in findings_and_rest:
+    for each in audit(evidence):
         if isinstance(each, LeftAlone):
             left_alone.append(each)
             continue
@@ -127,31 +124,26 @@ def _refined(
         if applied or each.advice or not each.proposed_edits:
             findings.append(each)
     changed = tuple(edits.values())
-    left = _with_contradicted(evidence, left_alone, {each.field for each in changed})
+    verdicts = evidence.search.verdicts or Verdicts()
+    left = tuple(_with_contradicted(verdicts, left_alone, {each.field for each in changed}))
     following = _next(evidence, draft.study)
     return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
 
 
 def _with_contradicted(
-    evidence: Evidence, left_alone: Sequence[LeftAlone], changed: Set[str]
-) -> tuple[LeftAlone, ...]:
-    """Returns what is left alone, with a remark on each contradicted rule for which nothing changed."""
-    verdicts = evidence.search.verdicts or Verdicts()
+    verdicts: Verdicts, left_alone: Sequence[LeftAlone], changed: Set[str]
+) -> Iterator[LeftAlone]:
+    """Yields what is left alone, with a remark on each contradicted rule for which nothing changed."""
     contradicted = {
         each.rule: f"the trials contradict the rule ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")
         if each.rule not in changed
     }
-    merged = [
-        LeftAlone(each.about, f"{each.why}; {contradicted.pop(each.about)}")
-        if each.about in contradicted
-        else each
-        for each in left_alone
-    ]
-    return (
-        *merged,
-        *(LeftAlone(rule, f"{why}; no finding says what to change") for rule, why in contradicted.items()),
-    )
+    for each in left_alone:
+        why = contradicted.pop(each.about, None)
+        yield each if why is None else LeftAlone(each.about, f"{each.why}; {why}")
+    for rule, why in contradicted.items():
+        yield LeftAlone(rule, f"{why}; no finding says what to change")
 
 
 def _apply_edits(
@@ -163,14 +155,8 @@ def _apply_edits(
         if found is None:
             refusals.append(LeftAlone(proposed.path.removeprefix(f"{PLACE}."), refusal))
             continue
-        edits.append(
-            Edit(
-                proposed.path,
-                draft.describe(proposed.path),
-                found.describe(proposed.path),
-                proposed.why,
-            )
-        )
+        path = proposed.path
+        edits.append(Edit(path, draft.describe(path), found.describe(path), proposed.why))
         draft = found
     return edits, refusals, draft
 

@@ -57,9 +57,7 @@ def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> ProposedEdi
     if (why := _left_out(evidence, dimension, change)) is not None:
         return LeftAlone(name, f"{considered}, but {why}")
     if dimension is not None and (chance := _chance_against(evidence, dimension, change)) < AGAINST:
-        return LeftAlone(
-            name, f"{considered}, but trials are better in the other direction: {by_luck(chance)}"
-        )
+        return LeftAlone(name, f"{considered}, but trials are better the other way round: {by_luck(chance)}")
     return ProposedEdit(
         overridden(name), _forms(evidence.search.study, dimension, change), f"{change.why} ({change.source})"
     )

@@ -61,35 +61,33 @@ class Trends:
         has = [math.nan if math.isnan(each) else float(math.isclose(each, at)) for each in there]
         return self._chance(dimension, has)
 
-    def _chance(self, dimension: Dimension, agreements: Sequence[float]) -> float:
+    def _chance(self, dimension: Dimension, agreement: Sequence[float]) -> float:
         """Returns the one-sided probability of the trend over `asked`, the other dimensions being equal."""
-        there = {each for each in agreements if not math.isnan(each)}
-        if sum(not math.isnan(each) for each in agreements) < LEAST_WITH or len(there) < 2:
+        there = {each for each in agreement if not math.isnan(each)}
+        if sum(not math.isnan(each) for each in agreement) < LEAST_WITH or len(there) < 2:
             return 0.5
-        found = self._estimate(dimension, agreements)
+        found = self._estimate(dimension, agreement)
         if not found.error > 0.0:
             return 0.5
         return found.chance / 2.0 if found.slope > 0.0 else 1.0 - found.chance / 2.0
 
-    def _estimate(self, dimension: Dimension, agreements: Sequence[float]) -> Estimate:
+    def _estimate(self, dimension: Dimension, agreement: Sequence[float]) -> Estimate:
         import numpy as np
 
         from search.verdicts.effects import estimate
 
         standing = np.array([self.standings[trial] for trial in self._at])
         others = [self._column(each, self._of(each)) for each in self._space.dimensions if each != dimension]
-        return estimate(
-            standing, np.array(list(self._at), float), self._column(dimension, agreements), others
-        )
+        return estimate(standing, np.array(list(self._at), float), self._column(dimension, agreement), others)
 
     def _of(self, dimension: Dimension) -> list[float]:
         """Returns where in its domain each trial lies, nan where it does not have the dimension."""
         return [at.get(dimension.name, math.nan) for at in self._at.values()]
 
-    def _column(self, dimension: Dimension, agreements: Sequence[float]) -> Column:
+    def _column(self, dimension: Dimension, agreement: Sequence[float]) -> Column:
         import numpy as np
 
         from search.verdicts.effects import column
 
         at = np.array(self._of(dimension), float)
-        return column(np.array(agreements, float), at, options=isinstance(dimension.domain, Choice))
+        return column(np.array(agreement, float), at, options=isinstance(dimension.domain, Choice))

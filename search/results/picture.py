@@ -13,6 +13,7 @@ from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # 0.6 s to import
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS: dict[TrialState, str] = {
     "finished": "#1b7837",
@@ -29,11 +30,9 @@ DOTS_PER_INCH = 144
 
 def draw(summary: Summary, out: Path) -> None:
     """Write a PNG of the trials' curves; the best trial stands out, the documents' own recipe is dashed."""
-    from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator  # 0.6 s to import
 
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = new_figure()
     labels: set[str] = set()
     for trial in sorted(summary.trials, key=lambda trial: trial.state == "finished"):
         _curve(axes, trial, summary, labels)
@@ -41,14 +40,28 @@ def draw(summary: Summary, out: Path) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(summary.objective)
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
-    axes.spines[["top", "right"]].set_visible(False)
     if labels:
         axes.legend(
             frameon=False, loc="lower right" if OBJECTIVES[summary.objective] == "max" else "upper right"
         )
+    write_whole(out, png(figure))
+
+
+def new_figure() -> tuple[Figure, Axes]:
+    """Returns an empty figure and its axes, without a frame above and at the right."""
+    from matplotlib.figure import Figure  # no pyplot: there is no screen to open
+
+    figure = Figure(figsize=INCHES, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def png(figure: Figure) -> bytes:
+    """Returns a figure as a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
-    write_whole(out, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None:

@@ -45,7 +45,5 @@ def why_refused() -> str:
         return NO_TOKEN
     if os.environ.get(MODE) != "token":
         mode = f"{MODE}={os.environ.get(MODE, '')}"
-        return (
-            f"the cluster asks for a token, but {mode} keeps Ray from sending the one in {source}: unset it"
-        )
+        return f"the cluster asks for a token, and {mode} stops Ray sending the one in {source}: unset it"
     return f"the cluster refuses the token in {source}: set {TOKEN} to the cluster's own"

@@ -13,6 +13,7 @@ from typing import Literal
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
+from search.deciding.scheduler import Asha
 from search.facts.hardware import Hardware, local_hardware
 from search.followers.consumer import Backlog, Consumer
 from search.followers.in_store import InStore
@@ -31,8 +32,7 @@ from search.results.search import Search
 from search.running.cluster import joined, local_ray
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.raytune import StopSwitch, drop_all_checkpoints, run_trials, stored_history
-from search.study import STUDY_FILE, Study, read_study
-from search.study.names import default_name
+from search.study import STUDY_FILE, Study, default_name, read_study
 from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
@@ -143,7 +143,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         journal,
         prepared.space,
         make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
-        prepared.pruning.scheduler(study.objective.direction),
+        Asha(prepared.pruning.rungs, prepared.pruning.factor, study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
@@ -158,7 +158,7 @@ def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware
 
 def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
-    if read_record(home.folder).state == "finished":
+    if read_summary(home.folder).state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)

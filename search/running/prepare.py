@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
-from search.facts.measured import Say, load_data, measured_anew, run_probes, say_nothing, with_written_facts
+from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
 from search.facts.packing import gpu_share
 from search.record.folder import facts_text, read_facts, read_record
 from search.record.home import FACTS_FILE, Home
@@ -38,7 +38,7 @@ class Prepared:
 
 
 def prepare(
-    study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = say_nothing
+    study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = silent
 ) -> Prepared:
     """Load the data, measure the facts and build the space of a new search.
 

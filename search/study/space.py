@@ -51,9 +51,7 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
         faults.append(Fault("space.overrides.loop.batch_size", message))
     smallest = min(batches, default=space.base.loop.batch_size)
     if smallest < study.resources.workers:
-        message = (
-            f"a batch of {smallest} images is too small for {study.resources.workers} workers: each needs one"
-        )
+        message = f"a batch of {smallest} images is too small for {study.resources.workers} workers"
         faults.append(Fault("resources.workers", message))
     if faults:
         raise StudyError(faults)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
-from trainable.files.store import is_uri, without_credentials
+from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -304,9 +305,7 @@ def _weights_file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if path.is_file():
         return path
-    message = (
-        f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
-    )
+    message = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's library publishes"
     raise StudyError([Fault(f"base.{WEIGHTS}", message)])
 
 
@@ -345,3 +344,10 @@ def model_named(name: str) -> dict[str, str]:
     if name.startswith("timm/"):
         return {"kind": "timm", "name": name.removeprefix("timm/")}
     return {"kind": "torchvision", "name": name}
+
+
+def default_name(study: Study) -> str:
+    """Returns the data's name followed by the time, so that searches of one storage have different names."""
+    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
+    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

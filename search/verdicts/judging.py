@@ -159,7 +159,7 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     others = [each for each in summary.trials if each.id in standing and not each.own]
     points = [each for each in others if positions(space, each) is not None]
     beliefs = _beliefs(space, [each.values for each in points])
-    found, level = _verdicts_and_level(
+    found, level = _tested_rules(
         beliefs, [standing[each.id] for each in points], [each.id for each in points]
     )
     paths = {each.path for each in space.dimensions}
@@ -167,16 +167,14 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     return Verdicts((*found, *rest), len(standing), level)
 
 
-def _verdicts_and_level(
+def _tested_rules(
     beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> tuple[list[Verdict], float | None]:
     """Returns a verdict on each rule, and the confidence of their intervals."""
     rules = [each for each in beliefs if each.is_rule]
     tested = [each for each in rules if each.lacking is None]
     if not tested or len(set(standing)) == 1:
-        return [
-            each.verdict("untested", each.lacking or "all trials have the same score") for each in rules
-        ], None
+        return [each.verdict("untested", each.lacking or "all scores are equal") for each in rules], None
     from search.verdicts.effects import risk_for
 
     estimates = {each.dimension.name: _estimate(each, beliefs, standing, order) for each in tested}
@@ -232,12 +230,12 @@ def _fixed(path: str, rule: RuleValue) -> Verdict:
 
 
 def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
-    beliefs_and_values = [(space.beliefs(values), space.named(values)) for values in trials]
+    by_trial = [(space.beliefs(values), space.named(values)) for values in trials]
     return [
         _belief(
             each,
             each.prior(space.own),
-            [(prior.get(each.name), at.get(each.name)) for prior, at in beliefs_and_values],
+            [(prior.get(each.name), at.get(each.name)) for prior, at in by_trial],
         )
         for each in space.dimensions
     ]

@@ -15,13 +15,11 @@ def counts(verdicts: Verdicts) -> str:
 
 def promise(verdicts: Verdicts) -> str:
     """Returns what the figures mean, and how far they can be trusted."""
-    standings = (
-        "places: how many more of 100 other trials a trial beats if it follows the rule, all else being equal"
-    )
+    meaning = "places: how many more of 100 other trials a trial beats by following the rule, all else equal"
     if verdicts.level is None:
-        return standings
+        return meaning
     share = f"at most 1 verdict in {1 / FALSE_SHARE:.0f} is expected to be false"
-    return f"{standings}; intervals at {_percent(verdicts.level)}: {share}"
+    return f"{meaning}; intervals at {_percent(verdicts.level)}: {share}"
 
 
 def fixed(verdicts: Verdicts) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.facts.facts_table import FACT_TEXTS, FactRow, fact_rows
+from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home

@@ -242,9 +242,7 @@ def test_before_any_trial_has_ended_every_rule_is_untested() -> None:
 def test_trials_that_all_score_alike_say_nothing() -> None:
     drawn = [(each, 0.5) for each, _ in grid({True: 0.0, False: 0.0})]
     verdicts = judge(two_rules(), summary_of(drawn))
-    assert {(each.word, each.why) for each in verdicts.rules} == {
-        ("untested", "all trials have the same score")
-    }
+    assert {(each.word, each.why) for each in verdicts.rules} == {("untested", "all scores are equal")}
 
 
 def test_the_documents_own_recipe_is_compared_with_and_never_counted() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
 from search.facts.measured import Measured
+from search.results.tables import Rows, counted
 from search.study import FACT_OF_PROBE, Study
 from spaces.facts import Facts
 from trainable.recipe.data import Data
@@ -34,14 +33,11 @@ class FactText(NamedTuple):
     origin: str
 
 
-def facts_table(rows: Sequence[FactRow]) -> Table:
+def facts_table(rows: Sequence[FactRow]) -> Rows:
     """Returns a table with one row for each fact."""
-    table = Table(title="facts", title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in ("fact", "value", "what it is", "from"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("fact", "value"))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    return Rows(
+        "facts", ("fact", "value", "what it is", "from"), tuple(rows), head=2, whole={"fact", "value"}
+    )
 
 
 def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
@@ -93,10 +89,6 @@ def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
     return f"{probe} found none" if measured.recorded else f"{probe} will measure it when the search begins"
 
 
-def _counted(noun: str, nouns: str = "") -> Callable[[float], str]:
-    return lambda count: f"1 {noun}" if count == 1 else f"{count:,.12g} {nouns or noun + 's'}"
-
-
 def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
 
@@ -118,21 +110,23 @@ def _band(band: tuple[float, float]) -> str:
 
 
 FACT_TEXTS: dict[str, FactText] = {
-    "train_images": FactText(_counted("image"), "to train on", "counted"),
-    "classes": FactText(_counted("class", "classes"), "of the labels", "counted"),
+    "train_images": FactText(partial(counted, noun="image"), "to train on", "counted"),
+    "classes": FactText(partial(counted, noun="class", nouns="classes"), "of the labels", "counted"),
     "class_balance": FactText("{:.2f}".format, "smallest class divided by largest", "counted"),
     "channels": FactText(_channels, "of an image", "as in most images"),
     "image_size": FactText("{} px".format, "side, as the model sees it", "as in most images"),
     "flips": FactText(_flips, "flips that keep the label true", "known for these data, or none"),
     "parameters": FactText("{:,}".format, "numbers that training adjusts", "counted on the model"),
-    "epochs": FactText(_counted("epoch"), "of the longest trial", "budget.epochs"),
-    "cpus": FactText(_counted("CPU"), "of a worker", "resources.cpus"),
-    "gpus": FactText(_counted("GPU"), "of a worker", "resources.gpus"),
-    "workers": FactText(_counted("worker"), "of a trial", "resources.workers"),
+    "epochs": FactText(partial(counted, noun="epoch"), "of the longest trial", "budget.epochs"),
+    "cpus": FactText(partial(counted, noun="CPU"), "of a worker", "resources.cpus"),
+    "gpus": FactText(partial(counted, noun="GPU"), "of a worker", "resources.gpus"),
+    "workers": FactText(partial(counted, noun="worker"), "of a trial", "resources.workers"),
     "gpu_memory_bytes": FactText(_gigabytes, "memory of a GPU", "measured"),
     "pretrained": FactText(_yes_or_no, "starts from pretrained weights", "base.model.weights"),
     "attention": FactText(_yes_or_no, "the model has attention layers", "found in the model"),
-    "largest_micro_batch": FactText(_counted("image"), "that fit into memory at once", "batch-find"),
+    "largest_micro_batch": FactText(
+        partial(counted, noun="image"), "that fit into memory at once", "batch-find"
+    ),
     "lr_band": FactText(_band, "rates that a sweep recommends", "lr-find"),
     "lr_band_kind": FactText(str, "optimizer of that sweep", "lr-find"),
 }
