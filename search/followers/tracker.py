@@ -24,22 +24,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from search.followers.consumer import Backlog, Consumer, one_line
-from search.followers.run_updates import (
-    LONGEST_TAG,
-    NOTE,
-    TABLES,
-    Outbox,
-    Run,
-    RunUpdate,
-    clip,
-)
-from search.followers.uri import (
-    artifact_location,
-    database_file,
-    resolve_tracking_uri,
-    without_password,
-)
-from search.record.cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
+from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
+from search.followers.uri import artifact_location, database_file, without_password
+from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import IN_MLFLOW, Home
 from search.record.journal import Event
 from search.record.trials import Trial
@@ -49,8 +36,6 @@ from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import
     from search.followers.mlflow_runs import RunStore
-
-__all__ = ["Tracker", "resolve_tracking_uri", "run_ids", "serve"]
 
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"

@@ -18,7 +18,8 @@ from search.facts.hardware import Hardware, local_hardware
 from search.followers.consumer import Backlog, Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
-from search.followers.tracker import Tracker, resolve_tracking_uri
+from search.followers.tracker import Tracker
+from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_record, read_search, read_summary, recipe_text
 from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
