@@ -8,7 +8,7 @@ from typing import Any
 
 from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
-from search.running.driver import settled
+from search.running.driver import resolved_study
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
 from trainable.training.metrics import EpochResult
@@ -50,7 +50,7 @@ class NoopTrial(TrialTrainable):
 def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, Hardware]:
     """Returns a search on digits of `trials` unpruned trials, two at once, ready to run."""
     hardware = Hardware((Node(cpus=2, gpus=0),))
-    study = settled(
+    study = resolved_study(
         Study.from_tree(
             {
                 "name": "noop",

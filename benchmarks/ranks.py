@@ -60,7 +60,7 @@ def tunebook(trials: int, folder: Path) -> float:
     from search.record.home import Home
     from search.record.journal import Journal
     from search.running.cluster import local_ray
-    from search.running.driver import make_ledger, settled
+    from search.running.driver import make_ledger, resolved_study
     from search.running.prepare import prepare, write_facts
     from search.running.raytune import StopSwitch, run_trials
     from search.study import Study
@@ -74,7 +74,7 @@ def tunebook(trials: int, folder: Path) -> float:
         "resources": {"workers": WORKERS},
         "storage": str(folder),
     }
-    prepared = prepare(settled(Study.from_tree(written)), Home(folder / "ranks"), hardware)
+    prepared = prepare(resolved_study(Study.from_tree(written)), Home(folder / "ranks"), hardware)
     prepared.home.folder.mkdir(parents=True)
     prepared.study.write(prepared.home.folder)
     write_facts(prepared)

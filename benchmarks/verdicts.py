@@ -26,7 +26,7 @@ from offline.search_task import Task, Trained
 from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
-from search.deciding.make import Kind
+from search.deciding.make import SamplerKind
 from search.deciding.points import RandomSampler
 from search.record.summary import Summary
 from search.record.trials import Trial
@@ -56,7 +56,7 @@ def main() -> None:
     where = environment(1)
     counts = {
         kind: options.studies if kind in FIXED_DRAWS else options.adaptive
-        for kind in get_args(Kind)
+        for kind in get_args(SamplerKind)
         if kind in options.samplers.split(",")
     }
     nulls = [
@@ -82,14 +82,14 @@ def main() -> None:
     write(options.name, record, page(nulls, plantings, power, trained, where))
 
 
-def judged(kind: Kind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
+def judged(kind: SamplerKind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
     """The verdicts of simulated searches, by rule."""
     space = space_of_rules()
     for seed in seeds:
         yield {each.rule: each for each in judge(space, search(space, kind, trials, seed, gain)).rules}
 
 
-def null(kind: Kind, trials: int, count: int) -> Null:
+def null(kind: SamplerKind, trials: int, count: int) -> Null:
     found = list(judged(kind, trials, range(count), nothing))
     tested = sum(map(_tested, found))
     false = [_clear(each) for each in found]
@@ -97,7 +97,7 @@ def null(kind: Kind, trials: int, count: int) -> Null:
     return Null(kind, trials, count, tested / count, sum(false) / tested, share, _wilson(share, count))
 
 
-def planting(kind: Kind, trials: int, size: float, chosen: Collection[str], count: int) -> Planting:
+def planting(kind: SamplerKind, trials: int, size: float, chosen: Collection[str], count: int) -> Planting:
     found = list(judged(kind, trials, range(10_000, 10_000 + count), planted(size, chosen)))
     idle = [{name: each for name, each in rules.items() if name not in chosen} for rules in found]
     right = [sum(rules[name].word == PLANTED[name] for name in chosen) for rules in found]
@@ -204,7 +204,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--adaptive", type=int, default=200)
-    parser.add_argument("--samplers", default=",".join(get_args(Kind)))
+    parser.add_argument("--samplers", default=",".join(get_args(SamplerKind)))
     parser.add_argument("--name", default="verdicts")
     return parser.parse_args()
 

@@ -38,12 +38,10 @@ Folder = Annotated[
 ]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RecipeOrStudy = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
-    ),
-]
+WHAT = typer.Argument(
+    metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
+)
+RecipeOrStudy = Annotated[str | None, WHAT]
 
 
 @app.command()
@@ -55,19 +53,21 @@ def search(
     model: Annotated[str | None, typer.Option(help="resnet_small, a torchvision name, or timm/NAME.")] = None,
     trials: Annotated[int | None, typer.Option(help="How many trials.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,
-    hours: Annotated[float | None, typer.Option(help="Stop after so many hours.")] = None,
-    cpus: Annotated[int | None, typer.Option(help="CPUs a trial.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None,
+    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker.")] = None,
     gpus: Annotated[
-        str | None, typer.Option(help="GPUs a worker: a number, of which a fraction shares one, or auto.")
+        str | None, typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto.")
     ] = None,
     address: Address = None,
     storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's; default: SQLite in STORAGE.")] = None,
-    experiment: Annotated[str | None, typer.Option(help="MLflow experiment.")] = None,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db.")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
     download: Download = False,
     again: Annotated[
-        bool, typer.Option("--resume", help="Go on where the search of this name has been started already.")
+        bool, typer.Option("--resume", help="Resume the search of this name if it exists.")
     ] = False,
     set_: Set = None,
 ) -> None:
@@ -90,7 +90,7 @@ def search(
         "tracking.experiment": experiment,
     }
     asked = study_asked(study, flags, set_ or ())
-    _leave(driver.search(asked, address=address, download=download, again=again))
+    _exit_with(driver.search(asked, address=address, download=download, again=again))
 
 
 @app.command()
@@ -99,10 +99,10 @@ def resume(
     address: Address = None,
     download: Download = False,
 ) -> None:
-    """Go on with an interrupted search: same trials, same MLflow runs, from their checkpoints."""
+    """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
     from search.running import driver
 
-    _leave(driver.resume(folder, address=address, download=download))
+    _exit_with(driver.resume(folder, address=address, download=download))
 
 
 @app.command()
@@ -135,7 +135,7 @@ def sync(folder: Folder) -> None:
 @app.command()
 def export(
     folder: Folder,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where the recipe goes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
 ) -> None:
     """Write a trial's recipe, with its provenance, as YAML."""
@@ -153,12 +153,12 @@ def refine(
             "-o",
             "--out",
             metavar="FILE",
-            help="The next study, a new file; with nothing to change none is written: exit code 1.",
+            help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Audit a search that is over, and write the study that follows from it, each change with its reason."""
+    """Audit a search that has ended, and write the next study, with a reason for each change."""
     from search.refining.report import run_refine
 
     run_refine(folder, out, as_json=json)
@@ -170,7 +170,7 @@ def train(
     data: DataPath = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, metrics and recipe.")] = None,
     test: Annotated[
-        bool, typer.Option("--test", help="Score the test part, with a confusion matrix.")
+        bool, typer.Option("--test", help="Evaluate on the test images, with a confusion matrix.")
     ] = False,
     set_: Set = None,
     json: Json = False,
@@ -206,13 +206,13 @@ def explain(
     data: DataPath = None,
     set_: Set = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of a study or a search, the fixed fields as well.")
+        bool, typer.Option("--all", help="List the fixed fields of a study or a search, too.")
     ] = False,
     download: Download = False,
 ) -> None:
-    """Explain every range of a study or a search, or every value of a recipe: why it is so, and who says so.
+    """Explain every range of a study or a search, or every value of a recipe, with its reason and source.
 
-    Data alone stand for the default study.
+    For data alone, the default study is explained.
     """
     from search.commands.explain import explain_file
 
@@ -224,18 +224,18 @@ def lr_find(
     file: RecipeOrStudy = None,
     data: DataPath = None,
     set_: Set = None,
-    steps: Annotated[int, typer.Option(help="Optimizer steps of a sweep.")] = 100,
-    sweeps: Annotated[int, typer.Option(help="Sweeps over different batches.")] = 3,
+    steps: Annotated[int, typer.Option(help="Optimizer steps in each sweep.")] = 100,
+    sweeps: Annotated[int, typer.Option(help="How many sweeps, each over other batches.")] = 3,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write .png, .html or .json.")] = None,
     json: Json = False,
     download: Download = False,
 ) -> None:
-    """Find the band of learning rates that a recipe's own first steps recommend."""
+    """Find the band of learning rates at which a recipe's first steps train well."""
+    from search.commands.inputs import load_target
     from search.commands.probes import find_lr
-    from search.commands.targets import target
 
-    looked = target(file, data, set_ or (), download=download)
-    found = find_lr(looked, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
+    target = load_target(file, data, set_ or (), download=download)
+    found = find_lr(target, steps=steps, sweeps=sweeps, out=out, as_json=json, download=download)
     raise typer.Exit(0 if found else FAILED)
 
 
@@ -246,34 +246,29 @@ def batch_find(
     set_: Set = None,
     limit_gib: Annotated[
         float | None,
-        typer.Option(help="What may be taken; default: all of a GPU, half of a CPU's free memory."),
+        typer.Option(help="Memory limit; default: all of a GPU, or half of a CPU's free memory."),
     ] = None,
     json: Json = False,
     download: Download = False,
 ) -> None:
     """Find the largest micro-batch that fits into memory, and the smallest that is as fast."""
+    from search.commands.inputs import load_target
     from search.commands.probes import find_batch
-    from search.commands.targets import target
 
-    looked = target(file, data, set_ or (), download=download)
-    found = find_batch(looked, limit_gib=limit_gib, as_json=json, download=download)
+    target = load_target(file, data, set_ or (), download=download)
+    found = find_batch(target, limit_gib=limit_gib, as_json=json, download=download)
     raise typer.Exit(0 if found else FAILED)
 
 
 @app.command()
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
-        ),
-    ],
+    target: Annotated[str, WHAT],
     full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False,
     debug: Annotated[
         list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="Time for what trains; --full and --debug beside it.", min=1)
+        float, typer.Option(help="Time for the checks that train; --full and --debug take more.", min=1)
     ] = 60,
     set_: Set = None,
     json: Json = False,
@@ -297,7 +292,7 @@ def check(
 cli.add_to(app)
 
 
-def _leave(state: str) -> None:
+def _exit_with(state: str) -> None:
     """Ends the command with the exit code of a search's state."""
     codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}
     raise typer.Exit(codes[state])

@@ -16,7 +16,7 @@ from offline.beliefs import Worth, believing
 from offline.replay import Replay, Replayed
 from offline.search_task import seed_of
 from offline.tasks import task
-from search.deciding.make import Kind, make_sampler
+from search.deciding.make import SamplerKind, make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
 from search.deciding.tpe import TpeSampler
@@ -57,7 +57,7 @@ class Arm:
     """The first trial's number: Sobol's sequence leaves trial 0 to the documents' recipe."""
 
 
-def ours(kind: Kind) -> Make:
+def ours(kind: SamplerKind) -> Make:
     """Returns a sampler as `make_sampler` builds it; every task's score is maximised."""
     return lambda space, seed: make_sampler(space, kind, seed, "max")
 

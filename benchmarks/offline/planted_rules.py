@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search.deciding.make import Kind, make_sampler
+from search.deciding.make import SamplerKind, make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
 from search.record.journal import EpochEvent, Outcome
@@ -193,7 +193,7 @@ def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> Epo
 
 
 def search(
-    space: Space, kind: Kind, trials: int, seed: int, gain: Gain = nothing, *, pruned: bool = True
+    space: Space, kind: SamplerKind, trials: int, seed: int, gain: Gain = nothing, *, pruned: bool = True
 ) -> Summary:
     """Runs a whole search; the same arguments give the same search."""
     steps = rungs(GRACE, FACTOR, EPOCHS) if pruned else ()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from search.commands.targets import Target, target
+from search.commands.inputs import Target, load_target
 from search.results.report import console, say
 from search.results.tables import counted
 from trainable.checks.check import SECONDS, check, tools_named
@@ -35,18 +35,18 @@ def run_check(
     For a study, and for data alone, their first trial is checked. Nothing is written. Raises UserError.
     """
     began, tools = time.monotonic(), tools_named(debug)
-    looked_at = target(file, None, settings, download=download)
+    target = load_target(file, None, settings, download=download)
     if not as_json:
-        say(_title(file, looked_at))
-    with threads(looked_at.threads):
+        say(_title(file, target))
+    with threads(target.threads):
         findings = check(
-            looked_at.recipe,
-            data=looked_at.data,
-            device=looked_at.device,
+            target.recipe,
+            data=target.data,
+            device=target.device,
             full=full,
             debug=tools,
             seconds=seconds,
-            cpus=looked_at.cpus,
+            cpus=target.cpus,
             download=download,
         )
     took = time.monotonic() - began
@@ -66,7 +66,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table.add_column("found, what it means, what to do", overflow="fold")
     for finding in findings:
         style = COLOURS[finding.level]
-        table.add_row(Text(finding.level, style=style), Text(finding.check, style=style), _told(finding))
+        table.add_row(Text(finding.level, style=style), Text(finding.check, style=style), _in_words(finding))
     return table
 
 
@@ -76,21 +76,21 @@ def closing(findings: Sequence[Finding], seconds: float) -> str:
     return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s"
 
 
-def _title(file: str, looked_at: Target) -> str:
-    recipe, info = looked_at.recipe, looked_at.data.info
+def _title(file: str, target: Target) -> str:
+    recipe, info = target.recipe, target.data.info
     return (
-        f"{looked_at.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes, "
+        f"{target.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes, "
         f"{info.image_size} px, recipe {recipe.digest()} with {recipe.model.kind}"
     )
 
 
-def _told(finding: Finding) -> Text:
+def _in_words(finding: Finding) -> Text:
     """Returns what was found; below it what it means, and what to do."""
-    told = Text(finding.what, style="dim" if finding.level == "passed" else "")
+    whole = Text(finding.what, style="dim" if finding.level == "passed" else "")
     for name, text in (("means", finding.means), ("do", finding.do)):
         if text:
-            told.append(f"\n{name}: ", style="dim").append(text)
-    return told
+            whole.append(f"\n{name}: ", style="dim").append(text)
+    return whole
 
 
 def _tree(file: str, findings: Sequence[Finding], seconds: float) -> dict[str, object]:

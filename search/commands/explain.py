@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from search.commands.inputs import Pointed, pointed_at
+from search.commands.facts_table import fact_rows, facts_table
+from search.commands.inputs import Input, named_input
 from search.commands.plan import plan_table
 from search.deciding.pruning import Pruning, choose_pruning
-from search.facts.facts_table import fact_rows, facts_table
 from search.facts.hardware import local_hardware, per_trial
-from search.facts.measured import Measured, given, looked_up
+from search.facts.measured import Measured, cached_or_measured, with_written_facts
 from search.results.report import console, rows_table, say
 from search.results.search import Search
 from search.results.verdict_tables import full_table
@@ -36,7 +36,7 @@ def explain_file(
 ) -> None:
     """Print the explanation of a study, a recipe, a search, or of the default study of data alone.
 
-    `file`, `data` and `settings` have the meaning that `pointed_at` documents. For a study and a search, the
+    `file`, `data` and `settings` have the meaning that `named_input` documents. For a study and a search, the
     fields that are fixed are listed only with `everything`. Raises UserError, also for a study that `search`
     would refuse.
 
@@ -45,13 +45,13 @@ def explain_file(
     explained without what the documents would say for these data.
     """
     out = console()
-    for part in _parts(pointed_at(file, data, settings), everything, download):
+    for part in _parts(named_input(file, data, settings), everything, download):
         out.print(part)
         out.print()
 
 
-def _parts(pointed: Pointed, everything: bool, download: bool) -> Iterator[RenderableType]:
-    match pointed:
+def _parts(named: Input, everything: bool, download: bool) -> Iterator[RenderableType]:
+    match named:
         case Recipe() as recipe:
             yield from _of_recipe(recipe, download)
         case Study() as study:
@@ -63,8 +63,8 @@ def _parts(pointed: Pointed, everything: bool, download: bool) -> Iterator[Rende
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     """Yields a search that has begun, with its recorded facts, whatever has become of the data since."""
     search = Search(folder)
-    measured = Measured(search.facts, search.info, kept=True)
-    facts = given(measured.facts, search.study)
+    measured = Measured(search.facts, search.info, recorded=True)
+    facts = with_written_facts(measured.facts, search.study)
     yield from _of_space(search.study, search.space, search.pruning, facts, measured, everything)
     if search.verdicts:
         yield full_table(search.verdicts)
@@ -72,8 +72,8 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 
 def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
     trial = per_trial(study.resources, local_hardware())
-    measured = looked_up(study.base_recipe(), trial, download=download)
-    facts = given(measured.facts, study)
+    measured = cached_or_measured(study.base_recipe(), trial, download=download)
+    facts = with_written_facts(measured.facts, study)
     space = build_space(study, facts, measured.info)
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
@@ -84,7 +84,7 @@ def _of_space(
     study: Study, space: Space, pruning: Pruning, facts: Facts, measured: Measured, everything: bool
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, facts, begun=measured.kept)
+    yield plan_table(study, space, pruning, facts, begun=measured.recorded)
     if warning := far_rates(study, space, facts):
         yield Text(warning)
     rows = space_rows(space)
@@ -99,9 +99,9 @@ def _of_space(
 def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
     facts = None
     try:
-        measured = looked_up(recipe, per_trial(Resources(), local_hardware()), download=download)
+        measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), download=download)
     except UserError as error:
-        say(f"(without the facts of its data: {error})")
+        say(f"(explained without the facts of its data: {error})")
     else:
         facts = measured.facts
         yield facts_table(fact_rows(facts, measured, recipe.data))

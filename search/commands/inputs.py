@@ -1,28 +1,60 @@
-"""Finds what a person named to a command, without loading data: a recipe, a study, a search, or data alone.
+"""Finds what a person named to a command (a recipe, a study, a search, or data alone), and loads its images.
 
-It imports no torch: `explain` answers from what an earlier command measured.
+It imports torch only to load: `explain` answers without it from what an earlier command measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from search.facts.hardware import PerTrial, local_hardware, per_trial
+from search.facts.measured import load_data, measure_facts, with_written_facts
 from search.record.storage import local_folder
+from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
+from search.study.space import build_space
+from trainable.data import DataSet, load_for, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, read_tree
 
-YAML_ENDINGS = (".yaml", ".yml")
+if TYPE_CHECKING:  # torch takes seconds to import
+    import torch
 
-Pointed = Recipe | Study | Path
+YAML_ENDINGS = (".yaml", ".yml")
+TargetKind = Literal["recipe", "study", "data"]
+
+Input = Recipe | Study | Path
 """A path is a search's folder."""
 
 
-def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Pointed:
+@dataclass(frozen=True)
+class Target:
+    """Holds one recipe with its images and the device.
+
+    `recipe` is resolved for the data, except where a recipe's file was named: Run resolves it.
+    """
+
+    recipe: Recipe
+    data: DataSet
+    kind: TargetKind
+    device: torch.device
+    cpus: int | None = None
+    """The processors of a trial of the study; None for a recipe, which trains with all that the
+    machine has."""
+
+    @property
+    def threads(self) -> int | None:
+        """Torch's threads as a trial has them, or as the recipe was trained; None for torch's own choice."""
+        provenance = self.recipe.provenance
+        return self.cpus or (provenance.threads if provenance is not None else None)
+
+
+def named_input(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Input:
     """Returns what the command's arguments name.
 
     Args:
@@ -34,7 +66,7 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
 
     Raises UserError.
     """
-    if file is not None and not is_written(file):
+    if file is not None and not is_file_or_search(file):
         if data is not None:
             raise UserError(f"{file}: is neither YAML nor a search folder, and --data {data} was given too")
         file, data = None, str(file)
@@ -42,29 +74,39 @@ def pointed_at(file: str | Path | None, data: str | None, settings: Sequence[str
         raise UserError("give a recipe, a study or --data PATH")
     path = local_folder(str(file)) if file is not None else None
     if path is not None and path.is_dir():
-        return _search(path, data, settings)
-    if path is not None and _is_recipe(path):
+        if data is not None or settings:
+            raise UserError(f"{path}: --data and --set cannot change a search; give its study.yaml")
+        return path
+    if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
         return _recipe(path, data, settings)
     values = _study_values(settings) | ({"data.path": data} if data is not None else {})
     return study_from(path, values)
 
 
-def is_written(file: str | Path) -> bool:
+def load_target(
+    file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
+) -> Target:
+    """Returns the recipe that a command is to look at, with its images loaded.
+
+    `file`, `data` and `settings` have the meaning that `named_input` documents; `download` says whether
+    torchvision may fetch the data set. A study stands for its first trial, the documents' own recipe. Raises
+    UserError.
+    """
+    match named_input(file, data, settings):
+        case Recipe() as recipe:
+            return _recipe_target(recipe, download)
+        case Study() as study:
+            kind: TargetKind = "study" if file is not None and is_file_or_search(file) else "data"
+            return _study_target(study, kind, download)
+        case Path() as folder:
+            return _search_target(folder)
+
+
+def is_file_or_search(file: str | Path) -> bool:
     """Says whether a path is a recipe's, a study's or a search's; otherwise it names images."""
     if is_uri(str(file)):
         return STUDY_FILE in Store(str(file)).names()
     return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
-
-
-def _is_recipe(file: Path) -> bool:
-    """Says whether there is a section that only a recipe has."""
-    return bool(set(read_tree(file)) & RECIPE_SECTIONS)
-
-
-def _search(folder: Path, data: str | None, settings: Sequence[str]) -> Path:
-    if data is not None or settings:
-        raise UserError(f"{folder}: a search's recipes are settled; give its study.yaml to change something")
-    return folder
 
 
 def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
@@ -82,3 +124,36 @@ def _study_values(settings: Sequence[str]) -> dict[str, Any]:
         f"base.{path}" if path.split(".")[0] in RECIPE_SECTIONS else path: value
         for path, value in values.items()
     }
+
+
+def _recipe_target(recipe: Recipe, download: bool) -> Target:
+    from trainable.training.devices import default_device
+
+    device = default_device()
+    return Target(recipe, load_for(recipe, device, download=download), "recipe", device)
+
+
+def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
+    trial = per_trial(study.resources, local_hardware())
+    base = study.base_recipe()
+    data = load_data(base, trial, download=download)
+    space = build_space(study, with_written_facts(measure_facts(base, data.info, trial), study), data.info)
+    return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
+
+
+def _search_target(folder: Path) -> Target:
+    """Returns the first trial of a search that has begun, with its facts as they were measured."""
+    search = Search(folder)
+    study, space = search.study, search.space
+    trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)
+    base = study.base_recipe().model_copy(update={"data": resolve(study.data, search.info)})
+    images, recipe = load_data(base, trial), space.recipe(space.own)
+    return Target(recipe, images, "study", _device(trial), trial.cpus)
+
+
+def _device(trial: PerTrial) -> torch.device:
+    import torch
+
+    from trainable.training.devices import default_device
+
+    return default_device() if trial.gpus else torch.device("cpu")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from search.results.picture import DOTS_PER_INCH, INCHES
+from search.results.picture import new_figure, png
 from trainable.probes.lr_find import LrBand
 
 if TYPE_CHECKING:  # 0.6 s to import
@@ -41,10 +40,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
     """Returns a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
-    from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
-
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = new_figure()
     for number, sweep in enumerate(band.sweeps):
         rates = [rate * band.at_256 for rate in sweep.rates]
         colour = CURVES[number % len(CURVES)]
@@ -52,9 +48,7 @@ def picture(band: LrBand, title: str, own_lr: float) -> bytes:
         axes.plot(rates, sweep.smoothed, color=colour, label=None if number else "smoothed loss of a sweep")
     _mark(axes, band, own_lr)
     _frame(axes, band, title)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
-    return buffer.getvalue()
+    return png(figure)
 
 
 def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence[str]) -> bytes:
@@ -72,10 +66,10 @@ def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence
 def _mark(axes: Axes, band: LrBand, own_lr: float) -> None:
     if band.band_at_256 is not None:
         axes.axvspan(*band.band_at_256, color="black", alpha=0.08, linewidth=0, label="band")
-    for name, told in READINGS.items():
+    for name, label in READINGS.items():
         if band.suggestions is not None:
             rate = getattr(band.suggestions, name) * band.at_256
-            axes.axvline(rate, color=COLOURS[name], linewidth=1.4, label=f"{told}: {rate:.2g}")
+            axes.axvline(rate, color=COLOURS[name], linewidth=1.4, label=f"{label}: {rate:.2g}")
     axes.axvline(
         own_lr, color="black", linestyle="--", linewidth=1.0, label=f"the recipe's own: {own_lr:.2g}"
     )
@@ -86,7 +80,6 @@ def _frame(axes: Axes, band: LrBand, title: str) -> None:
     axes.set_xlabel("optimizer.lr, at batch 256")
     axes.set_ylabel("training loss")
     axes.set_title(title)
-    axes.spines[["top", "right"]].set_visible(False)
     curves = [sweep for sweep in band.sweeps if sweep.losses]
     if curves:
         least, start = min(min(each.losses) for each in curves), max(each.losses[0] for each in curves)

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from search.running.cluster_token import bring_token
+from search.running.cluster_token import send_token
 
 
 def _with_token(address: str | None) -> str | None:
     """Set Ray's token variable now: Ray, which is imported later, reads its settings only once."""
     if address is not None:
-        bring_token()
+        send_token()
     return address
 
 

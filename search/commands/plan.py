@@ -14,7 +14,7 @@ from spaces.space import RuleValue, Space
 
 OWN = "the documents' own recipe"
 DRAWN = {
-    "prior-tpe": "from the priors, by TPE more and more, one in five evenly",
+    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial evenly",
     "tpe": "priors are not used",
     "random": "from the priors",
     "qmc": "from the priors, spread by a Sobol sequence",
@@ -35,15 +35,15 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, be
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, told in (
+    for name, text in (
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         ("length", f"{epochs.reason} ({epochs.source})"),
         ("first trial", first_trial(study, space, begun=begun)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
-        ("objective", f"{objective.metric}, the {better} of a finished trial's last epoch is best"),
-        ("pruning", pruning.told(budget.epochs)),
+        ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
+        ("pruning", pruning.describe(budget.epochs)),
     ):
-        table.add_row(name, told)
+        table.add_row(name, text)
     return table
 
 
@@ -54,14 +54,14 @@ def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
     """
     rules = space.values_by_rule(settled_values(space.base))
     changes = [
-        f"{path} {shown(value)} in place of {shown(_named(rule))}: {_why(value, rule)}"
+        f"{path} {shown(value)} instead of {shown(_named(rule))}: {_why(value, rule)}"
         for path, value in space.own.items()
         if (rule := rules.get(path)) is not None and value != _named(rule)
     ]
     if changes:
         return f"{OWN}, with {'; '.join(changes)}"
     sweeps = "lr-find" in study.space.probes and not begun and "optimizer.lr" in space.own
-    return f"{OWN}, its rate within what lr-find will recommend" if sweeps else OWN
+    return f"{OWN}, with a rate that lr-find will recommend" if sweeps else OWN
 
 
 def _named(rule: RuleValue) -> Value:

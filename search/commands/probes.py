@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
+from search.commands.inputs import Target
 from search.commands.lr_picture import READINGS, page, picture
-from search.commands.targets import Target
 from search.results.report import console, say
 from search.results.tables import counted
 from trainable.errors import UserError
@@ -28,8 +28,8 @@ SCHEMA = 1
 FEW_FOR_NORM = 16
 """BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)."""
 ADVICE = (
-    "The band is a prior, to search in or to begin from, and not the answer: it tells of a run's first "
-    "steps, not of where a whole run ends best."
+    "The band is where a search begins, not its answer: it says which rates work in a run's first steps, "
+    "not which one is best at its end."
 )
 
 
@@ -81,7 +81,7 @@ def _print_band(band: LrBand, run: Run) -> None:
     for row in body:
         table.add_row(*row)
     console().print(table)
-    for line in _conclusion(band, run):
+    for line in _band_conclusion(band, run):
         say(line)
 
 
@@ -95,14 +95,14 @@ def _rows(band: LrBand) -> list[list[str]]:
             "optimizer.lr, at 256",
         ]
     ]
-    for name, told in READINGS.items():
+    for name, text in READINGS.items():
         each = [_rate(getattr(sweep.suggestions, name, None)) for sweep in band.sweeps]
         middle = getattr(band.suggestions, name) if band.suggestions is not None else None
-        rows.append([told, *each, _rate(middle), _rate(middle and middle * band.at_256)])
+        rows.append([text, *each, _rate(middle), _rate(middle and middle * band.at_256)])
     return rows
 
 
-def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
+def _band_conclusion(band: LrBand, run: Run) -> Iterator[str]:
     yield from (f"note: {note}" for note in band.notes)
     if band.band is None or band.band_at_256 is None:
         yield f"no band: {band.reason}"
@@ -111,7 +111,7 @@ def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
     yield (
         f"band: optimizer.lr {_rate(low)} to {_rate(high)} at batch 256 ({_rate(band.band[0])} to "
         f"{_rate(band.band[1])} as applied to a batch of {run.recipe.loop.batch_size}); "
-        f"{_place(run.recipe.optimizer.lr, low, high)}"
+        f"{_position(run.recipe.optimizer.lr, low, high)}"
     )
     yield ADVICE
     kind = f"--set facts.lr_band_kind={run.recipe.optimizer.kind}"
@@ -119,7 +119,7 @@ def _conclusion(band: LrBand, run: Run) -> Iterator[str]:
     yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
 
 
-def _place(own: float, low: float, high: float) -> str:
+def _position(own: float, low: float, high: float) -> str:
     where = "below it" if own < low else "above it" if own > high else "in it"
     return f"the recipe's own {_rate(own)} is {where}"
 
@@ -131,7 +131,7 @@ def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None
     title = _title(run)
     content = picture(band, title, run.recipe.optimizer.lr)
     if out.suffix == ".html":
-        content = page(content, title, _rows(band), list(_conclusion(band, run)))
+        content = page(content, title, _rows(band), list(_band_conclusion(band, run)))
     write_whole(out, content)
 
 
@@ -158,7 +158,7 @@ def _print_sizes(found: BatchFound, run: Run, count: int) -> None:
     for each in found.tried:
         table.add_row(*_cells(each, found))
     console().print(table)
-    for line in _told(found, run, count):
+    for line in _batch_conclusion(found, run, count):
         say(line)
 
 
@@ -173,22 +173,22 @@ def _cells(tried: Tried, found: BatchFound) -> Sequence[str]:
     return str(tried.images), memory, speed, ", ".join(filter(None, remarks))
 
 
-def _told(found: BatchFound, run: Run, count: int) -> Iterator[str]:
+def _batch_conclusion(found: BatchFound, run: Run, count: int) -> Iterator[str]:
     if run.device.type == "cpu":
-        speed = f"speed is that of {counted(count, 'thread')}"
-        yield f"memory is reckoned from small steps, on the safe side; {speed}"
+        speed = f"speed was measured with {counted(count, 'thread')}"
+        yield f"memory is estimated from small steps, rather too high than too low; {speed}"
     if not found.found:
-        yield "not even the smallest micro-batch fits: smaller images, a smaller model, or more memory"
+        yield "not even the smallest micro-batch fits: use smaller images, a smaller model, or more memory"
         return
     yield f"largest micro-batch: {found.largest} images ({_bound(found)})"
     batch = found.batch_size
     if found.micro_batch is None:
-        yield f"the effective batch of {batch} fits whole: leave loop.micro_batch as it is, null"
+        yield f"the whole batch of {batch} fits: leave loop.micro_batch at null"
     else:
         parts = -(-batch // found.micro_batch)
         yield (
-            f"set loop.micro_batch: {found.micro_batch}; the effective batch of {batch} is then added up "
-            f"from {parts} parts, and the rate stays"
+            f"set loop.micro_batch: {found.micro_batch}; the batch of {batch} is then trained "
+            f"in {parts} parts, at the same learning rate"
         )
         if found.micro_batch < FEW_FOR_NORM:
             yield f"BatchNorm over fewer than {FEW_FOR_NORM} images is noisy: consider model.freeze_norm"
@@ -199,13 +199,13 @@ def _told(found: BatchFound, run: Run, count: int) -> Iterator[str]:
 def _bound(found: BatchFound) -> str:
     match found.bound:
         case "memory":
-            return "more run out of memory"
+            return "larger ones run out of memory"
         case "limit":
             return f"the limit is {_memory(found.limit_bytes or 0)}"
         case "largest":
-            return "no more were asked for"
+            return "no larger one was asked for"
         case "images":
-            return "there are hardly more to train on"
+            return "there are hardly more training images"
 
 
 def _memory(amount: int) -> str:
@@ -227,8 +227,8 @@ def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
 
 
 def _title(run: Run) -> str:
-    told = _described(run)
-    return f"{told['model']} on {told['data']}: {told['optimizer']}, batch {told['batch_size']}"
+    text = _described(run)
+    return f"{text['model']} on {text['data']}: {text['optimizer']}, batch {text['batch_size']}"
 
 
 def _described(run: Run) -> dict[str, Any]:

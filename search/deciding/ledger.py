@@ -14,7 +14,7 @@ from enum import Enum
 from importlib.metadata import version
 from typing import Literal, assert_never
 
-from search.deciding.agreement import check_event
+from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import (
@@ -86,14 +86,21 @@ class Ledger:
         self._budget = trials
         self._epochs = epochs
         self._metric = metric
-        self._why = why
         self._record = Record(where=str(journal.path))
         self._verdicts: dict[int, tuple[Outcome, str | None]] = {}
         """How the last epoch of a trial ends it, and why; trials that go on have no entry."""
-        settled = self._settled()
+        self._settled = SettledEvent(
+            space=tree_of(space),
+            rungs=scheduler.rungs,
+            factor=scheduler.factor,
+            why=why,
+            objective=metric,
+            epochs=epochs,
+            version=version("tunebook"),
+        )
         for event in journal.events:
             self._record.check(event)
-            check_event(event, space, settled, str(journal.path))
+            check_event(event, space, self._settled, str(journal.path))
             self._apply(event)
         for number in range(self.trials):
             self._end_if_decided(number)
@@ -108,7 +115,7 @@ class Ledger:
         search_id = self.search_id or uuid.uuid4().hex
         self._write(SearchEvent(state=state, search_id=search_id, name=name))
         if self._record.settled is None:
-            self._write(self._settled())
+            self._write(self._settled)
         return search_id
 
     def close(self, state: Literal["finished", "interrupted", "failed"], reason: str | None = None) -> None:
@@ -249,17 +256,6 @@ class Ledger:
             state, reason = self._verdicts[number]
             self._write(EndEvent(trial=number, state=state, reason=reason))
 
-    def _settled(self) -> SettledEvent:
-        return SettledEvent(
-            space=tree_of(self._space),
-            rungs=self._scheduler.rungs,
-            factor=self._scheduler.factor,
-            why=self._why,
-            objective=self._metric,
-            epochs=self._epochs,
-            version=version("tunebook"),
-        )
-
     def _apply(self, event: Event) -> None:
         """Apply one event, live or replayed; nothing else changes what is known of a trial."""
         self._record.apply(event)
@@ -290,6 +286,6 @@ class Ledger:
             self._verdicts[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
 
     def _why_stopped(self, number: int, rung: int, value: float) -> str:
-        rank, count, kept = self._scheduler.standing(number, rung)
-        go_on = "the best goes on" if kept == 1 else f"the best {kept} go on"
+        rank, count, going_on = self._scheduler.standing(number, rung)
+        go_on = "the best goes on" if going_on == 1 else f"the best {going_on} go on"
         return f"{self._metric} {value:.4g} at epoch {rung} ranks {rank} of {count}; {go_on}"

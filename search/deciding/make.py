@@ -13,10 +13,10 @@ from trainable.training.metrics import Mode
 NO_BITS = 1e-9
 """Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""
 
-Kind = Literal["prior-tpe", "tpe", "random", "qmc"]
+SamplerKind = Literal["prior-tpe", "tpe", "random", "qmc"]
 
 
-def make_sampler(space: Space, kind: Kind, seed: int, mode: Mode) -> Sampler:
+def make_sampler(space: Space, kind: SamplerKind, seed: int, mode: Mode) -> Sampler:
     """Build the sampler of a study; `mode` says whether the objective is maximised or minimised.
 
     In a space without beliefs, `prior-tpe` is TPE.

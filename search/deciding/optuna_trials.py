@@ -15,12 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from search.record.journal import Outcome

@@ -11,14 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rungs
+from search.deciding.scheduler import expected_share, first_at_or_after, rungs
 from search.study import Study, StudyError
 from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
 from spaces.space import Space
 from trainable.errors import Fault
 from trainable.recipe.schedules import SGDR, Cyclic
-from trainable.training.metrics import Mode
 from trainable.training.schedule import cycle_ends
 
 ALIKE_BITS = 0.5
@@ -32,14 +31,14 @@ BEHIND_WARMUP = BEHIND_FREEZE = 1
 """The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
 how fast it rises; before the whole model is trained, by how long the head alone was trained."""
 
-WHY_WARM = "the first lies an epoch behind the longest warm-up"
-WHY_THAWED = "the first lies an epoch behind the longest freeze, in which the head alone is trained"
-WHY_TOLD = {
-    OF_THE_RUN: "before an eighth of the run scores say little of its end",
-    OF_UNEVEN_RUNS: "before a third of the run schedules of different shapes do not compare",
+WHY_WARM = "the first comes one epoch after the longest warm-up"
+WHY_THAWED = "the first comes one epoch after the longest freeze, in which only the head is trained"
+WHY_THIS_PART = {
+    OF_THE_RUN: "in the first eighth of a run, scores say little about its end",
+    OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
 }
-NO_RUNG = "no rung lies before the last epoch"
-EVEN = "even draws are told apart by early scores"
+NO_RUNG = "no rung comes before the last epoch"
+EVEN = "trials drawn evenly differ so much that early scores can rank them"
 
 
 @dataclass(frozen=True)
@@ -50,19 +49,15 @@ class Pruning:
     factor: int
     why: str
 
-    def scheduler(self, mode: Mode) -> Asha:
-        """Returns ASHA at these rungs."""
-        return Asha(self.rungs, self.factor, mode)
-
-    def told(self, epochs: int) -> str:
+    def describe(self, epochs: int) -> str:
         """Returns all of it in a sentence, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
         when = f"compared after {listed(map(str, self.rungs))} epochs"
         return (
-            f"{when}, where one in {_number(self.factor)} goes on, "
-            f"which saves about {saved:.0%} of the epochs: {self.why}"
+            f"{when}, where one in {_number(self.factor)} goes on; "
+            f"this saves about {saved:.0%} of the epochs: {self.why}"
         )
 
 
@@ -99,7 +94,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
     reasons = {  # where two ask for the same epoch, the first is the reason
         WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
         WHY_THAWED: frozen + BEHIND_FREEZE,
-        WHY_TOLD[part]: math.ceil(epochs / part),
+        WHY_THIS_PART[part]: math.ceil(epochs / part),
     }
     why = max(reasons, key=lambda each: reasons[each])
     return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _why_so_hard(bits))
@@ -117,12 +112,12 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
         longest_warmup(space),
         bits_of(study, space),
         uneven=has_uneven_schedules(space),
-        frozen=longest_freeze(space),
+        frozen=math.ceil(_largest(space, "model.freeze_epochs")),
     )
     factor = choice.reduction_factor or suggestion.factor
     match choice.kind:
         case "none":
-            return Pruning((), factor, "the study says so")
+            return Pruning((), factor, "the study switches pruning off")
         case "asha":
             grace, epochs = choice.grace_epochs, budget.epochs
             usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
@@ -140,11 +135,6 @@ def bits_of(study: Study, space: Space) -> float:
 def longest_warmup(space: Space) -> float:
     """Returns the longest warm-up that any trial of the space can have, in epochs."""
     return _largest(space, "schedule.warmup_epochs")
-
-
-def longest_freeze(space: Space) -> int:
-    """Returns the most epochs in which any trial of the space trains its head alone."""
-    return math.ceil(_largest(space, "model.freeze_epochs"))
 
 
 def has_uneven_schedules(space: Space) -> bool:
@@ -168,10 +158,8 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
         return first_at_or_after(usual, ends)
     if off := sorted(set(written) - set(ends)):
         known = ", ".join(map(str, ends)) or f"none before epoch {epochs}"
-        told = (
-            f"{off} are no ends of the {schedule.kind} schedule's cycles, where alone scores compare: {known}"
-        )
-        raise StudyError([Fault("scheduler.rungs", told)])
+        where = f"scores can be compared only at the ends of the {schedule.kind} schedule's cycles: {known}"
+        raise StudyError([Fault("scheduler.rungs", f"{off}: {where}")])
     return written
 
 
@@ -190,19 +178,19 @@ def _largest(space: Space, path: str) -> float:
 def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
     choice = study.scheduler
     if choice.rungs is not None or choice.grace_epochs is not None:
-        then = "the study says when"
+        then = "the study sets the epochs"
     elif isinstance(space.base.schedule, SGDR | Cyclic):
-        then = f"scores compare at the ends of the {space.base.schedule.kind} schedule's cycles alone"
+        then = f"scores can be compared only at the ends of the {space.base.schedule.kind} schedule's cycles"
     else:
         then = suggestion.why_then
-    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study says how many go on"
+    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study sets how many go on"
     return f"{then}; {hard}"
 
 
 def _why_so_hard(bits: float) -> str:
     if bits >= ALIKE_BITS:
-        return f"priors make trials alike ({bits:.1f} bits), and early scores of these say less"
-    return f"the priors are too weak ({bits:.2g} bits) to make trials alike" if bits else EVEN
+        return f"the priors make trials similar ({bits:.1f} bits), so early scores say less"
+    return f"the priors are too weak ({bits:.2g} bits) to make trials similar" if bits else EVEN
 
 
 def _number(count: int) -> str:

@@ -47,7 +47,7 @@ def rank(value: float, recorded: Collection[float], mode: Mode) -> int:
             return 1 + sum(other < value for other in recorded)
 
 
-def places(count: int, factor: int) -> int:
+def survivors(count: int, factor: int) -> int:
     """Returns how many of `count` trials at a rung go on: floor(count / factor), but at least one."""
     return max(1, count // factor)
 
@@ -94,8 +94,8 @@ class Asha:
         if trial in self.recorded[rung]:
             raise ValueError(f"trial {trial} has reported at rung {rung} before")
         self.recorded[rung][trial] = value
-        position, _, kept = self.standing(trial, rung)
-        return exempt or position <= kept
+        position, _, going_on = self.standing(trial, rung)
+        return exempt or position <= going_on
 
     def standing(self, trial: int, rung: int) -> tuple[int, int, int]:
         """Returns a recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
@@ -103,7 +103,7 @@ class Asha:
         return (
             rank(values[trial], values.values(), self._mode),
             len(values),
-            places(len(values), self.factor),
+            survivors(len(values), self.factor),
         )
 
 

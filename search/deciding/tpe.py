@@ -76,7 +76,7 @@ class TpeSampler(Sampler):
 
     def _study(self) -> optuna.Study:
         """Returns a study of the trials so far; a new one each time, since a study remembers them."""
-        return optuna.create_study(storage=_GivenTrials(self._trials), direction=self._direction)
+        return optuna.create_study(storage=_SharedTrials(self._trials), direction=self._direction)
 
     def _record(
         self, number: int, named: Mapping[str, Value], outcome: Outcome | None, scores: Mapping[int, float]
@@ -110,7 +110,7 @@ class _Draw:
         return value
 
 
-class _GivenTrials(InMemoryStorage):
+class _SharedTrials(InMemoryStorage):
     """Passes these trials to a sampler without copying them.
 
     Optuna's storage in memory copies each trial in depth when it is added: half the time of a search's draws.
@@ -118,12 +118,12 @@ class _GivenTrials(InMemoryStorage):
 
     def __init__(self, trials: Sequence[FrozenTrial]) -> None:
         super().__init__()
-        self._given = trials
+        self._shared = trials
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        chosen = [trial for trial in self._given if states is None or trial.state in states]
+        chosen = [trial for trial in self._shared if states is None or trial.state in states]
         return copy.deepcopy(chosen) if deepcopy else chosen
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: object) -> None:

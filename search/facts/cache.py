@@ -33,7 +33,7 @@ def cache_folder() -> Path:
     return cache_root() / "facts"
 
 
-def place_of(base: Recipe, device: DeviceKind) -> Path:
+def cache_file(base: Recipe, device: DeviceKind) -> Path:
     """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist."""
     from trainable.train import versions  # it imports torch, for which `show` need not wait
 
@@ -64,15 +64,15 @@ def _images_of(data: Data) -> tuple[str, str]:
     return str(path), fingerprint(path)
 
 
-def recall(place: Path) -> tuple[Facts, DataInfo] | None:
+def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:
     """Returns what the file holds; None where there is no file, or none that can be read."""
     try:
-        return facts_in(place)
+        return facts_in(file)
     except UserError:
         return None
 
 
-def keep(place: Path, facts: Facts, info: DataInfo) -> None:
+def write_cached(file: Path, facts: Facts, info: DataInfo) -> None:
     """Write the file. A cache folder that cannot be written is ignored, because only time is lost."""
     with suppress(UserError, OSError):
-        write_whole(place, facts_text(facts, info))
+        write_whole(file, facts_text(facts, info))

@@ -94,5 +94,5 @@ def _unplaceable(trial: PerTrial, hardware: Hardware) -> Iterator[Fault]:
     elif not room:
         yield Fault("resources", f"no machine has {each} together: {hardware}")
     elif not hardware.fits(trial):
-        told = f"a trial asks for {trial.workers}, of {each} each; there is room for {room}: {hardware}"
-        yield Fault("resources.workers", told)
+        message = f"a trial asks for {trial.workers} with {each} each; there is room for {room}: {hardware}"
+        yield Fault("resources.workers", message)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from search.facts.cache import keep, place_of, recall
+from search.facts.cache import cache_file, read_cached, write_cached
 from search.facts.hardware import PerTrial
-from search.study import PROBED, Probe, Study
+from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts
 from trainable.data import DataInfo, DataSet, load
 from trainable.data.measure import DeviceKind
@@ -23,19 +23,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """Holds facts and what is known of the data. No fact is overwritten yet, unless they are `kept`."""
+    """Holds facts and what is known of the data. No fact is overwritten yet, unless they are `recorded`."""
 
     facts: Facts
     info: DataInfo
     cached: bool = False
     """Whether an earlier command measured them, on the same files, model, versions and kind of device."""
-    kept: bool = False
+    recorded: bool = False
     """Whether they were read from the folder of a search that has begun."""
 
 
 def load_data(base: Recipe, trial: PerTrial, *, download: bool = False) -> DataSet:
     """Returns the images of a recipe, for the kind of device that a trial gets."""
-    return load(base.data, resize=base.evaluation.resize, device_kind=_kind(trial), download=download)
+    return load(base.data, resize=base.evaluation.resize, device_kind=_device_kind(trial), download=download)
 
 
 def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
@@ -59,18 +59,18 @@ def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
         flips=info.flips,
         parameters=count_parameters(model),
         attention=has_attention(model),
-        **_settled(base, trial),
+        **_facts_of_study(base, trial),
     )
 
 
-def looked_up(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:
+def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:
     """Returns the facts of a recipe from the cache, or else measures them: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
     """
-    if (kept := recall(place_of(base, _kind(trial)))) is not None:
-        facts, info = kept
-        return Measured(facts.model_copy(update=_settled(base, trial)), info, cached=True)
+    if (cached := read_cached(cache_file(base, _device_kind(trial)))) is not None:
+        facts, info = cached
+        return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
     info = load_data(base, trial, download=download).info
     return Measured(measured_anew(base, info, trial), info)
 
@@ -78,11 +78,11 @@ def looked_up(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measu
 def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     """Returns what `measure_facts` measures, and stores it in the cache for later commands."""
     facts = measure_facts(base, info, trial)
-    keep(place_of(base, _kind(trial)), facts, info)
+    write_cached(cache_file(base, _device_kind(trial)), facts, info)
     return facts
 
 
-def given(facts: Facts, study: Study) -> Facts:
+def with_written_facts(facts: Facts, study: Study) -> Facts:
     """Returns the facts, overwritten by those that stand in the study's section `facts`."""
     written = study.facts.values()
     if "lr_band" in written:  # for every trial's optimizer, or else for the documents' own
@@ -90,12 +90,18 @@ def given(facts: Facts, study: Study) -> Facts:
     return facts.model_copy(update=written)
 
 
-def quiet(told: str) -> None:
+def silent(line: str) -> None:
     """Says nothing."""
 
 
-def probed(
-    study: Study, facts: Facts, recipe: Recipe, data: DataSet, *, download: bool = False, say: Say = quiet
+def run_probes(
+    study: Study,
+    facts: Facts,
+    recipe: Recipe,
+    data: DataSet,
+    *,
+    download: bool = False,
+    say: Say = silent,
 ) -> Facts:
     """Returns the facts with what the study's probes measure on a recipe; each probe says one line.
 
@@ -119,7 +125,7 @@ def probed(
         run = Run(recipe, data=data, device=device, download=download)
         try:
             probes = dict.fromkeys(study.space.probes)
-            found = {PROBED[probe]: _measured_by(probe, run, say) for probe in probes}
+            found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, say) for probe in probes}
         finally:
             run.close()
     if found.get("lr_band") is not None:
@@ -130,39 +136,39 @@ def probed(
 def _measured_by(probe: Probe, run: Run, say: Say) -> Any:
     match probe:
         case "lr-find":
-            return _band(run, say)
+            return _lr_band(run, say)
         case "batch-find":
-            return _largest(run, say)
+            return _largest_micro_batch(run, say)
         case _:
             assert_never(probe)
 
 
-def _band(run: Run, say: Say) -> tuple[float, float] | None:
+def _lr_band(run: Run, say: Say) -> tuple[float, float] | None:
     from trainable.probes.lr_find import lr_find
 
     found = lr_find(run)
     if found.band_at_256 is None:
-        say(f"lr-find: no band: {found.reason}; the rules go by the other facts")
+        say(f"lr-find: no band: {found.reason}; the rules use the other facts")
         return None
     low, high = found.band_at_256
     say(f"lr-find: optimizer.lr {low:.3g} to {high:.3g} at batch 256")
     return low, high
 
 
-def _largest(run: Run, say: Say) -> int:
+def _largest_micro_batch(run: Run, say: Say) -> int:
     from trainable.probes.batch_find import batch_find
 
     found = batch_find(run)
     if not found.found:
         raise UserError(
-            "space.probes: batch-find: not even the smallest micro-batch fits into memory: smaller images, a "
-            "smaller model, or more memory"
+            "space.probes: batch-find: not even the smallest micro-batch fits into memory: use smaller "
+            "images, a smaller model, or more memory"
         )
     say(f"batch-find: {found.largest} images fit into memory at once")
     return found.largest
 
 
-def _settled(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
+def _facts_of_study(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
     """Returns the facts that follow from the study and the machine, and from no look at data or model."""
     return {
         "epochs": base.loop.epochs,
@@ -174,7 +180,7 @@ def _settled(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
     }
 
 
-def _kind(trial: PerTrial) -> DeviceKind:
+def _device_kind(trial: PerTrial) -> DeviceKind:
     return "cuda" if trial.gpus else "cpu"
 
 

@@ -34,7 +34,7 @@ class Footprint:
         return max(1, int(self.free_bytes / (HEADROOM * self.trial_bytes)))
 
 
-def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
+def gpu_share(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, say: Say) -> float:
     """Returns the part of a GPU that each trial gets, and says how it was found.
 
     It measures one step of `recipe` on a GPU: in this process where it sees one, else on a machine of the
@@ -43,12 +43,12 @@ def packed(recipe: Recipe, data: DataSet, trial: PerTrial, hardware: Hardware, s
     """
     if not trial.gpus:
         raise StudyError([Fault("resources.pack", f"there is no GPU to share: {hardware}")])
-    say("pack: measuring what a trial takes of a GPU")
+    say("pack: measuring how much GPU memory a trial needs")
     found = _measured(recipe, data)
     most = max(node.cpus // trial.cpus // node.gpus for node in hardware.nodes if node.gpus)
     count = min(found.trials(), max(1, most))
     gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
-    say(f"pack: a trial takes {gib}; {count} on each GPU")
+    say(f"pack: a trial needs {gib}; {count} run on each GPU")
     return int(1e4 / count) / 1e4  # Ray counts ten-thousandths: if rounded up, one fewer fits
 
 
@@ -86,10 +86,10 @@ def _measured(recipe: Recipe, data: DataSet) -> Footprint:
 
     from trainable.tune.seat import Shared
 
-    there = ray.remote(num_cpus=1, num_gpus=1)(_footprint_there)
-    found: Footprint = ray.get(there.remote(recipe, Shared.put(data)))
+    remote = ray.remote(num_cpus=1, num_gpus=1)(_footprint_of_shared)
+    found: Footprint = ray.get(remote.remote(recipe, Shared.put(data)))
     return found
 
 
-def _footprint_there(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
+def _footprint_of_shared(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
     return footprint(recipe, data.get())

@@ -46,10 +46,8 @@ class Backlog:
 
     def __str__(self) -> str:
         count = "1 event" if self.events == 1 else f"{self.events} events"
-        line = f"{self.receiver} lacks {count}" if self.events else f"{self.receiver} has every event"
-        line = f"{line}: {self.error}" if self.error else line
-        if self.error and not self.events:
-            line = f"{self.receiver}: {self.error}"
+        lacks = f" lacks {count}" if self.events else "" if self.error else " has every event"
+        line = f"{self.receiver}{lacks}" + (f": {self.error}" if self.error else "")
         return f"{line}; {self.refused} refused for good, the last: {self.refusal}" if self.refused else line
 
 
@@ -65,19 +63,19 @@ class Consumer(ABC):
     def __init__(self, folder: Path) -> None:
         self._journal = folder / EVENTS_FILE
         self._position = START
-        self._taken = 0
+        self._events_read = 0
         self._undelivered = 0
         self._error: str | None = None
         self._busy = threading.Lock()
         self._closing = False
         self._delivers_rest = True
-        self._may: Callable[[], bool] = lambda: True
+        self._may_deliver: Callable[[], bool] = lambda: True
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, may: Callable[[], bool] = lambda: True) -> None:
         """Follow the journal from now on, as long as `may` returns true; the journal need not exist yet."""
-        self._may = may
+        self._may_deliver = may
         self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
         self._thread.start()
 
@@ -122,7 +120,7 @@ class Consumer(ABC):
         """Open what deliveries need, where that is not open yet; called before each delivery."""
 
     @abstractmethod
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         """Read the journal's next events; return how many of them are to be delivered."""
 
     @abstractmethod
@@ -134,7 +132,7 @@ class Consumer(ABC):
         """Close what `_open` opened."""
 
     @abstractmethod
-    def _tell(self, error: str) -> None:
+    def _report_failure(self, error: str) -> None:
         """Report that a delivery has failed; the Backlog says so too, and another delivery follows."""
 
     def _follow(self) -> None:
@@ -160,14 +158,14 @@ class Consumer(ABC):
         """Read what is new and deliver it, once; return whether that worked."""
         with self._busy:
             try:
-                if not self._may():
+                if not self._may_deliver():
                     raise UserError("another driver may be at work")
                 self._open()
                 self._read()
                 self._deliver()
             except Exception as error:  # a receiver may fail in any way; the search goes on
                 self._error = one_line(error)
-                self._tell(self._error)
+                self._report_failure(self._error)
                 return False
             self._undelivered = 0
             self._error = None
@@ -176,14 +174,14 @@ class Consumer(ABC):
     def _read(self) -> None:
         if self._journal.exists():
             events, position = read_from(self._journal, self._position)
-            self._taken += len(events)
-            self._undelivered += self._take(events)
+            self._events_read += len(events)
+            self._undelivered += self._read_events(events)
             self._position = position
 
     def _rewind(self) -> None:
         """Read the journal from its beginning next time."""
         self._position = START
-        self._taken = self._undelivered = 0
+        self._events_read = self._undelivered = 0
 
 
 def one_line(error: BaseException) -> str:

@@ -30,25 +30,25 @@ class InStore(Consumer):
         super().__init__(folder)
         self.receiver = str(store)
         self._folder, self._store, self._lease = folder, store, lease
-        self._there: dict[str, bytes] = {}
+        self._digests: dict[str, bytes] = {}
         """The digests of the files as they were copied."""
-        self._journal_there = self._taken_trials = self._known_trials = 0
+        self._stored_bytes = self._read_trials = self._stored_trials = 0
         self._is_compared = False
 
-    def knows(self, trial: int) -> bool:
+    def has_stored(self, trial: int) -> bool:
         """Says whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
-        self.catch_up(SETTLE_SECONDS, lambda: trial < self._known_trials)
-        return trial < self._known_trials and self.problem is None
+        self.catch_up(SETTLE_SECONDS, lambda: trial < self._stored_trials)
+        return trial < self._stored_trials and self.problem is None
 
     def _open(self) -> None:
         if self._lease.lost:
             raise UserError("another driver has taken this search over")
         if not self._lease.sure:
             self._is_compared = False
-            raise UserError("no sign of life could be written for a while")
+            raise UserError("this driver could not renew its lease for some time")
 
-    def _take(self, events: Sequence[Event]) -> int:
-        self._taken_trials += sum(isinstance(event, TrialEvent) for event in events)
+    def _read_events(self, events: Sequence[Event]) -> int:
+        self._read_trials += sum(isinstance(event, TrialEvent) for event in events)
         return len(events)
 
     def _deliver(self) -> None:
@@ -56,15 +56,15 @@ class InStore(Consumer):
         cursor, synced = self._content(CURSOR_FILE), self._content(SYNCED_FILE)
         journal = self._content(EVENTS_FILE) or b""
         whole = journal[: journal.rfind(b"\n") + 1]
-        if len(whole) < self._journal_there:
-            raise UserError(f"{self._journal}: is cut or gone; the store keeps what it has")
+        if len(whole) < self._stored_bytes:
+            raise UserError(f"{self._journal}: was cut or removed; the copy in the store stays as it is")
         self._compare(whole)
         for name in IN_STORE:
             self._put(name, self._content(name))
         self._put(EVENTS_FILE, whole or None)
         self._put(SYNCED_FILE, synced)
         self._put(CURSOR_FILE, cursor)
-        self._journal_there, self._known_trials = len(whole), self._taken_trials
+        self._stored_bytes, self._stored_trials = len(whole), self._read_trials
 
     def _compare(self, journal: bytes) -> None:
         """Make sure that the store's journal is an earlier state of this one.
@@ -82,13 +82,13 @@ class InStore(Consumer):
         return file.read_bytes() if file.exists() else None
 
     def _put(self, name: str, content: bytes | None) -> None:
-        if content is not None and self._there.get(name) != (digest := hashlib.sha256(content).digest()):
+        if content is not None and self._digests.get(name) != (digest := hashlib.sha256(content).digest()):
             self._open()
             self._store.write(name, content)
-            self._there[name] = digest
+            self._digests[name] = digest
 
     def _release(self) -> None:
         """Does nothing: the lease is the driver's."""
 
-    def _tell(self, error: str) -> None:
+    def _report_failure(self, error: str) -> None:
         logger.warning("%s: %s", self.receiver, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
@@ -47,7 +47,7 @@ class Mirror(Consumer):
         """The ends that are not copied yet."""
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
-        self._has_told = False
+        self._has_warned = False
 
     def _open(self) -> None:
         if self._copy is not None:
@@ -68,12 +68,12 @@ class Mirror(Consumer):
     def _release(self) -> None:
         self._copy = None
 
-    def _tell(self, error: str) -> None:
-        if not self._has_told:
+    def _report_failure(self, error: str) -> None:
+        if not self._has_warned:
             _logger.warning("%s is not up to date: %s", self._file, error)
-        self._has_told = True
+        self._has_warned = True
 
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         before = len(self._ended)
         for event in events:
             self._record.apply(event)
@@ -92,6 +92,7 @@ class Mirror(Consumer):
     def _frozen(self, trial: Trial, end: EndEvent) -> FrozenTrial:
         from search.deciding.optuna_trials import optuna_trial
 
+        attributes = {TRIAL: end.trial, "tunebook.outcome": end.state, "tunebook.reason": end.reason}
         return optuna_trial(
             end.trial,
             self._space.named(trial.values),
@@ -101,12 +102,5 @@ class Mirror(Consumer):
             outside="widen the range",
             started=trial.started or trial.queued,
             ended=end.time,
-            attributes=_attributes(end),
+            attributes={key: value for key, value in attributes.items() if value is not None},
         )
-
-
-def _attributes(end: EndEvent) -> dict[str, Any]:
-    attributes: dict[str, Any] = {TRIAL: end.trial, "tunebook.outcome": end.state}
-    if end.reason is not None:
-        attributes["tunebook.reason"] = end.reason
-    return attributes

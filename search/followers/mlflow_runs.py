@@ -16,8 +16,8 @@ from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
-from search.followers.changes import SEARCH_ID, TRIAL, Change, Run
 from search.followers.consumer import one_line
+from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
 from search.followers.uri import database_file
 from trainable.errors import UserError
 
@@ -79,13 +79,13 @@ class RunStore:
         self.runs[run] = str(created.info.run_id)
         return self.runs[run]
 
-    def send(self, run: Run, change: Change) -> None:
+    def send(self, run: Run, update: RunUpdate) -> None:
         """Send a run its params, tags and metrics, and then its status."""
         run_id = self.runs[run]
-        for items in _batches(change):
+        for items in _batches(update):
             self._log(run, run_id, items)
-        if change.status is not None:
-            status, since = change.status
+        if update.status is not None:
+            status, since = update.status
             with_end = status != "RUNNING"
             self._unless_refused(
                 f"{_called(run)}: status {status}",
@@ -206,11 +206,11 @@ def is_refusal(error: Exception) -> bool:
     return False
 
 
-def _batches(change: Change) -> Iterator[list[Item]]:
+def _batches(update: RunUpdate) -> Iterator[list[Item]]:
     """Yields a change's params, tags and metrics in lists that MLflow accepts at once."""
-    params = _chunks([Param(key, value) for key, value in change.params.items()], TAGS_IN_A_BATCH)
-    tags = _chunks([RunTag(key, value) for key, value in change.tags.items()], TAGS_IN_A_BATCH)
-    metrics = _chunks([Metric(*point) for point in change.points], METRICS_IN_A_BATCH)
+    params = _chunks([Param(key, value) for key, value in update.params.items()], TAGS_IN_A_BATCH)
+    tags = _chunks([RunTag(key, value) for key, value in update.tags.items()], TAGS_IN_A_BATCH)
+    metrics = _chunks([Metric(*point) for point in update.points], METRICS_IN_A_BATCH)
     for chunks in zip_longest(params, tags, metrics, fillvalue=()):
         yield list(chain.from_iterable(chunks))
 

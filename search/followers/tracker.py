@@ -23,23 +23,10 @@ from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from search.followers.changes import (
-    LONGEST_TAG,
-    NOTE,
-    TABLES,
-    Change,
-    Outbox,
-    Run,
-    clip,
-)
 from search.followers.consumer import Backlog, Consumer, one_line
-from search.followers.uri import (
-    artifact_location,
-    database_file,
-    resolve_tracking_uri,
-    without_password,
-)
-from search.record.cursor import Cursor, hold_lock, read_cursor, run_ids, write_cursor
+from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
+from search.followers.uri import artifact_location, database_file, without_password
+from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import IN_MLFLOW, Home
 from search.record.journal import Event
 from search.record.trials import Trial
@@ -49,8 +36,6 @@ from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import
     from search.followers.mlflow_runs import RunStore
-
-__all__ = ["Tracker", "resolve_tracking_uri", "run_ids", "serve"]
 
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
@@ -131,12 +116,12 @@ class Tracker(Consumer):
             os.close(self._lock)
             self._lock = None
 
-    def _tell(self, error: str) -> None:
+    def _report_failure(self, error: str) -> None:
         """Does nothing: the Backlog at the end is enough."""
 
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         for event in events:
-            self._outbox.take(event)
+            self._outbox.apply(event)
             if event.sequence < self._cursor.events:
                 self._outbox.empty()
         return sum(event.sequence >= self._cursor.events for event in events)
@@ -147,7 +132,7 @@ class Tracker(Consumer):
         try:
             store = self._store or self._connect(self._outbox.record.search_id)
             self._send(store)
-            self._cursor = self._cursor.model_copy(update={"events": self._taken})
+            self._cursor = self._cursor.model_copy(update={"events": self._events_read})
             self._save()
         except Exception:
             self._save()
@@ -169,12 +154,12 @@ class Tracker(Consumer):
         """
         if self._closes_orphans:
             self._outbox.interrupt()
-        changes, recipes = self._outbox.changes, self._outbox.recipes
-        for run in [None, *sorted(run for run in changes if run is not None)]:
+        updates, recipes = self._outbox.updates, self._outbox.recipes
+        for run in [None, *sorted(run for run in updates if run is not None)]:
             self._ensure(store, run)
-        for run in sorted(changes, key=lambda run: (run is None, run)):
-            store.send(run, changes[run])
-            del changes[run]
+        for run in sorted(updates, key=lambda run: (run is None, run)):
+            store.send(run, updates[run])
+            del updates[run]
         for trial in sorted(recipes):
             self._send_recipe(store, recipes[trial])
             del recipes[trial]
@@ -222,7 +207,7 @@ class Tracker(Consumer):
         store.store_text(None, table, VERDICTS_FILE)
         shown_as = json.dumps([{"path": VERDICTS_FILE, "type": "table"}])
         whole = clip(f"{self._plan()}\n\n{note}", LONGEST_TAG)
-        store.send(None, Change(tags={TABLES: shown_as, NOTE: whole}))
+        store.send(None, RunUpdate(tags={TABLES: shown_as, NOTE: whole}))
         self._note_sent(VERDICTS_FILE, digest)
 
     def _note_sent(self, name: str, digest: str) -> None:

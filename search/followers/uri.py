@@ -84,13 +84,13 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str:
         lines = mounts.read_text().splitlines()
     except OSError:
         return ""
-    place = path.resolve()
+    path_on_disk = path.resolve()
     best, kind = Path(), ""
     for line in lines:
         _, point, found, *_ = line.split(" ")
         # the kernel writes a space in a path as \040; of equal mount points the later one hides the earlier
         mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point))
-        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+        if path_on_disk.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, found
     return kind
 
@@ -103,10 +103,10 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
     if kind.startswith("sqlite"):
         raise UserError(f"{where}: expected sqlite:///FILE, got {uri!r}; SQLite in memory would be lost")
     if kind in OBJECT_STORES:
-        raise UserError(f"{where}: {uri!r} is a place for files; {_INSTEAD}")
+        raise UserError(f"{where}: {uri!r} stores files, but no runs; {_INSTEAD}")
     if kind == "file":
         raise UserError(
-            f"{where}: {uri!r} is a folder, and MLflow 3 keeps no runs in plain folders; {_INSTEAD}"
+            f"{where}: {uri!r} is a folder, and MLflow 3 stores no runs in plain folders; {_INSTEAD}"
         )
     if kind.partition("+")[0] not in STORES:
         raise UserError(f"{where}: MLflow knows no {kind}://; {_INSTEAD}")

@@ -25,14 +25,14 @@ FAILED = 1
 
 def submit(
     study: Annotated[
-        Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are the cluster's.")
+        Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are paths on the cluster.")
     ],
     address: Address,
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
     storage: Annotated[
         str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
     ] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's, as the cluster reaches it.")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI, as the cluster reaches it.")] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
@@ -41,7 +41,7 @@ def submit(
     download: Download = False,
     set_: Set = None,
 ) -> None:
-    """Search on a Ray cluster, as a job that goes on when this machine is closed; follow its log."""
+    """Search on a Ray cluster, as a job that needs this machine no more, and follow its log."""
     from search.jobs import commands
     from search.study import study_asked
 
@@ -54,16 +54,16 @@ def submit(
 
 def status(
     address: Address,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job alone.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show only this job.")] = None,
 ) -> None:
-    """Show the searches that were submitted to a cluster, or how one of them stands."""
+    """Show the searches that were submitted to a cluster, or the state of one of them."""
     from search.jobs import commands
 
     commands.status(address, job)
 
 
 def stop(job: Job, address: Address) -> None:
-    """End a submitted search cleanly; submitted again, it goes on."""
+    """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
 
     raise typer.Exit(0 if commands.stop(address, job) in ("STOPPED", "SUCCEEDED") else FAILED)
@@ -72,7 +72,7 @@ def stop(job: Job, address: Address) -> None:
 def logs(
     job: Job,
     address: Address,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
 ) -> None:
     """Print what a submitted search has printed."""
     from search.jobs import commands
@@ -93,11 +93,11 @@ def fetch(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="The search's folder on the cluster, of a job that `submit` did not start.",
+            help="The search's folder on the cluster, for a job that `submit` did not start.",
         ),
     ] = None,
 ) -> None:
-    """Bring the best recipe, the report and the journal of a submitted search to this machine."""
+    """Copy the best recipe, the report and the journal of a submitted search to this machine."""
     from search.jobs import commands
 
     commands.fetch(address, job, out, there)

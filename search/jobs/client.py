@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from search.running.cluster_token import bring_token, why_refused
+from search.running.cluster_token import send_token, why_refused
 from trainable.errors import UserError
 
 SEARCH, FOLDER = "tunebook.search", "tunebook.folder"
@@ -35,8 +35,8 @@ class Jobs:
                 f"--address {address}: expected the dashboard's http://HOST:PORT, such as http://10.0.0.1:8265"
             )
         self.address = address.rstrip("/")
-        bring_token()
-        with self._told():
+        send_token()
+        with self._plain_errors():
             from ray.job_submission import JobSubmissionClient
 
             for chatty in ("ray.dashboard", "ray._private.runtime_env"):
@@ -53,7 +53,7 @@ class Jobs:
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                with self._told():
+                with self._plain_errors():
                     started: str = self._client.submit_job(
                         entrypoint=entrypoint, submission_id=name, runtime_env=environment, metadata=metadata
                     )
@@ -65,13 +65,13 @@ class Jobs:
 
     def all(self) -> list[Any]:
         """Returns the searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
-        with self._told():
+        with self._plain_errors():
             ours = [job for job in self._client.list_jobs() if SEARCH in (job.metadata or {})]
         return sorted(ours, key=lambda job: job.start_time or 0, reverse=True)
 
     def one(self, name: str) -> Any:
         """Returns Ray's JobDetails of a job."""
-        with self._told(name):
+        with self._plain_errors(name):
             return self._client.get_job_info(name)
 
     def ended(self, name: str, seconds: float | None = None) -> Any:
@@ -85,28 +85,28 @@ class Jobs:
 
     def log(self, name: str) -> str:
         """Returns all that a job has printed."""
-        with self._told(name):
+        with self._plain_errors(name):
             text: str = self._client.get_job_logs(name)
             return text
 
     async def tail(self, name: str) -> AsyncIterator[str]:
         """Yields what a job prints, from its beginning, as it comes."""
-        with self._told(name):
+        with self._plain_errors(name):
             async for text in self._client.tail_job_logs(name):
                 yield text
 
     def stop(self, name: str) -> None:
         """Ask a job to end."""
-        with self._told(name):
+        with self._plain_errors(name):
             self._client.stop_job(name)
 
     def forget(self, name: str) -> None:
         """Remove an ended job from the cluster's list."""
-        with self._told(name):
+        with self._plain_errors(name):
             self._client.delete_job(name)
 
     @contextlib.contextmanager
-    def _told(self, name: str | None = None) -> Iterator[None]:
+    def _plain_errors(self, name: str | None = None) -> Iterator[None]:
         """Turns Ray's errors into messages for a person."""
         from aiohttp import ClientError
         from ray.exceptions import AuthenticationError

@@ -15,12 +15,11 @@ from typing import Any
 from rich.table import Table
 
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
-from search.jobs.package import entrypoint, meant_there, pack, variables
+from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import Home
 from search.results import report
-from search.study import STUDY_FILE, Study
-from search.study.names import default_name
+from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
 from trainable.files.store import name_in
 
@@ -37,14 +36,14 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     the study refers to something on this machine.
     """
     study = study.model_copy(update={"name": study.name or default_name(study)})
-    sent = meant_there(study)
+    check_for_cluster(study)
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", Home.of(study).address
     flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
-        sent.write(Path(working_dir))
+        study.write(Path(working_dir))
         runtime_env = {"working_dir": working_dir, "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
         jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
@@ -85,7 +84,7 @@ def follow(address: str, name: str) -> str:
         raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
     ended = str(job.status)
     report.say(
-        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` brings its results here"
+        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` copies its results here"
     )
     return ended
 
@@ -131,8 +130,8 @@ def stop(address: str, name: str) -> str:
         jobs.stop(name)
     state = str(jobs.ended(name, STOP_SECONDS).status)
     again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
-    told = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
-    report.say(f"job {name}: {told.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
+    outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
+    report.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
     return state
 
 
@@ -147,21 +146,21 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     there = there or (job.metadata or {}).get(FOLDER)
     if there is None:
         raise UserError(
-            f"{name}: was not started by `tunebook submit`; say its search's folder with --from DIR"
+            f"{name}: was not started by `tunebook submit`; give its search's folder by --from DIR"
         )
     folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
-    courier = f"{name}-fetch-{secrets.token_hex(3)}"
+    fetch_job = f"{name}-fetch-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as working_dir:
         pack(Path(working_dir))
         runtime_env = {"working_dir": working_dir, "env_vars": (job.runtime_env or {}).get("env_vars", {})}
-        jobs.submit(entrypoint("search.jobs.parcel", there), courier, runtime_env, {})
-    ended = jobs.ended(courier, FETCH_SECONDS)
+        jobs.submit(entrypoint("search.jobs.parcel", there), fetch_job, runtime_env, {})
+    ended = jobs.ended(fetch_job, FETCH_SECONDS)
     if str(ended.status) not in ENDED:
         raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
-    names = unpacked(jobs.log(courier), folder)
-    jobs.forget(courier)
+    names = unpacked(jobs.log(fetch_job), folder)
+    jobs.forget(fetch_job)
     report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {folder}` shows the search")
     return folder
 

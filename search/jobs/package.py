@@ -22,8 +22,8 @@ PACKAGES = ("search", "spaces", "trainable")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def meant_there(study: Study) -> Study:
-    """Returns the study for the cluster. Raises StudyError where something in it refers to this machine.
+def check_for_cluster(study: Study) -> None:
+    """Raises StudyError where something in the study refers to this machine.
 
     Nothing is looked up here: data, weights and storage are the cluster's.
     """
@@ -34,7 +34,6 @@ def meant_there(study: Study) -> Study:
         faults += error.faults
     if faults:
         raise StudyError(faults)
-    return study
 
 
 def pack(folder: Path) -> None:
@@ -59,13 +58,13 @@ def from_checkout(root: Path) -> bool:
     return bool(described.get("project", {}).get("name") == "tunebook")
 
 
-def variables(given: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
+def variables(texts: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
     """Returns the environment variables of a job, from `NAME` (its value here) or `NAME=VALUE`.
 
     Raises UserError for a name that is not set here.
     """
     found = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals and name not in environment:
             raise UserError(f"--env {name}: is not set here; expected NAME or NAME=VALUE")
@@ -84,7 +83,7 @@ def _paths(study: Study) -> Iterator[Fault]:
         if not path.startswith("/") and not is_uri(path):
             yield Fault(
                 where,
-                f"{path!r} is meant on this machine; write the whole path that the cluster's machines have, "
+                f"{path!r} is a path on this machine; write the absolute path on the cluster's machines, "
                 "such as /shared/...",
             )
 
@@ -92,11 +91,10 @@ def _paths(study: Study) -> Iterator[Fault]:
 def _tracking(study: Study) -> Iterator[Fault]:
     uri = study.tracking.uri
     if uri is not None and without_password(uri) != uri:
-        told = (
-            "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
-        )
-        yield Fault("tracking.uri", f"holds a password, and {told}")
+        why = "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
+        yield Fault("tracking.uri", f"holds a password, and {why}")
     elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
         yield Fault(
-            "tracking.uri", f"{uri!r} is meant on this machine; write sqlite:////WHOLE/PATH, or a server's"
+            "tracking.uri",
+            f"{uri!r} is a path on this machine; write sqlite:////ABSOLUTE/PATH, or a server's address",
         )

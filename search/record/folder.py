@@ -77,16 +77,11 @@ def read_record(folder: Path) -> Record:
     return Record(events, str(path))
 
 
-def read_summary(folder: Path, *, driven: bool | None = None) -> Summary:
-    """Returns a search's summary so far, from its journal. Raises UserError where there is none.
-
-    `driven` says whether a driver is at work, for a process that has the folder's lock itself; others find
-    out.
-    """
-    study = read_search(folder)
-    if driven is None:
-        driven = is_driven(folder)  # before the journal is read: a search that ends then was not killed
-    return summary_of(folder, study, read_record(folder), time.time(), driven=driven)
+def read_summary(folder: Path) -> Summary:
+    """Returns a search's summary so far, from its journal. Raises UserError where there is none."""
+    study, driven = read_search(folder), is_driven(folder)
+    # the driver is looked for before the journal is read: a search that ends in between was not killed
+    return summary_of(folder, study, read_record(folder), driven=driven)
 
 
 def is_driven(folder: Path) -> bool:
@@ -94,13 +89,13 @@ def is_driven(folder: Path) -> bool:
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
 
 
-def summary_of(folder: Path, study: Study, record: Record, now: float, *, driven: bool) -> Summary:
+def summary_of(folder: Path, study: Study, record: Record, *, driven: bool) -> Summary:
     """Returns the summary of a record, with the MLflow runs of its trials."""
     objective, epochs = study.objective.metric, study.budget.epochs
     if record.settled is not None:
         objective, epochs = record.settled.objective, record.settled.epochs
     return summarise(
-        record, now, objective=objective, epochs=epochs, locked=driven, mlflow_run_ids=run_ids(folder)
+        record, time.time(), objective=objective, epochs=epochs, locked=driven, mlflow_run_ids=run_ids(folder)
     )
 
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Self
 
 from search.record.home import DRIVER_FILE
@@ -63,7 +62,7 @@ class Lease:
         self._renewed = 0.0
         self._lost = False
         self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"driver of {store}", daemon=True)
+        self._thread = threading.Thread(target=self._keep_beating, name=f"driver of {store}", daemon=True)
 
     def __str__(self) -> str:
         return str(self._store)
@@ -85,9 +84,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ends.set()
         self._thread.join()
         try:
@@ -100,7 +97,7 @@ class Lease:
         """Give up the lease: what is in the store is not this driver's."""
         self._lost = True
 
-    def _keep(self) -> None:
+    def _keep_beating(self) -> None:
         while not self._ends.wait(BEAT_SECONDS) and not self._lost:
             try:
                 began = _now()
@@ -118,8 +115,8 @@ class Lease:
     def _beat(self, *, ended: bool = False) -> None:
         began = _now()
         self._count += 1
-        told = Beat(self._owner, self._term, self._count, ended)
-        self._store.write(DRIVER_FILE, json.dumps(asdict(told)).encode())
+        beat = Beat(self._owner, self._term, self._count, ended)
+        self._store.write(DRIVER_FILE, json.dumps(asdict(beat)).encode())
         self._renewed = began
 
     def _wait_for_silence(self) -> int:
@@ -127,7 +124,7 @@ class Lease:
         seen = read(self._store)
         if seen is None or seen.ended:
             return 0 if seen is None else seen.term
-        self._say(f"{self}: waiting {SILENCE_SECONDS:g} s for a sign of the driver that was at work here")
+        self._say(f"{self}: waiting {SILENCE_SECONDS:g} s to see whether the last driver is still running")
         now, until = seen, time.monotonic() + SILENCE_SECONDS
         while time.monotonic() < until:
             time.sleep(BEAT_SECONDS / 2)

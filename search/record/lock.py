@@ -76,8 +76,8 @@ def _wait(folder: Path, made: list[Path]) -> int:
         if attempt:
             time.sleep(PAUSE_SECONDS)
         with suppress(FileNotFoundError):  # another process has just removed what it had made
-            made += _make(folder)
-            if (lock := _taken(folder)) is not None:
+            made += _make_folders(folder)
+            if (lock := _try_lock(folder)) is not None:
                 return lock
     holder = _holder(folder)
     raise LockedError(
@@ -85,7 +85,7 @@ def _wait(folder: Path, made: list[Path]) -> int:
     )
 
 
-def _make(folder: Path) -> list[Path]:
+def _make_folders(folder: Path) -> list[Path]:
     """Make a folder, and those above it, where there is none; return the ones that were made, from below."""
     above = [path for path in folder.parents if not path.exists()]
     try:
@@ -95,7 +95,7 @@ def _make(folder: Path) -> list[Path]:
     return [folder, *above]
 
 
-def _taken(folder: Path) -> int | None:
+def _try_lock(folder: Path) -> int | None:
     """Returns the descriptor of the lock, with this process's name in the file; None while another has it."""
     file = folder / LOCK_FILE
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)

@@ -82,17 +82,17 @@ def copy_from(store: Store, folder: Path) -> bool:
         return False
     cursor, synced = store.read(CURSOR_FILE), store.read(SYNCED_FILE)
     # both were read before the journal that they refer to; the other files come last
-    there = store.read(EVENTS_FILE) or b""
-    if not there and TRIALS_FOLDER in names:
+    stored = store.read(EVENTS_FILE) or b""
+    if not stored and TRIALS_FOLDER in names:
         raise UserError(f"{store}: {EVENTS_FILE} is missing, but trials/ is not; start a new search")
     files = {name: store.read(name) if name in names else None for name in IN_STORE}
     journal = folder / EVENTS_FILE
-    here = journal.read_bytes() if journal.exists() else b""
-    if len(here) > len(there) and here.startswith(there):
+    local = journal.read_bytes() if journal.exists() else b""
+    if len(local) > len(stored) and local.startswith(stored):
         return True
-    if not there.startswith(here):
+    if not stored.startswith(local):
         (folder / MIRROR_FILE).unlink(missing_ok=True)  # it holds trials of another course; it is rebuilt
-    for name, content in {**files, EVENTS_FILE: there, SYNCED_FILE: synced, CURSOR_FILE: cursor}.items():
+    for name, content in {**files, EVENTS_FILE: stored, SYNCED_FILE: synced, CURSOR_FILE: cursor}.items():
         if content is None:
             (folder / name).unlink(missing_ok=True)
         else:

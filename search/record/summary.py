@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from search.record.journal import EpochEvent
 from search.record.trials import Record, Trial
@@ -42,8 +42,12 @@ class Summary:
     def best(self) -> Trial | None:
         """The finished trial with the best objective at its last epoch (of equals the earliest), if any."""
         finished = [trial for trial in self.trials if trial.end == "finished"]
-        sign = 1.0 if OBJECTIVES[self.objective] == "max" else -1.0
-        return max(finished, key=lambda trial: sign * trial.metrics[self.objective], default=None)
+        return max(finished, key=lambda trial: self.sign * trial.metrics[self.objective], default=None)
+
+    @property
+    def sign(self) -> float:
+        """1 where a higher objective is better, -1 where a lower one is."""
+        return 1.0 if OBJECTIVES[self.objective] == "max" else -1.0
 
     @property
     def epochs_trained(self) -> int:
@@ -63,14 +67,6 @@ class Summary:
         stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.history]
         spared = sum(self.budget_epochs - trial.epochs for trial in stopped if trial.history[-1].rung)
         return spared / self.epochs_if_unpruned if spared else 0.0
-
-    def diagnosed(self, diagnosis: Diagnosis) -> Self:
-        """Returns the same summary with the diagnosis of the best trial."""
-        return replace(self, diagnosis=diagnosis)
-
-    def judged(self, verdicts: Verdicts) -> Self:
-        """Returns the same summary with the verdicts on the rules."""
-        return replace(self, verdicts=verdicts)
 
     def json(self) -> dict[str, Any]:
         """Returns plain data with finite numbers only, as `show --json` prints it."""

@@ -184,12 +184,8 @@ class Record:
                 self.trials = [replace(trial, trains=False) for trial in self.trials]
             case "finished" | "interrupted" | "failed":
                 self._seconds_before = self.seconds(event.time)
-        self.name, self.search_id, self.state, self.reason = (
-            event.name,
-            event.search_id,
-            event.state,
-            event.reason,
-        )
+        self.name, self.search_id = event.name, event.search_id
+        self.state, self.reason = event.state, event.reason
         self.began = event.time if self.began is None else self.began
 
     def _start(self, event: StartEvent) -> None:

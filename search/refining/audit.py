@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from search.refining.curves import of_curves
-from search.refining.divergence import anyhow, too_high
+from search.refining.divergence import diverged_at_any_rate, rates_too_high
 from search.refining.edges import edge, limit_of
-from search.refining.evidence import Evidence, Finding, Kept
+from search.refining.evidence import Evidence, LeftAlone, SearchFinding
 from search.refining.noise import of_noise
 from spaces.domains import Choice
 
@@ -23,34 +23,34 @@ LEAST_TRIALS = 8
 """With fewer trials that ended with a score, or diverged, it is too early for any finding; our choice."""
 
 
-def audit(evidence: Evidence) -> Iterator[Finding | Kept]:
+def audit(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
     """Yields the findings, and what was examined and left alone, in the order of the questions.
 
     Yields nothing where fewer than `LEAST_TRIALS` trials say something.
     """
-    if len(evidence.judged) < LEAST_TRIALS:
+    if len(evidence.compared_trials) < LEAST_TRIALS:
         return
     changed: set[str] = set()
     for question in (_of_ranges, of_curves, of_noise):
         for each in question(evidence, frozenset(changed)):
             yield each
-            if isinstance(each, Finding):
-                changed |= {proposal.path for proposal in each.proposals}
+            if isinstance(each, SearchFinding):
+                changed |= {proposed.path for proposed in each.proposed_edits}
 
 
-def _of_ranges(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+def _of_ranges(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Examines each range of numbers in turn, then the diverged trials that no rate explains."""
     ranges = [
         (each, each.domain) for each in evidence.space.dimensions if not isinstance(each.domain, Choice)
     ]
     explained = False
     for dimension, domain in ranges:
-        cut = too_high(evidence, dimension)
+        cut = rates_too_high(evidence, dimension)
         if cut is not None:
             explained = True
             yield cut[0]
         at_edge = edge(evidence, dimension, cut[1] if cut else domain, limit_of(len(ranges)))
-        if cut is None or isinstance(at_edge, Finding):
+        if cut is None or isinstance(at_edge, SearchFinding):
             yield at_edge
     if not explained:
-        yield from anyhow(evidence, changed)
+        yield from diverged_at_any_rate(evidence, changed)

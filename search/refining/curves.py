@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from search.refining.evidence import PLAYBOOK, Evidence, Finding, Judged, Kept, Proposal, overridden
+from search.refining.evidence import (
+    PLAYBOOK,
+    DiagnosedTrial,
+    Evidence,
+    LeftAlone,
+    ProposedEdit,
+    SearchFinding,
+    overridden,
+)
 from search.refining.shifts import Shifts, shifts
 from spaces.domains import listed, shown
 from trainable.curves.remedies import Change
@@ -36,32 +44,32 @@ RULE = "the best trial's verdict, shared by more than half of the best few finis
 SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"
 
 
-def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Yields one finding, if the best trial's verdict asks for a change and most of the best few share it."""
-    judged = evidence.curves
-    if not judged or judged[0].trial != evidence.summary.best:
-        yield Kept("the best trials' curves", "the journal lacks figures that a verdict needs")
+    diagnosed = evidence.curves
+    if not diagnosed or diagnosed[0].trial != evidence.summary.best:
+        yield LeftAlone("the best trials' curves", "the journal lacks figures that a verdict needs")
         return
-    verdict = judged[0].diagnosis.verdict
-    agreeing = [each for each in judged if each.diagnosis.verdict == verdict]
-    if 2 * len(agreeing) <= len(judged):
-        told = ", ".join(f"trial {each.trial.id} is {each.diagnosis.verdict}" for each in judged)
-        yield Kept("the best trials' curves", f"they differ: {told}")
+    verdict = diagnosed[0].diagnosis.verdict
+    agreeing = [each for each in diagnosed if each.diagnosis.verdict == verdict]
+    if 2 * len(agreeing) <= len(diagnosed):
+        text = ", ".join(f"trial {each.trial.id} is {each.diagnosis.verdict}" for each in diagnosed)
+        yield LeftAlone("the best trials' curves", f"they differ: {text}")
         return
     match verdict:
         case "still improving":
-            yield _longer(evidence, agreeing, len(judged))
+            yield _longer(evidence, agreeing, len(diagnosed))
         case "overfit" | "underfit":
-            yield from _regularised(evidence, agreeing, len(judged), changed)
+            yield from _regularised(evidence, agreeing, len(diagnosed), changed)
         case "healthy" | "unstable" | "diverged":
-            yield Kept("the best trials' curves", f"{verdict}: {_seen(agreeing, len(judged))}")
+            yield LeftAlone("the best trials' curves", f"{verdict}: {_seen(agreeing, len(diagnosed))}")
 
 
-def _longer(evidence: Evidence, agreeing: Sequence[Judged], looked_at: int) -> Finding:
+def _longer(evidence: Evidence, agreeing: Sequence[DiagnosedTrial], looked_at: int) -> SearchFinding:
     (change,) = (each for each in agreeing[0].diagnosis.changes if each.path == "loop.epochs")
-    hours = evidence.study.budget.hours
+    hours = evidence.search.study.budget.hours
     advice = (f"budget.hours {hours:g} may end the longer search early; raise it too",) if hours else ()
-    return Finding(
+    return SearchFinding(
         "still improving",
         _trials(agreeing),
         _seen(agreeing, looked_at),
@@ -73,8 +81,8 @@ def _longer(evidence: Evidence, agreeing: Sequence[Judged], looked_at: int) -> F
 
 
 def _regularised(
-    evidence: Evidence, agreeing: Sequence[Judged], looked_at: int, changed: Set[str]
-) -> Iterator[Finding | Kept]:
+    evidence: Evidence, agreeing: Sequence[DiagnosedTrial], looked_at: int, changed: Set[str]
+) -> Iterator[SearchFinding | LeftAlone]:
     """Compares training with validation accuracy: the next trials are regularised more, or less (003:84)."""
     diagnosis = agreeing[0].diagnosis
     assert diagnosis.verdict in ("overfit", "underfit")
@@ -82,45 +90,44 @@ def _regularised(
     found = _few_at_once(shifts(evidence, of_fields, changed), of_fields)
     longer = tuple(_epochs(each) for each in diagnosis.changes if each.path == "loop.epochs")
     others = [each for each in diagnosis.changes if each not in of_fields and each.path != "loop.epochs"]
-    yield Finding(
+    yield SearchFinding(
         "overfit" if diagnosis.verdict == "overfit" else "underfit",
         _trials(agreeing),
         _seen(agreeing, looked_at),
         RULE,
         f"003:84; {SOURCE}",
-        (*longer, *found.proposals),
-        tuple(f"left to you: {each}" for each in others),
+        (*longer, *found.proposed_edits),
+        tuple(f"for you to decide: {each}" for each in others),
     )
-    yield from found.kept
+    yield from found.left_alone
 
 
 def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
     """Returns the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
     off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
-    places = [overridden(path) for path in SWITCHES]
-    proposed = {each.path for each in found.proposals}
-    switched = [each for each in places if each in off and each in proposed]
+    switches = [overridden(path) for path in SWITCHES]
+    proposed = {each.path for each in found.proposed_edits}
+    switched = [each for each in switches if each in off and each in proposed]
     now, later = switched[:SWITCHED_AT_ONCE], switched[SWITCHED_AT_ONCE:]
     why = f"{' and '.join(off[each].path for each in now)} are switched on first, to see which of them helps"
-    waiting = [
-        f"{shown(off[each].now)} -> {shown(off[each].to)} waits for the next round: {why}" for each in later
-    ]
-    return Shifts(
-        tuple(each for each in found.proposals if each.path not in later),
-        (*found.kept, *(Kept(off[each].path, told) for each, told in zip(later, waiting, strict=True))),
+    waits = tuple(
+        LeftAlone(each.path, f"{shown(each.now)} -> {shown(each.to)} waits for the next round: {why}")
+        for each in (off[path] for path in later)
     )
+    edits = tuple(each for each in found.proposed_edits if each.path not in later)
+    return Shifts(edits, (*found.left_alone, *waits))
 
 
-def _epochs(change: Change) -> Proposal:
-    return Proposal(EPOCHS, (change.to,), f"{change.why} ({change.source})")
+def _epochs(change: Change) -> ProposedEdit:
+    return ProposedEdit(EPOCHS, (change.to,), f"{change.why} ({change.source})")
 
 
-def _seen(agreeing: Sequence[Judged], looked_at: int) -> str:
+def _seen(agreeing: Sequence[DiagnosedTrial], looked_at: int) -> str:
     first = agreeing[0]
-    told = f"trial {first.trial.id}: {'; '.join(first.diagnosis.reasons)}"
-    return f"{told}; {len(agreeing)} of the best {looked_at} agree" if looked_at > 1 else told
+    text = f"trial {first.trial.id}: {'; '.join(first.diagnosis.reasons)}"
+    return f"{text}; {len(agreeing)} of the best {looked_at} agree" if looked_at > 1 else text
 
 
-def _trials(judged: Sequence[Judged]) -> str:
-    told = listed(str(each.trial.id) for each in judged)
-    return f"trial {told}" if len(judged) == 1 else f"trials {told}"
+def _trials(diagnosed: Sequence[DiagnosedTrial]) -> str:
+    text = listed(str(each.trial.id) for each in diagnosed)
+    return f"trial {text}" if len(diagnosed) == 1 else f"trials {text}"

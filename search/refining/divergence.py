@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from search.refining.edges import EDGE
 from search.refining.edges import SOURCE as BOUNDARIES
-from search.refining.evidence import PLAYBOOK, Evidence, Finding, Kept, Proposal, overridden
+from search.refining.evidence import PLAYBOOK, Evidence, LeftAlone, ProposedEdit, SearchFinding, overridden
 from search.refining.ranges import below, written
 from search.refining.shifts import shifts
 from spaces.domains import Float, fraction_of, is_number
@@ -24,7 +24,7 @@ still trains; our choice."""
 CHANCE = 0.01
 """Below this probability the diverged trials' rates are higher than the others' (Mann and Whitney's test);
 our choice."""
-GOOD_PLACE = 75.0
+GOOD_STANDING = 75.0
 """A trial that beats so many of 100 has a good rate, which stays in the range, whatever diverged below it."""
 LIMITS = f"{DIVERGED_SHARE:.0%} of the trials and at least {LEAST_DIVERGED}"
 SOURCE = f"{PLAYBOOK}, Extracting insight from experimental results; the limits are ours"
@@ -38,7 +38,7 @@ class _Rates(NamedTuple):
 
     @property
     def many_lost(self) -> bool:
-        return _many(len(self.lost), len(self.lost) + len(self.sound))
+        return _are_many(len(self.lost), len(self.lost) + len(self.sound))
 
     def lost_above(self, top: float) -> int:
         return sum(rate > top for rate in self.lost.values())
@@ -47,7 +47,7 @@ class _Rates(NamedTuple):
         return sum(rate > top for rate in self.sound.values())
 
 
-def too_high(evidence: Evidence, dimension: Dimension) -> tuple[Finding, Float] | None:
+def rates_too_high(evidence: Evidence, dimension: Dimension) -> tuple[SearchFinding, Float] | None:
     """Returns a rate's range, cut to where hardly any trial diverged, if many did at rates above the others'.
 
     Returns None for a dimension that is no rate, and where good trials lie among those that diverged.
@@ -58,46 +58,47 @@ def too_high(evidence: Evidence, dimension: Dimension) -> tuple[Finding, Float] 
     rates = _rates(evidence, dimension)
     if not rates.many_lost or not rates.sound or _chance(rates) >= CHANCE:
         return None
-    top = _highest_kept(evidence, rates)
+    top = _highest_rate_left(evidence, rates)
     if 2 * rates.lost_above(top) < len(rates.lost) or not domain.low < top < domain.high:
         return None
     narrowed = below(domain, top)
     return _finding(evidence, dimension, narrowed, rates), narrowed
 
 
-def anyhow(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Yields a finding where many trials diverged at any rate: calmer first steps, and bounded gradients."""
-    lost = sum(each.state == "diverged" for each in evidence.judged)
-    count, best = len(evidence.judged), evidence.summary.best
-    if best is None or not _many(lost, count):
+    lost = sum(each.state == "diverged" for each in evidence.compared_trials)
+    count, best = len(evidence.compared_trials), evidence.summary.best
+    if best is None or not _are_many(lost, count):
         if lost:
-            yield Kept("diverged trials", f"{lost} of {count}, less than {LIMITS}")
+            yield LeftAlone("diverged trials", f"{lost} of {count}, less than {LIMITS}")
         return
     calmer = [each for each in changes("diverged", evidence.space.recipe(best.values)) if each.path in CALMER]
     found = shifts(evidence, calmer, changed)
-    yield Finding(
+    yield SearchFinding(
         "diverged",
         "trials",
-        f"{lost} of {count} trials diverged, and their rates alone do not tell which",
+        f"{lost} of {count} trials diverged, and their rates do not explain which",
         LIMITS,
         SOURCE,
-        found.proposals,
+        found.proposed_edits,
         ("see what `tunebook check` says of the data and the network",),
     )
-    yield from found.kept
+    yield from found.left_alone
 
 
-def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _Rates) -> Finding:
+def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _Rates) -> SearchFinding:
     best = evidence.best_value(dimension)
     lost, count = len(rates.lost), len(rates.lost) + len(rates.sound)
-    told = f"{lost} of {count} trials diverged, {rates.lost_above(narrowed.high)} of them above"
-    return Finding(
+    seen = f"{lost} of {count} trials diverged, {rates.lost_above(narrowed.high)} of them above"
+    edit = ProposedEdit(overridden(dimension.name), (written(narrowed, best),), f"{seen} {narrowed.high:.3g}")
+    return SearchFinding(
         "diverged",
         dimension.name,
-        f"{told} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
-        f"{LIMITS}, at rates so high that luck alone does it in fewer than 1 of {1.0 / CHANCE:.0f} searches",
+        f"{seen} {narrowed.high:.3g}, where {rates.sound_above(narrowed.high)} did not",
+        f"{LIMITS}, at rates so high that luck alone does it in 1 of {1.0 / CHANCE:.0f} searches at most",
         SOURCE,
-        (Proposal(overridden(dimension.name), (written(narrowed, best),), f"{told} {narrowed.high:.3g}"),),
+        (edit,),
         tuple(_stability(narrowed, best)),
     )
 
@@ -105,22 +106,22 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
     """Yields advice if the best rate lies just below those that diverge: higher ones may then work."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
-        told = f"the best trial's {best:.3g} lies just below what diverged: a longer warm-up or"
-        yield f"{told} regularisation.clipping may open higher rates ({BOUNDARIES})"
+        seen = f"the best trial's {best:.3g} is just below the rates that diverged: a longer warm-up or"
+        yield f"{seen} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 
-def _highest_kept(evidence: Evidence, rates: _Rates) -> float:
+def _highest_rate_left(evidence: Evidence, rates: _Rates) -> float:
     """Returns the sound rate above which most trials diverged and fewest did not, above no good rate."""
-    places = evidence.trends.places
-    good = [rate for trial, rate in rates.sound.items() if places.get(trial, 0.0) >= GOOD_PLACE]
-    kept = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]
-    return max(kept, key=lambda rate: (rates.lost_above(rate) - rates.sound_above(rate), rate))
+    standings = evidence.trends.standings
+    good = [rate for trial, rate in rates.sound.items() if standings.get(trial, 0.0) >= GOOD_STANDING]
+    rates_left = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]
+    return max(rates_left, key=lambda rate: (rates.lost_above(rate) - rates.sound_above(rate), rate))
 
 
 def _rates(evidence: Evidence, dimension: Dimension) -> _Rates:
     lost: dict[int, float] = {}
     sound: dict[int, float] = {}
-    for trial in evidence.judged:
+    for trial in evidence.compared_trials:
         rate = evidence.space.named(trial.values).get(dimension.name)
         if is_number(rate):
             (lost if trial.state == "diverged" else sound)[trial.id] = rate
@@ -135,5 +136,5 @@ def _chance(rates: _Rates) -> float:
     return float(mannwhitneyu(lost, sound, alternative="greater").pvalue)
 
 
-def _many(lost: int, count: int) -> bool:
+def _are_many(lost: int, count: int) -> bool:
     return lost >= max(LEAST_DIVERGED, DIVERGED_SHARE * count)

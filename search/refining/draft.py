@@ -49,7 +49,7 @@ class Draft:
         _ = draft.space
         return draft
 
-    def told(self, path: str) -> str:
+    def describe(self, path: str) -> str:
         """Returns in words what a path holds: a range with what is believed in it, or a value."""
         name = path.removeprefix(f"{PLACE}.")
         if name == path:

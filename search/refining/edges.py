@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.refining.evidence import PLAYBOOK, Evidence, Finding, Kept, Proposal, overridden
+from search.refining.evidence import PLAYBOOK, Evidence, LeftAlone, ProposedEdit, SearchFinding, overridden
 from search.refining.ranges import End, Range, reaching, wider, written
 from search.refining.trends import by_luck
 from spaces.domains import Choice, Domain, fraction_of, is_number
@@ -20,7 +20,7 @@ def limit_of(ranges: int) -> float:
     return FALSE_SHARE / 2.0 / ranges
 
 
-def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) -> Finding | Kept:
+def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) -> SearchFinding | LeftAlone:
     """Returns a range to widen, or why it is left alone; `domain` is what an earlier finding left of it.
 
     "A search space is suspicious if the best point sampled from it is close to its boundary" (the playbook).
@@ -30,25 +30,25 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
     """
     value = evidence.best_value(dimension)
     if not is_number(value):
-        return Kept(dimension.name, "the best trial does not have it")
-    place = f"the best trial has {value:.3g}, {_place(dimension.domain, value)}"
+        return LeftAlone(dimension.name, "the best trial does not have it")
+    position = f"the best trial has {value:.3g}, {_position(dimension.domain, value)}"
     end = _near(dimension.domain, value)
     if end is None:
-        return Kept(dimension.name, place)
+        return LeftAlone(dimension.name, position)
     above = evidence.trends.chance_above(dimension)
     chance = above if end == "upper" else 1.0 - above
     if chance >= limit:
         why = f"but that trials are better towards its {end} end may be luck: {by_luck(chance)}"
-        return Kept(dimension.name, f"{place}, {why}")
+        return LeftAlone(dimension.name, f"{position}, {why}")
     better = f"trials are better towards its {end} end, other values accounted for: {by_luck(chance)}"
-    return Finding(
+    return SearchFinding(
         "edge",
         dimension.name,
-        f"{place}; {better}",
-        f"within {EDGE:.0%} of an end or beyond it, and a trend that luck shows in fewer than 1 of "
+        f"{position}; {better}",
+        f"within {EDGE:.0%} of an end or beyond it, and a trend that luck alone shows in fewer than 1 of "
         f"{1.0 / limit:.0f} searches (1 of {1.0 / FALSE_SHARE:.0f} over all ranges and ends)",
         f"{SOURCE}; the limits are ours",
-        (Proposal(overridden(dimension.name), _forms(domain, end, value), _why(value, end)),),
+        (ProposedEdit(overridden(dimension.name), _forms(domain, end, value), _why(value, end)),),
     )
 
 
@@ -64,7 +64,7 @@ def _why(value: float, end: End) -> str:
     return f"the best trial's {value:.3g} lies at the {end} end, and trials are better towards it"
 
 
-def _place(domain: Domain, value: float) -> str:
+def _position(domain: Domain, value: float) -> str:
     """Returns in words where a value lies; the documents' own recipe may lie beyond an end."""
     if value in domain:
         return f"at {fraction_of(domain, value):.0%} of {domain}"

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.refining.trends import Trends
 from search.results.search import Search
-from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
 from spaces.catalog.overrides import PLACE
 from spaces.domains import Value
-from spaces.facts import Facts
 from spaces.space import Dimension, Space
 from trainable.curves.diagnosis import Diagnosis
-from trainable.data import DataInfo
-from trainable.training.metrics import OBJECTIVES
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
 """Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its
@@ -28,11 +23,11 @@ TOP = 3
 """How many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is
 ours."""
 
-Kind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
+FindingKind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedEdit:
     """Proposes a change of one field of a study."""
 
     path: str
@@ -43,10 +38,10 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SearchFinding:
     """Says what was wrong with the search, or may be done better in the next."""
 
-    kind: Kind
+    kind: FindingKind
     about: str
     """A dimension's name, or the trials in which it was seen."""
     seen: str
@@ -54,34 +49,26 @@ class Finding:
     rule: str
     """The limit from which on the finding is made."""
     source: str
-    proposals: tuple[Proposal, ...] = ()
+    proposed_edits: tuple[ProposedEdit, ...] = ()
     advice: tuple[str, ...] = ()
     """What a person can do, and a study cannot say."""
 
     def json(self) -> dict[str, Any]:
         """Returns plain data; the proposals are left out, because their outcome is part of the next study."""
-        return {
-            "kind": self.kind,
-            "about": self.about,
-            "seen": self.seen,
-            "rule": self.rule,
-            "source": self.source,
-            "advice": list(self.advice),
-        }
+        tree = asdict(self)
+        del tree["proposed_edits"]
+        return tree
 
 
 @dataclass(frozen=True)
-class Kept:
+class LeftAlone:
     """Names what was examined and is left as it is, and why."""
 
     about: str
     why: str
 
-    def json(self) -> dict[str, str]:
-        return {"about": self.about, "why": self.why}
 
-
-class Judged(NamedTuple):
+class DiagnosedTrial(NamedTuple):
     """Holds a trial and what its curves say."""
 
     trial: Trial
@@ -95,24 +82,8 @@ class Evidence:
     search: Search
 
     @property
-    def study(self) -> Study:
-        return self.search.study
-
-    @property
     def space(self) -> Space:
         return self.search.space
-
-    @property
-    def folder(self) -> Path:
-        return self.search.folder
-
-    @property
-    def facts(self) -> Facts:
-        return self.search.facts
-
-    @property
-    def info(self) -> DataInfo:
-        return self.search.info
 
     @property
     def summary(self) -> Summary:
@@ -124,7 +95,7 @@ class Evidence:
         return Trends(self.space, self.summary)
 
     @cached_property
-    def judged(self) -> tuple[Trial, ...]:
+    def compared_trials(self) -> tuple[Trial, ...]:
         """The trials that say something: trained to the end, stopped after a score, or diverged."""
         return tuple(each for each in self.summary.trials if _says_something(each))
 
@@ -135,17 +106,16 @@ class Evidence:
         The documents' own recipe is left out unless it is the best: it is never stopped, so it may have
         finished although better ones were stopped.
         """
-        metric, best = self.summary.objective, self.summary.best
-        sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+        metric, best, sign = self.summary.objective, self.summary.best, self.summary.sign
         finished = [each for each in self.summary.trials if each.state == "finished"]
         earned = [each for each in finished if not each.own or each == best]
         return tuple(sorted(earned, key=lambda each: -sign * each.metrics[metric])[:TOP])
 
     @cached_property
-    def curves(self) -> tuple[Judged, ...]:
+    def curves(self) -> tuple[DiagnosedTrial, ...]:
         """What the curves of the `top` trials say, where the journal has all that a verdict needs."""
-        found = ((trial, diagnosis_of(trial, self.info)) for trial in self.top)
-        return tuple(Judged(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
+        found = ((trial, diagnosis_of(trial, self.search.info)) for trial in self.top)
+        return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
         """Returns the best trial's value; None where it does not have the dimension."""

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from search.refining.evidence import PLAYBOOK, TOP, Evidence, Finding, Judged, Kept, Proposal
+from search.refining.evidence import (
+    PLAYBOOK,
+    TOP,
+    DiagnosedTrial,
+    Evidence,
+    LeftAlone,
+    ProposedEdit,
+    SearchFinding,
+)
 from search.refining.shifts import Shifts, shifts
-from search.verdicts.standings import marks
+from search.verdicts.standings import compared_epochs
 from spaces.domains import Choice, listed
 from trainable.curves.curves import Thresholds
 from trainable.curves.remedies import Change, changes
-from trainable.training.metrics import OBJECTIVES
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
@@ -19,7 +26,7 @@ hides little."""
 LARGEST_FRACTION = 0.3
 """The largest part of the images for validation: with more, too many would be missing in training; our
 choice."""
-SETTLED = ("schedule.final_factor", "schedule.kind")
+LATE_RATE = ("schedule.final_factor", "schedule.kind")
 """The fields that bring the rate to rest at the end of a run."""
 AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
@@ -40,37 +47,36 @@ class _Best(NamedTuple):
         return f"trials {listed(map(str, self.trials))}"
 
 
-def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[Finding | Kept]:
+def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Yields a finding if the best few differ by less than the best one's noise, and that noise is large."""
     best = _best(evidence)
     if best is None or not evidence.curves:
-        yield Kept("the best trials' noise", f"fewer than {TOP} trials can be compared")
+        yield LeftAlone("the best trials' noise", f"fewer than {TOP} trials can be compared")
         return
     winner = evidence.curves[0]
     noise = winner.diagnosis.figures["noise_points"]
-    told = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
+    seen = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
     if best.spread >= noise or noise < NOISE_POINTS:
-        yield Kept("the best trials' noise", told)
+        yield LeftAlone("the best trials' noise", seen)
         return
-    calmer = _calmer(evidence, winner, changed)
-    yield Finding(
+    calmer, images = _calmer(evidence, winner, changed), evidence.search.info.validation_images
+    yield SearchFinding(
         "noisy",
         str(best),
-        told,
-        f"the best {TOP} within the noise (two standard errors of {evidence.info.validation_images} images, "
-        f"or twice the late swings), and that {NOISE_POINTS:g} points or more",
+        seen,
+        f"the best {TOP} within the noise (two standard errors of {images} images, or twice the late swings) "
+        f"and {NOISE_POINTS:g} points or more",
         f"{CURVES}, and {REPEATS}; the limit is ours",
-        (*_more_images(evidence, noise), *calmer.proposals),
+        (*_more_images(evidence, noise), *calmer.proposed_edits),
         tuple(_advice(evidence, best.trials)),
     )
-    yield from calmer.kept
+    yield from calmer.left_alone
 
 
 def _best(evidence: Evidence) -> _Best | None:
     """Returns the best at the last epoch after which enough trials were compared; pruning lets few finish."""
-    metric = evidence.summary.objective
-    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
-    for epoch in reversed(marks(evidence.summary)):
+    metric, sign = evidence.summary.objective, evidence.summary.sign
+    for epoch in reversed(compared_epochs(evidence.summary)):
         there = _metrics_after(evidence, epoch)
         if len(there) >= TOP:
             trials = sorted(there, key=lambda trial: -sign * there[trial][metric])[:TOP]
@@ -82,51 +88,52 @@ def _best(evidence: Evidence) -> _Best | None:
 def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, float]]:
     return {
         trial.id: each.result.metrics()
-        for trial in evidence.judged
+        for trial in evidence.compared_trials
         for each in trial.history
         if each.epoch == epoch and not each.diverged
     }
 
 
-def _more_images(evidence: Evidence, noise: float) -> Iterator[Proposal]:
+def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
     """Yields a larger validation part, if images are split here and too few of them cause the noise."""
-    fraction = evidence.study.data.validation_fraction
+    fraction = evidence.search.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
     if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
         return
+    images = evidence.search.info.validation_images
     why = (
-        f"{evidence.info.validation_images} validation images cannot tell the best trials apart; scores of "
-        "this search and the next are of different images"
+        f"{images} validation images cannot tell the best trials apart; scores of this search and the next "
+        "come from different images"
     )
-    yield Proposal(FRACTION, (float(f"{wanted:.2g}"),), why)
+    yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
 
 
 def _is_split_here(evidence: Evidence) -> bool:
     """Says whether the validation part has the size that the fraction asks for, with no limit of images."""
-    info, data = evidence.info, evidence.study.data
+    info, data = evidence.search.info, evidence.search.study.data
     learnt_from = info.train_images + info.validation_images
     sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
     near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
     return data.train_limit is None and near
 
 
-def _swings(winner: Judged) -> bool:
+def _swings(winner: DiagnosedTrial) -> bool:
     """Says whether the late epochs' swings cause the noise, more than the small number of images."""
     figures = winner.diagnosis.figures
     return 2.0 * figures["swing_points"] >= figures["noise_points"]
 
 
-def _calmer(evidence: Evidence, winner: Judged, changed: Set[str]) -> Shifts:
+def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Shifts:
     """Returns a rate that comes to rest and averaged weights, where accuracies swing to the end."""
     if not _swings(winner):
         return Shifts((), ())
     recipe = evidence.space.recipe(winner.trial.values)
     calmer = changes("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
-    settled = [each for each in calmer if each.path in SETTLED]
-    return shifts(evidence, [*settled, *_averaged(evidence, winner)], changed)
+    late_rate = [each for each in calmer if each.path in LATE_RATE]
+    return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)
 
 
-def _averaged(evidence: Evidence, winner: Judged) -> Iterator[Change]:
+def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Change]:
     """Yields averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
         has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
@@ -139,5 +146,5 @@ def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
     yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
     for trial in trials:
         file = f"trial{trial}.yaml"
-        export = f"tunebook export {evidence.folder} --trial {trial} -o {file}"
+        export = f"tunebook export {evidence.search.folder} --trial {trial} -o {file}"
         yield f"  {export}; for seed in 1 2 3; do tunebook train {file} --set loop.seed=$seed; done"

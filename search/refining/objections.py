@@ -19,13 +19,13 @@ def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
     It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
     person asks counts as one that offers: nothing in it forbids the value.
     """
-    settled = settled_values(recipe)
+    values = settled_values(recipe)
     speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]
-    asked = [(rule, rule.of(evidence.facts, settled)) for rule in speaking]
+    asked = [(rule, rule.of(evidence.search.facts, values)) for rule in speaking]
     if not asked or any(found is not None and _offers(found, change) for _, found in asked):
         return None
     rule, found = next((each for each in asked if each[1] is not None), asked[0])
-    return f"the rule leaves it out: {_why(evidence, rule, found, settled)}"
+    return f"the rule leaves it out: {_why(evidence, rule, found, values)}"
 
 
 def _offers(found: Distribution, change: Change) -> bool:
@@ -33,13 +33,13 @@ def _offers(found: Distribution, change: Change) -> bool:
     return not isinstance(found.domain, Choice) or change.to in found.domain
 
 
-def _why(evidence: Evidence, rule: Rule, found: Distribution | None, settled: Values) -> str:
+def _why(evidence: Evidence, rule: Rule, found: Distribution | None, values: Values) -> str:
     summary = rule.words.summary
     plain = f"{summary[:1].lower()}{summary[1:]}".rstrip(".")
     if found is not None:
         return f"{found.domain}; {plain} ({found.source})"
     if rule.words.silent is not None:
         return f"silent {rule.words.silent}"
-    if ruling := frame(evidence.facts).get(rule.path):
+    if ruling := frame(evidence.search.facts).get(rule.path):
         return f"{ruling.reason} ({ruling.source})"
     return plain

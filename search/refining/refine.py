@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.refining.audit import audit
 from search.refining.draft import Draft
-from search.refining.evidence import Evidence, Finding, Kept, Proposal
+from search.refining.evidence import Evidence, LeftAlone, ProposedEdit, SearchFinding
 from search.results.search import Search
 from search.study import Study
 from search.verdicts.words import effect
@@ -39,19 +39,16 @@ class Edit:
         """The name that a person uses: a dimension's name, or the path in the study."""
         return self.path.removeprefix(f"{PLACE}.")
 
-    def json(self) -> dict[str, str]:
-        return {"path": self.path, "before": self.before, "after": self.after, "why": self.why}
-
 
 @dataclass(frozen=True)
 class Refined:
     """Holds the result of an audit."""
 
     summary: Summary
-    judged: int
+    compared_trials: int
     """The number of trials that say something."""
-    findings: tuple[Finding, ...]
-    kept: tuple[Kept, ...]
+    findings: tuple[SearchFinding, ...]
+    left_alone: tuple[LeftAlone, ...]
     edits: tuple[Edit, ...]
     following: Study
     """The old study with the changes, a free name and another seed."""
@@ -66,10 +63,10 @@ class Refined:
         return {
             "schema": 1,
             "search": self.summary.search,
-            "trials": self.judged,
+            "trials": self.compared_trials,
             "findings": [each.json() for each in self.findings],
-            "changes": [each.json() for each in self.edits],
-            "left_alone": [each.json() for each in self.kept],
+            "changes": [asdict(each) for each in self.edits],
+            "left_alone": [asdict(each) for each in self.left_alone],
             "study": self.study.model_dump(mode="json") if self.study is not None else None,
         }
 
@@ -83,9 +80,8 @@ def refined(folder: Path) -> Refined:
     if search.summary.state == "running":
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
-        raise UserError(f"{search.folder}: no trial has finished, so there is nothing to go by yet")
-    evidence = Evidence(search)
-    return _made(evidence, list(audit(evidence)), Draft(search.study, search.facts, search.info))
+        raise UserError(f"{search.folder}: no trial has finished, so nothing can be learnt from it yet")
+    return _refined(Evidence(search), Draft(search.study, search.facts, search.info))
 
 
 def write_next(refined: Refined, out: Path) -> None:
@@ -100,80 +96,85 @@ def write_next(refined: Refined, out: Path) -> None:
     write_whole(out, to_yaml(refined.study.model_dump(mode="json"), comments).encode(), mode=0o600)
 
 
-def next_name(name: str, taken: Iterable[str]) -> str:
+def next_name(name: str, used: Iterable[str]) -> str:
     """Returns the first of NAME-2, NAME-3 and so on that is not used yet."""
     stem, number = (found[1], int(found[2])) if (found := NUMBERED.fullmatch(name)) else (name, 1)
-    used = set(taken)
+    names = set(used)
     while True:
         number += 1
         ending = f"-{number}"
         candidate = f"{stem[: LONGEST_NAME - len(ending)]}{ending}"
-        if candidate not in used:
+        if candidate not in names:
             return candidate
 
 
-def _made(evidence: Evidence, said: Sequence[Finding | Kept], draft: Draft) -> Refined:
+def _refined(evidence: Evidence, draft: Draft) -> Refined:
     """Apply the proposals one by one; those that make no valid search are left out, with the reason."""
-    findings: list[Finding] = []
-    kept: list[Kept] = []
+    findings: list[SearchFinding] = []
+    left_alone: list[LeftAlone] = []
     edits: dict[str, Edit] = {}
-    for each in said:
-        if isinstance(each, Kept):
-            kept.append(each)
+    for each in audit(evidence):
+        if isinstance(each, LeftAlone):
+            left_alone.append(each)
             continue
-        taken, refusals, draft = _taken(each.proposals, draft)
-        kept += refusals
-        for edit in taken:
-            edits[edit.path] = _joined(edits.get(edit.path), edit)
-        if taken or each.advice or not each.proposals:
+        applied, refusals, draft = _apply_edits(each.proposed_edits, draft)
+        left_alone += refusals
+        for edit in applied:
+            edits[edit.path] = _merged(edits.get(edit.path), edit)
+        if applied or each.advice or not each.proposed_edits:
             findings.append(each)
     changed = tuple(edits.values())
-    left = _with_contradicted(evidence, kept, {each.field for each in changed})
-    following = _next(evidence, draft.study)
-    return Refined(evidence.summary, len(evidence.judged), tuple(findings), left, changed, following)
-
-
-def _with_contradicted(evidence: Evidence, kept: Sequence[Kept], changed: Set[str]) -> tuple[Kept, ...]:
-    """Returns what is left alone, with a remark on each contradicted rule for which nothing changed."""
     verdicts = evidence.search.verdicts or Verdicts()
-    told = {
-        each.rule: f"the trials contradict what is believed of it ({each.says}): {effect(each)} places of 100"
+    left = tuple(_with_contradicted(verdicts, left_alone, {each.field for each in changed}))
+    following = _next(evidence, draft.study)
+    return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
+
+
+def _with_contradicted(
+    verdicts: Verdicts, left_alone: Sequence[LeftAlone], changed: Set[str]
+) -> Iterator[LeftAlone]:
+    """Yields what is left alone, with a remark on each contradicted rule for which nothing changed."""
+    contradicted = {
+        each.rule: f"the trials contradict the rule ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")
         if each.rule not in changed
     }
-    merged = [
-        Kept(each.about, f"{each.why}; {told.pop(each.about)}") if each.about in told else each
-        for each in kept
-    ]
-    return (*merged, *(Kept(rule, f"{why}; no finding says what to change") for rule, why in told.items()))
+    for each in left_alone:
+        why = contradicted.pop(each.about, None)
+        yield each if why is None else LeftAlone(each.about, f"{each.why}; {why}")
+    for rule, why in contradicted.items():
+        yield LeftAlone(rule, f"{why}; no finding says what to change")
 
 
-def _taken(proposals: Sequence[Proposal], draft: Draft) -> tuple[list[Edit], list[Kept], Draft]:
+def _apply_edits(
+    proposed_edits: Sequence[ProposedEdit], draft: Draft
+) -> tuple[list[Edit], list[LeftAlone], Draft]:
     edits, refusals = [], []
-    for proposal in proposals:
-        found, refusal = _first(proposal, draft)
+    for proposed in proposed_edits:
+        found, refusal = _first_valid(proposed, draft)
         if found is None:
-            refusals.append(Kept(proposal.path.removeprefix(f"{PLACE}."), refusal))
+            refusals.append(LeftAlone(proposed.path.removeprefix(f"{PLACE}."), refusal))
             continue
-        edits.append(Edit(proposal.path, draft.told(proposal.path), found.told(proposal.path), proposal.why))
+        path = proposed.path
+        edits.append(Edit(path, draft.describe(path), found.describe(path), proposed.why))
         draft = found
     return edits, refusals, draft
 
 
-def _first(proposal: Proposal, draft: Draft) -> tuple[Draft | None, str]:
+def _first_valid(proposed: ProposedEdit, draft: Draft) -> tuple[Draft | None, str]:
     """Returns the draft with the first change that makes a valid search, or why none does."""
-    refusal = "no recipe takes more"
-    for to in proposal.to:
+    refusal = "no wider range is valid"
+    for to in proposed.to:
         try:
-            return draft.changed(proposal.path, to), ""
+            return draft.changed(proposed.path, to), ""
         except FaultyInput as error:
-            refusal = f"{proposal.why}, but {_shown(to)} is refused: {'; '.join(map(str, error.faults))}"
+            refusal = f"{proposed.why}, but {_shown(to)} is refused: {'; '.join(map(str, error.faults))}"
         except UserError as error:
-            refusal = f"{proposal.why}, but {_shown(to)} is refused: {error}"
+            refusal = f"{proposed.why}, but {_shown(to)} is refused: {error}"
     return None, refusal
 
 
-def _joined(before: Edit | None, edit: Edit) -> Edit:
+def _merged(before: Edit | None, edit: Edit) -> Edit:
     return edit if before is None else replace(edit, before=before.before, why=f"{before.why}; {edit.why}")
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from search.refining.audit import LEAST_TRIALS
-from search.refining.evidence import Finding
+from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
 from search.results.report import command, console, say
 from search.results.tables import Rows, counted
@@ -32,30 +32,30 @@ def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
         where = str(out) if out is not None and found.study is not None else None
         print(json.dumps({**found.json(), "out": where}, indent=2, allow_nan=False))
     else:
-        _tell(found, folder, out)
+        _print(found, folder, out)
     if out is not None and found.study is None:
         raise SystemExit(NOTHING_WRITTEN)
 
 
-def _tell(found: Refined, folder: Path, out: Path | None) -> None:
+def _print(found: Refined, folder: Path, out: Path | None) -> None:
     name = found.summary.search
     if found.study is None:
         say("nothing to change: no study was written")
-    if found.judged < LEAST_TRIALS:
-        told = f"{found.judged} trials ended with a score or diverged, {LEAST_TRIALS} are needed"
-        say(f"{name}: too early to say: {told}")
+    if found.compared_trials < LEAST_TRIALS:
+        missing = f"{found.compared_trials} trials ended with a score or diverged, {LEAST_TRIALS} are needed"
+        say(f"{name}: too early to say: {missing}")
         return
-    say(f"{name}: {found.judged} trials, {counted(len(found.findings), 'finding')}")
+    say(f"{name}: {found.compared_trials} trials, {counted(len(found.findings), 'finding')}")
     for finding in found.findings:
-        _tell_finding(finding)
+        _print_finding(finding)
     if found.edits:
         console().print(changes_table(found))
-    if found.kept:
-        console().print(kept_table(found))
+    if found.left_alone:
+        console().print(left_alone_table(found))
     say(_closing(found, folder, out))
 
 
-def _tell_finding(finding: Finding) -> None:
+def _print_finding(finding: SearchFinding) -> None:
     say(f"\n{finding.kind}, {finding.about}: {finding.seen}")
     say(f"  rule: {finding.rule} ({finding.source})")
     for line in finding.advice:
@@ -68,9 +68,9 @@ def changes_table(found: Refined) -> Rows:
     return Rows("\nchanged", ("field", "before", "after", "why"), rows, whole={"field"})
 
 
-def kept_table(found: Refined) -> Rows:
+def left_alone_table(found: Refined) -> Rows:
     """Returns one row for each item that was examined and left as it was."""
-    rows = tuple((each.about, each.why) for each in found.kept)
+    rows = tuple((each.about, each.why) for each in found.left_alone)
     return Rows("\nleft alone", ("field", "why"), rows, whole={"field"})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple, assert_never
 
-from search.refining.evidence import Evidence, Kept, Proposal, overridden
+from search.refining.evidence import Evidence, LeftAlone, ProposedEdit, overridden
 from search.refining.objections import objection
 from search.refining.ranges import belief, even, wider, written
 from search.refining.trends import by_luck
@@ -25,8 +25,8 @@ choice."""
 class Shifts(NamedTuple):
     """Holds the proposals and what is left alone, from a recipe's changes."""
 
-    proposals: tuple[Proposal, ...]
-    kept: tuple[Kept, ...]
+    proposed_edits: tuple[ProposedEdit, ...]
+    left_alone: tuple[LeftAlone, ...]
 
 
 def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> Shifts:
@@ -38,28 +38,28 @@ def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> 
     """
     answers = [_shift(evidence, change, changed) for change in changes]
     return Shifts(
-        tuple(each for each in answers if isinstance(each, Proposal)),
-        tuple(each for each in answers if isinstance(each, Kept)),
+        tuple(each for each in answers if isinstance(each, ProposedEdit)),
+        tuple(each for each in answers if isinstance(each, LeftAlone)),
     )
 
 
-def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> Proposal | Kept:
+def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> ProposedEdit | LeftAlone:
     dimension = _dimension(evidence, change.path)
     change = _as_spelt(dimension, change)
     name = dimension.name if dimension is not None else change.path
-    told = f"{shown(change.now)} -> {shown(change.to)} ({change.why}) was considered"
+    considered = f"{shown(change.now)} -> {shown(change.to)} ({change.why}) was considered"
     if change.path in evidence.space.pins or (dimension is not None and _is_one_value(dimension)):
-        return Kept(name, f"{told}, but the study fixes it")
+        return LeftAlone(name, f"{considered}, but the study fixes it")
     if overridden(name) in changed:
-        return Kept(name, f"{told}, but it is changed for another reason")
+        return LeftAlone(name, f"{considered}, but it is changed for another reason")
     if dimension is not None and _is_expected(evidence, dimension, change):
-        return Kept(name, f"{told}, but as much was expected in this search")
+        return LeftAlone(name, f"{considered}, but this search expected it already")
     if (why := _left_out(evidence, dimension, change)) is not None:
-        return Kept(name, f"{told}, but {why}")
+        return LeftAlone(name, f"{considered}, but {why}")
     if dimension is not None and (chance := _chance_against(evidence, dimension, change)) < AGAINST:
-        return Kept(name, f"{told}, but trials are better the other way: {by_luck(chance)}")
-    return Proposal(
-        overridden(name), _forms(evidence.study, dimension, change), f"{change.why} ({change.source})"
+        return LeftAlone(name, f"{considered}, but trials are better the other way round: {by_luck(chance)}")
+    return ProposedEdit(
+        overridden(name), _forms(evidence.search.study, dimension, change), f"{change.why} ({change.source})"
     )
 
 
@@ -142,5 +142,5 @@ def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[M
 def _is_written(study: Study, dimension: Dimension) -> bool:
     """Says whether the study itself gives the dimension's range: a belief alone would remove that range."""
     overrides = study.space.overrides
-    places = (overrides.get(name) for name in (dimension.name, dimension.path))
-    return any(isinstance(each, Mapping) and each.keys() & set(FORMS) for each in places)
+    standings = (overrides.get(name) for name in (dimension.name, dimension.path))
+    return any(isinstance(each, Mapping) and each.keys() & set(FORMS) for each in standings)

@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from search.verdicts.standings import marks, places, positions
+from search.verdicts.standings import positions, standings
 from spaces.domains import Choice, Value, fraction_of
 from spaces.space import Dimension, Space
-from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:
     from search.record.summary import Summary
@@ -29,23 +28,22 @@ reader."""
 
 def by_luck(chance: float) -> str:
     """Returns a probability in words: in how many searches luck alone would show as much."""
-    told = "luck alone shows as much in"
+    text = "luck alone shows this in"
     if chance * RAREST < 1.0:
-        return f"{told} less than 1 of {RAREST:,} searches"
+        return f"{text} less than 1 of {RAREST:,} searches"
     if chance < 0.1:
-        return f"{told} 1 of {1.0 / chance:.0f} searches"
-    return f"{told} {100.0 * chance:.0f} of 100 searches"
+        return f"{text} 1 of {1.0 / chance:.0f} searches"
+    return f"{text} {100.0 * chance:.0f} of 100 searches"
 
 
 class Trends:
     """Holds the standings of a search's trials, and each dimension's trend over them."""
 
     def __init__(self, space: Space, summary: Summary) -> None:
-        metric = summary.objective
         self._space = space
-        self.places: Mapping[int, float] = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
+        self.standings: Mapping[int, float] = standings(summary)
         """By trial, how many of 100 others it beats."""
-        drawn = [each for each in summary.trials if each.id in self.places and not each.own]
+        drawn = [each for each in summary.trials if each.id in self.standings and not each.own]
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 
     def chance_above(self, dimension: Dimension) -> float:
@@ -63,33 +61,33 @@ class Trends:
         has = [math.nan if math.isnan(each) else float(math.isclose(each, at)) for each in there]
         return self._chance(dimension, has)
 
-    def _chance(self, dimension: Dimension, asked: Sequence[float]) -> float:
+    def _chance(self, dimension: Dimension, agreement: Sequence[float]) -> float:
         """Returns the one-sided probability of the trend over `asked`, the other dimensions being equal."""
-        there = {each for each in asked if not math.isnan(each)}
-        if sum(not math.isnan(each) for each in asked) < LEAST_WITH or len(there) < 2:
+        there = {each for each in agreement if not math.isnan(each)}
+        if sum(not math.isnan(each) for each in agreement) < LEAST_WITH or len(there) < 2:
             return 0.5
-        found = self._estimate(dimension, asked)
+        found = self._estimate(dimension, agreement)
         if not found.error > 0.0:
             return 0.5
         return found.chance / 2.0 if found.slope > 0.0 else 1.0 - found.chance / 2.0
 
-    def _estimate(self, dimension: Dimension, asked: Sequence[float]) -> Estimate:
+    def _estimate(self, dimension: Dimension, agreement: Sequence[float]) -> Estimate:
         import numpy as np
 
         from search.verdicts.effects import estimate
 
-        standing = np.array([self.places[trial] for trial in self._at])
+        standing = np.array([self.standings[trial] for trial in self._at])
         others = [self._column(each, self._of(each)) for each in self._space.dimensions if each != dimension]
-        return estimate(standing, np.array(list(self._at), float), self._column(dimension, asked), others)
+        return estimate(standing, np.array(list(self._at), float), self._column(dimension, agreement), others)
 
     def _of(self, dimension: Dimension) -> list[float]:
         """Returns where in its domain each trial lies, nan where it does not have the dimension."""
         return [at.get(dimension.name, math.nan) for at in self._at.values()]
 
-    def _column(self, dimension: Dimension, asked: Sequence[float]) -> Column:
+    def _column(self, dimension: Dimension, agreement: Sequence[float]) -> Column:
         import numpy as np
 
         from search.verdicts.effects import column
 
         at = np.array(self._of(dimension), float)
-        return column(np.array(asked, float), at, options=isinstance(dimension.domain, Choice))
+        return column(np.array(agreement, float), at, options=isinstance(dimension.domain, Choice))

@@ -13,6 +13,7 @@ from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # 0.6 s to import
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS: dict[TrialState, str] = {
     "finished": "#1b7837",
@@ -29,29 +30,41 @@ DOTS_PER_INCH = 144
 
 def draw(summary: Summary, out: Path) -> None:
     """Write a PNG of the trials' curves; the best trial stands out, the documents' own recipe is dashed."""
-    from matplotlib.figure import Figure  # 0.6 s to import; no pyplot: there is no screen to open
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator  # 0.6 s to import
 
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.add_subplot()
-    told: set[str] = set()
+    figure, axes = new_figure()
+    labels: set[str] = set()
     for trial in sorted(summary.trials, key=lambda trial: trial.state == "finished"):
-        _curve(axes, trial, summary, told)
+        _curve(axes, trial, summary, labels)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(summary.objective)
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
-    axes.spines[["top", "right"]].set_visible(False)
-    if told:
+    if labels:
         axes.legend(
             frameon=False, loc="lower right" if OBJECTIVES[summary.objective] == "max" else "upper right"
         )
+    write_whole(out, png(figure))
+
+
+def new_figure() -> tuple[Figure, Axes]:
+    """Returns an empty figure and its axes, without a frame above and at the right."""
+    from matplotlib.figure import Figure  # no pyplot: there is no screen to open
+
+    figure = Figure(figsize=INCHES, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def png(figure: Figure) -> bytes:
+    """Returns a figure as a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
-    write_whole(out, buffer.getvalue())
+    return buffer.getvalue()
 
 
-def _curve(axes: Axes, trial: Trial, summary: Summary, told: set[str]) -> None:
+def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None:
     points = [(each.epoch, each.metrics()[summary.objective]) for each in trial.results]
     if not points:
         return
@@ -65,7 +78,7 @@ def _curve(axes: Axes, trial: Trial, summary: Summary, told: set[str]) -> None:
         marker="o" if trial.state in ("stopped", "diverged") else None,
         markevery=[-1],
         markersize=3.5,
-        label=None if label in told else label,
+        label=None if label in labels else label,
         zorder=3 if best else 2,
     )
-    told.add(label)
+    labels.add(label)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -32,7 +31,6 @@ from search.study import Study
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from spaces.catalog.sources import with_guide_names
-from trainable.training.metrics import OBJECTIVES
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -62,12 +60,12 @@ def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
     line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
-    return f"{line}; {pruning.told(epochs)}"
+    return f"{line}; {pruning.describe(epochs)}"
 
 
-def headline(summary: Summary, metric: str) -> str:
+def headline(summary: Summary) -> str:
     """Returns the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
-    states = Counter(trial.state for trial in summary.trials)
+    metric, states = summary.objective, Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
     if best is not None:
@@ -81,13 +79,13 @@ def headline(summary: Summary, metric: str) -> str:
     return ", ".join(parts)
 
 
-def ranked(summary: Summary, metric: str, mode: str) -> list[Trial]:
+def ranked(summary: Summary) -> list[Trial]:
     """Returns the trials in a person's order: finished ones first, then by epochs trained and score."""
-    sign = 1.0 if mode == "max" else -1.0
 
     def key(trial: Trial) -> tuple[bool, int, float]:
-        score = trial.metrics.get(metric)
-        return trial.state == "finished", trial.epochs, -1e300 if score is None else sign * score
+        score = trial.metrics.get(summary.objective)
+        value = -1e300 if score is None else summary.sign * score
+        return trial.state == "finished", trial.epochs, value
 
     return sorted(summary.trials, key=key, reverse=True)
 
@@ -104,7 +102,7 @@ class LiveView:
         self._path = folder / EVENTS_FILE
         self._position = START
         self._record = Record(where=str(self._path))
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._drawn = 0.0
         self._began = time.monotonic()
         self._console = console()
@@ -112,7 +110,7 @@ class LiveView:
         self._plan = plan(study, pruning, concurrent)
         self._read()
         self._epochs_before = self._summary().epochs_trained
-        self._told.update(trial.id for trial in self._summary().trials if trial.ended)
+        self._reported.update(trial.id for trial in self._summary().trials if trial.ended)
 
     def __enter__(self) -> Self:
         self._console.print(self._plan, soft_wrap=True)
@@ -121,11 +119,9 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._read()
-        self._tell_ends()
+        self._report_ends()
         if self._live is not None:
             self._live.stop()
 
@@ -138,7 +134,7 @@ class LiveView:
             return
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
-        self._tell_ends()
+        self._report_ends()
 
     def _read(self) -> bool:
         if not self._path.exists():
@@ -155,24 +151,22 @@ class LiveView:
     def _picture(self) -> Group:
         summary = self._summary()
         rows = [trial for trial in summary.trials if trial.state == "running"]
-        ended = [
-            trial for trial in ranked(summary, self._metric, self._study.objective.direction) if trial.ended
-        ]
+        ended = [trial for trial in ranked(summary) if trial.ended]
         rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
         left = self._time_left(summary)
-        head = Text(headline(summary, self._metric) + (f", {left}" if left else ""))
-        return Group(head, trials_table(summary, self._metric, rows, self._console.width))
+        head = Text(headline(summary) + (f", {left}" if left else ""))
+        return Group(head, trials_table(summary, rows, self._console.width))
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         summary = self._summary()
         for trial in summary.trials:
-            if not trial.ended or trial.id in self._told:
+            if not trial.ended or trial.id in self._reported:
                 continue
-            self._told.add(trial.id)
+            self._reported.add(trial.id)
             value = trial.metrics.get(self._metric)
             score = "" if value is None else f", {self._metric} {value:.4f}"
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
-            done = f"{len(self._told)}/{self._study.budget.trials}"
+            done = f"{len(self._reported)}/{self._study.budget.trials}"
             left = self._time_left(summary)
             epochs = counted(trial.epochs, "epoch")
             line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
@@ -196,7 +190,7 @@ class LiveView:
 def closing(search: Search, best_file: Path | None) -> None:
     """Print the end of a search: its trials, what they say of the best and the rules, and how to go on."""
     summary, address = search.summary, quote(search.home.address)
-    _tell(search)
+    _print(search)
     match summary.state:
         case "finished":
             say(f"\nbest recipe: {best_file}")
@@ -216,17 +210,16 @@ def show(search: Search, *, as_json: bool) -> None:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
     console().print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
-    _tell(search)
+    _print(search)
 
 
-def _tell(search: Search) -> None:
+def _print(search: Search) -> None:
     """Print the trials, the best first, and what they say of the best and the rules."""
     summary, out = search.summary, console()
-    metric, mode = summary.objective, OBJECTIVES[summary.objective]
-    out.print(trials_table(summary, metric, ranked(summary, metric, mode), out.width))
-    out.print(headline(summary, metric), soft_wrap=True)
-    _tell_diagnosis(summary)
-    _tell_verdicts(summary, quote(search.home.address))
+    out.print(trials_table(summary, ranked(summary), out.width))
+    out.print(headline(summary), soft_wrap=True)
+    _print_diagnosis(summary)
+    _print_verdicts(summary, quote(search.home.address))
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
@@ -236,7 +229,7 @@ def rows_table(title: str, rows: Sequence[Row]) -> Rows:
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
 
 
-def _tell_diagnosis(summary: Summary) -> None:
+def _print_diagnosis(summary: Summary) -> None:
     if summary.best is None or summary.diagnosis is None:
         return
     first, *others = summary.diagnosis.lines()
@@ -245,7 +238,7 @@ def _tell_diagnosis(summary: Summary) -> None:
         say(line)
 
 
-def _tell_verdicts(summary: Summary, address: str) -> None:
+def _print_verdicts(summary: Summary, address: str) -> None:
     """Print the rules that the trials support or contradict, and where to read of the others."""
     verdicts = summary.verdicts
     if verdicts is None or not verdicts.beliefs:

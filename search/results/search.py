@@ -9,7 +9,7 @@ In a notebook:
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,10 +80,7 @@ class Search:
     @cached_property
     def summary(self) -> Summary:
         """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
-        plain = self._summary
-        if self.diagnosis is not None:
-            plain = plain.diagnosed(self.diagnosis)
-        return plain if self.verdicts is None else plain.judged(self.verdicts)
+        return replace(self._summary, diagnosis=self.diagnosis, verdicts=self.verdicts)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -145,4 +142,4 @@ class Search:
     @cached_property
     def _summary(self) -> Summary:
         driven, record = self._read
-        return summary_of(self.folder, self.study, record, time.time(), driven=driven)
+        return summary_of(self.folder, self.study, record, driven=driven)

@@ -14,7 +14,7 @@ STACKED_BELOW = 100
 """Below this many columns of the screen, sentences side by side would be a few letters wide."""
 INDENT = 4
 
-Row = Sequence[str | Text]
+TableRow = Sequence[str | Text]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Rows:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     head: int = 1
     whole: Set[str] = frozenset()
     caption: str = ""
@@ -48,14 +48,14 @@ class Rows:
         table = Table(title=self.title or None, caption=self.caption or None)
         table.title_justify = table.caption_justify = "left"
         table.header_style, table.box, table.pad_edge = "bold", None, False
-        kept = [at for at in range(len(self.columns)) if any(str(row[at]) for row in self.rows) or at == 0]
-        for at in kept:
+        shown = [at for at in range(len(self.columns)) if any(str(row[at]) for row in self.rows) or at == 0]
+        for at in shown:
             table.add_column(self.columns[at], overflow="fold", no_wrap=self.columns[at] in self.whole)
         for row in self.rows:
-            table.add_row(*(_text(row[at]) for at in kept))
+            table.add_row(*(_text(row[at]) for at in shown))
         return table
 
-    def _block(self, row: Row, console: Console, width: int) -> Iterator[Padding | Text]:
+    def _block(self, row: TableRow, console: Console, width: int) -> Iterator[Padding | Text]:
         name, *more = (_text(each) for each in row[: self.head])
         name.stylize("bold")
         line = Text("  ").join([name, *(each for each in more if each)])
@@ -67,9 +67,9 @@ class Rows:
                 yield Padding(Text(f"{column}: ").append_text(_text(cell)), (0, 0, 0, INDENT))
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun, as in 1 trial, 2 trials."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: float, noun: str, nouns: str = "") -> str:
+    """Returns a number with its noun, as in 1 trial, 2 trials, 1,259 images."""
+    return f"1 {noun}" if number == 1 else f"{number:,.12g} {nouns or noun + 's'}"
 
 
 def _text(cell: str | Text) -> Text:

@@ -30,27 +30,25 @@ COLOURS = {
 }
 
 
-def trials_table(summary: Summary, metric: str, trials: Sequence[Trial], width: int) -> Group:
+def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group:
     """Returns one row for each trial: its epochs, its score, and a column for each value that was searched.
 
     A number cut in two would be read as two wrong ones. So where the screen is too narrow, columns are left
     out from the right, and a line says how many.
     """
     paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
-    fitting, table = paths, _trials_table(summary, metric, trials, paths, brief=False)
+    fitting, table = paths, _trials_table(summary, trials, paths, brief=False)
     for number in range(len(paths), -1, -1):
         if _width_of(table) <= width:
             break
         fitting = paths[:number]
-        table = _trials_table(summary, metric, trials, fitting, brief=True)
+        table = _trials_table(summary, trials, fitting, brief=True)
     return Group(table, *_notes(paths, fitting))
 
 
-def _trials_table(
-    summary: Summary, metric: str, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool
-) -> Table:
+def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool) -> Table:
     """Returns the table with the columns of some values; `brief` writes "best" as the best trial's state."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    metric, table = summary.objective, Table(box=None, header_style="bold", pad_edge=False)
     for name in ("trial", "state", "epochs", metric.replace("_", "_\n", 1), *_headings(paths)):
         justify: Literal["left", "right"] = "left" if name == "state" else "right"
         table.add_column(name, justify=justify, vertical="bottom", no_wrap=True)

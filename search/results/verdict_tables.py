@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from search.record.verdicts import Verdict, Verdicts
-from search.results.tables import Row, Rows
+from search.results.tables import Rows, TableRow
 from search.verdicts.words import counts, effect, fixed, promise
 
 COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
@@ -28,7 +28,7 @@ def full_table(verdicts: Verdicts) -> Rows:
     return replace(_rows(title, columns, rows), caption=caption)
 
 
-def _rows(title: str, columns: tuple[str, ...], rows: tuple[Row, ...]) -> Rows:
+def _rows(title: str, columns: tuple[str, ...], rows: tuple[TableRow, ...]) -> Rows:
     return Rows(title, columns, rows, head=3, whole=frozenset({"rule", "verdict", "places of 100"}))
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from search.facts.hardware import Hardware, Node
-from search.running.cluster_token import NO_TOKEN, bring_token, the_token, why_refused
+from search.running.cluster_token import NO_TOKEN, send_token, token_to_send, why_refused
 from trainable.errors import UserError
 
-QUIET = {
+RAY_SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints boxes and ignores reporters
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # the journal is the log; TensorBoard's logger imports torch
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a trial's reason goes to the journal
@@ -28,7 +28,7 @@ QUIET = {
 }
 
 
-KNOCK_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
 FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
 """The first request that Ray's own clients send to a head."""
 
@@ -38,12 +38,12 @@ def joined(address: str) -> Iterator[Hardware]:
     """Join the running cluster at `address` for the block, which receives the cluster's hardware.
 
     An address is never guessed: without one, a cluster left over on this machine is not joined. A token is
-    sent where `bring_token` was called before Ray was imported. Raises UserError where no cluster answers, or
+    sent where `send_token` was called before Ray was imported. Raises UserError where no cluster answers, or
     where it refuses the token.
     """
     _quieten()
-    bring_token()
-    _knock(address)
+    send_token()
+    _check_answers(address)
     import ray
 
     try:
@@ -83,28 +83,28 @@ def local_ray(hardware: Hardware) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def _check_answers(address: str) -> None:
     """Raises UserError where nothing listens there, or the token is refused: Ray would try for long."""
     if "://" in address:
         raise UserError(
             f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
             "address is for `tunebook submit`"
         )
-    place = address if address != "auto" else _started_here()
-    if place is None:
+    head = address if address != "auto" else _cluster_of_this_machine()
+    if head is None:
         return
-    host, colon, port = place.rpartition(":")
+    host, colon, port = head.rpartition(":")
     if not colon or not port.isdigit():
         raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
     try:
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
-    if not _lets_in(place):
+    if not _accepts_token(head):
         raise UserError(f"--address {address}: {why_refused()}")
 
 
-def _started_here() -> str | None:
+def _cluster_of_this_machine() -> str | None:
     """Returns what Ray means by `auto`: RAY_ADDRESS, else the cluster last started on this machine."""
     written = os.environ.get("RAY_ADDRESS", "")
     if written:
@@ -113,7 +113,7 @@ def _started_here() -> str | None:
     return file.read_text().strip() if file.is_file() else None
 
 
-def _lets_in(address: str) -> bool:
+def _accepts_token(address: str) -> bool:
     """Says whether the cluster's head accepts the token, or asks for none.
 
     Ray itself would try again for 20 seconds and then report an instance that has crashed.
@@ -122,9 +122,9 @@ def _lets_in(address: str) -> bool:
 
     with grpc.insecure_channel(address) as channel:
         ask = channel.unary_unary(FIRST_QUESTION)
-        token = the_token()
+        token = token_to_send()
         try:
-            ask(b"", timeout=KNOCK_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
+            ask(b"", timeout=ANSWER_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
         except grpc.RpcError as error:
             return error.code() is not grpc.StatusCode.UNAUTHENTICATED
     return True
@@ -132,7 +132,7 @@ def _lets_in(address: str) -> bool:
 
 def _quieten() -> None:
     """Set Ray's settings and loggers, before it is started or joined."""
-    for name, value in QUIET.items():
+    for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     for name in ("ray", "ray.tune", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -13,7 +13,7 @@ NO_TOKEN = (
 )
 
 
-def where_the_token_is() -> str | None:
+def token_source() -> str | None:
     """Returns the variable or file that holds a token, in Ray's order; None where there is none."""
     if os.environ.get(TOKEN):
         return TOKEN
@@ -21,29 +21,29 @@ def where_the_token_is() -> str | None:
     return str(file) if file.is_file() else None
 
 
-def the_token() -> str | None:
+def token_to_send() -> str | None:
     """Returns the token that Ray sends; None where it sends none."""
-    place = where_the_token_is()
-    if place is None or os.environ.get(MODE) != "token":
+    source = token_source()
+    if source is None or os.environ.get(MODE) != "token":
         return None
-    return os.environ[TOKEN] if place == TOKEN else Path(place).read_text(encoding="utf-8").strip()
+    return os.environ[TOKEN] if source == TOKEN else Path(source).read_text(encoding="utf-8").strip()
 
 
-def bring_token() -> None:
+def send_token() -> None:
     """Have Ray send the token where there is one: a client with an address does not do so by itself.
 
     A cluster that asks for none ignores it.
     """
-    if MODE not in os.environ and where_the_token_is() is not None:
+    if MODE not in os.environ and token_source() is not None:
         os.environ[MODE] = "token"
 
 
 def why_refused() -> str:
     """Returns in one line why a cluster refuses the token, and what to do."""
-    place = where_the_token_is()
-    if place is None:
+    source = token_source()
+    if source is None:
         return NO_TOKEN
     if os.environ.get(MODE) != "token":
         mode = f"{MODE}={os.environ.get(MODE, '')}"
-        return f"the cluster asks for a token, and {mode} leaves the one in {place} at home: unset that"
-    return f"the cluster refuses the token in {place}: set {TOKEN} to the cluster's own"
+        return f"the cluster asks for a token, and {mode} stops Ray sending the one in {source}: unset it"
+    return f"the cluster refuses the token in {source}: set {TOKEN} to the cluster's own"

@@ -13,26 +13,27 @@ from typing import Literal
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
+from search.deciding.scheduler import Asha
 from search.facts.hardware import Hardware, local_hardware
 from search.followers.consumer import Backlog, Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
-from search.followers.tracker import Tracker, resolve_tracking_uri
+from search.followers.tracker import Tracker
+from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_record, read_search, read_summary, recipe_text
 from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.record.storage import driving
-from search.record.summary import Summary
+from search.record.trials import Record
 from search.results import report
 from search.results.export import export_recipe, versions
 from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import joined, local_ray
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
-from search.running.raytune import StopSwitch, drop_all_checkpoints, kept_history, run_trials
-from search.study import STUDY_FILE, Study, read_study
-from search.study.names import default_name
+from search.running.raytune import StopSwitch, drop_all_checkpoints, run_trials, stored_history
+from search.study import STUDY_FILE, Study, default_name, read_study
 from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
@@ -57,11 +58,11 @@ def search(
     behind then.
     """
     if again and study.name is None:
-        raise UserError("--resume: goes on with a search by its name; give --name NAME")
-    study = settled(study)
+        raise UserError("--resume: needs the search's name; give --name NAME")
+    study = resolved_study(study)
     home = Home.of(study)
     with driving(home, report.say) as lease:
-        if again and is_the_same(home, study):
+        if again and is_same_study(home, study):
             return _go_on(home, lease, address=address, download=download)
         refuse_existing(home, study)
         with _machines(address) as hardware:
@@ -90,12 +91,12 @@ def _home_to_write(folder: Path) -> Home:
     home = Home.of(read_search(folder))
     if home.store is not None and home.folder != folder:
         raise UserError(
-            f"{folder}: its study.yaml says that this search is kept in {home.address}: name that"
+            f"{folder}: its study.yaml says that this search is stored in {home.address}: give that address"
         )
     return Home(folder, home.store)
 
 
-def settled(study: Study) -> Study:
+def resolved_study(study: Study) -> Study:
     """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
     named = study.resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
@@ -112,13 +113,13 @@ def refuse_existing(home: Home, study: Study) -> None:
         return
     if not {STUDY_FILE, FACTS_FILE} <= names:
         raise UserError(f"{home.address}: exists and is not a search; choose another --name")
-    if is_the_same(home, study):
+    if is_same_study(home, study):
         again = f"`tunebook resume {quote(home.address)}`"
         raise UserError(f"{home.address}: this search exists; go on with {again}")
     raise UserError(f"{home.address}: another study has this name; choose another --name")
 
 
-def is_the_same(home: Home, study: Study) -> bool:
+def is_same_study(home: Home, study: Study) -> bool:
     """Says whether this very study is there already. Raises StudyError where its file cannot be read."""
     file = home.folder / STUDY_FILE
     return file.exists() and read_study(file) == study
@@ -143,7 +144,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         journal,
         prepared.space,
         make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
-        prepared.pruning.scheduler(study.objective.direction),
+        Asha(prepared.pruning.rungs, prepared.pruning.factor, study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
@@ -151,19 +152,14 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     )
 
 
-@contextlib.contextmanager
-def _machines(address: str | None) -> Iterator[Hardware]:
+def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware]:
     """Gives the block what the search may use: this machine, or the cluster at `address`, which is joined."""
-    if address is None:
-        yield local_hardware()
-        return
-    with joined(address) as hardware:
-        yield hardware
+    return contextlib.nullcontext(local_hardware()) if address is None else joined(address)
 
 
 def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
-    if read_summary(home.folder, driven=False).state == "finished":
+    if read_summary(home.folder).state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)
@@ -191,9 +187,9 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
     tracker, in_store = tracker_of(home), _in_store(home, lease)
-    switch = StopSwitch(_deadline(study, read_summary(folder, driven=False)), lease)
+    switch = StopSwitch(_deadline(study, read_record(folder)), lease)
     if switch.lost:
-        raise UserError(f"{lease}: another driver has begun with this search meanwhile")
+        raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
     followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
@@ -203,20 +199,20 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
             with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM
-                is_kept = in_store.knows if in_store is not None else None
-                run_trials(prepared, ledger, switch, view.update, is_kept=is_kept)
+                is_stored = in_store.has_stored if in_store is not None else None
+                run_trials(prepared, ledger, switch, view.update, is_stored=is_stored)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
-            state, reason = _verdict(ledger, switch, prepared)
+            state, reason = _how_it_ended(ledger, switch, prepared)
             drop_all_checkpoints(ledger, prepared, switch)
             tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
-            best = _leave_results(folder)
+            best = _write_results(folder)
             logger.info("%s: %s", state, reason or "every trial has ended")
             ledger.close(state, reason)  # last: a finished search has its results
         backlogs = [follower.backlog() for follower in followers]
     report.closing(Search(folder), best)
-    _tell(backlogs, quote(home.address))
+    _report_backlogs(backlogs, quote(home.address))
     return state
 
 
@@ -241,11 +237,11 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
             follower.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
-def _deadline(study: Study, summary: Summary) -> float | None:
+def _deadline(study: Study, record: Record) -> float | None:
     """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
     if study.budget.hours is None:
         return None
-    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - summary.wall_seconds)
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - record.seconds(record.latest))
 
 
 @contextlib.contextmanager
@@ -269,7 +265,7 @@ def _logging_to(file: Path) -> Iterator[None]:
         handler.close()
 
 
-def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
+def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
     """Returns how the search ended, and why, once no trial runs any more."""
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
@@ -277,14 +273,14 @@ def _verdict(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Cl
     if switch.out_of_time and ledger.open_trials:
         reason = "the budget of hours is spent"
         for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
-            ledger.recover(trial, kept_history(prepared, trial, ATTEMPTS) or ())
+            ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
         ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"
     return "finished", reason
 
 
-def _leave_results(folder: Path) -> Path | None:
+def _write_results(folder: Path) -> Path | None:
     """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
     summary = read_summary(folder)
     if summary.best is not None:
@@ -293,7 +289,7 @@ def _leave_results(folder: Path) -> Path | None:
     return folder / BEST_FILE if summary.best is not None else None
 
 
-def _tell(backlogs: list[Backlog], address: str) -> None:
+def _report_backlogs(backlogs: list[Backlog], address: str) -> None:
     """Print what did not arrive, and the command that sends it."""
     for backlog in backlogs:
         if not backlog.complete:

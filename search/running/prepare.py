@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
-from search.facts.measured import Say, given, load_data, measured_anew, probed, quiet
-from search.facts.packing import packed
+from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
+from search.facts.packing import gpu_share
 from search.record.folder import facts_text, read_facts, read_record
 from search.record.home import FACTS_FILE, Home
 from search.record.trials import Record
@@ -38,7 +38,7 @@ class Prepared:
 
 
 def prepare(
-    study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = quiet
+    study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = silent
 ) -> Prepared:
     """Load the data, measure the facts and build the space of a new search.
 
@@ -49,16 +49,16 @@ def prepare(
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
     data = load_data(base, trial, download=download)
-    facts = given(measured_anew(base, data.info, trial), study)
+    facts = with_written_facts(measured_anew(base, data.info, trial), study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_weights(prepared.space.base, data.info, download=download)
     if study.space.probes:
         space = prepared.space
-        facts = probed(study, facts, space.recipe(space.own), data, download=download, say=say)
+        facts = run_probes(study, facts, space.recipe(space.own), data, download=download, say=say)
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if study.resources.pack:
         space = prepared.space
-        share = packed(space.recipe(space.own), data, trial, hardware, say)
+        share = gpu_share(space.recipe(space.own), data, trial, hardware, say)
         trial, facts = replace(trial, gpus=share), facts.model_copy(update={"gpus": share})
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):

@@ -100,7 +100,7 @@ def run_trials(
     switch: StopSwitch,
     on_progress: Callable[[], None],
     trainable: type[TrialTrainable] = TrialTrainable,
-    is_kept: Callable[[int], bool] | None = None,
+    is_stored: Callable[[int], bool] | None = None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
@@ -112,7 +112,7 @@ def run_trials(
             tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
         ),
         tune_config=tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, prepared, is_kept),
+            search_alg=LedgerSearcher(ledger, prepared, is_stored),
             scheduler=LedgerScheduler(ledger),
             num_samples=-1,
             max_concurrent_trials=prepared.concurrent,
@@ -171,12 +171,12 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
     """Tells Ray what to train next: the ledger's proposals."""
 
     def __init__(
-        self, ledger: Ledger, prepared: Prepared, is_kept: Callable[[int], bool] | None = None
+        self, ledger: Ledger, prepared: Prepared, is_stored: Callable[[int], bool] | None = None
     ) -> None:
         super().__init__()
         self._ledger = ledger
         self._prepared = prepared
-        self._is_kept = is_kept
+        self._is_stored = is_stored
         self._next: Proposal | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -187,7 +187,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         proposal = self._next = self._next or self._ledger.propose()
         if proposal is None:
             return str(Searcher.FINISHED)
-        if self._is_kept is not None and not self._is_kept(proposal.trial):
+        if self._is_stored is not None and not self._is_stored(proposal.trial):
             return None
         self._next = None
         address = self._prepared.home.checkpoints(proposal.trial)
@@ -285,7 +285,7 @@ def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
     return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)
 
 
-def kept_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
+def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
     """Returns the results that a trial's newest checkpoint covers; None where they cannot be read."""
     try:
         return checkpoints_of(prepared, trial, attempts).history()

@@ -1,7 +1,7 @@
 """This package describes what a search is asked to do: a study as data, read from YAML."""
 
 from search.study.study import (
-    PROBED,
+    FACT_OF_PROBE,
     RECIPE_SECTIONS,
     STUDY_FILE,
     WEIGHTS,
@@ -9,6 +9,7 @@ from search.study.study import (
     Resources,
     Study,
     StudyError,
+    default_name,
     model_named,
     read_study,
     settings_of,
@@ -17,7 +18,7 @@ from search.study.study import (
 )
 
 __all__ = [
-    "PROBED",
+    "FACT_OF_PROBE",
     "RECIPE_SECTIONS",
     "STUDY_FILE",
     "WEIGHTS",
@@ -25,6 +26,7 @@ __all__ = [
     "Resources",
     "Study",
     "StudyError",
+    "default_name",
     "model_named",
     "read_study",
     "settings_of",

@@ -51,7 +51,7 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
         faults.append(Fault("space.overrides.loop.batch_size", message))
     smallest = min(batches, default=space.base.loop.batch_size)
     if smallest < study.resources.workers:
-        message = f"a batch of {smallest} images has none for some of {study.resources.workers} workers"
+        message = f"a batch of {smallest} images is too small for {study.resources.workers} workers"
         faults.append(Fault("resources.workers", message))
     if faults:
         raise StudyError(faults)
@@ -82,11 +82,11 @@ def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"
-    told = (
-        f"needs data.flips to hold horizontal, which says that a label survives it; these data have {allowed}"
+    message = (
+        f"needs data.flips to hold horizontal: mirror images keep their label; these data have {allowed}"
     )
     if space.base.evaluation.flip:
-        yield Fault("base.evaluation.flip", told)
+        yield Fault("base.evaluation.flip", message)
     for dimension in space.dimensions:
         if dimension.path == "evaluation.flip" and True in dimension.domain:
-            yield Fault("space.overrides.evaluation.flip", told)
+            yield Fault("space.overrides.evaluation.flip", message)

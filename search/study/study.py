@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
-from trainable.files.store import is_uri, without_credentials
+from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -30,7 +31,7 @@ STUDY_FILE = "study.yaml"
 FIXED_BY_THE_STUDY = {
     "data": "write it in the study's own section `data`",
     "loop.epochs": "write budget.epochs, the length of the longest trial",
-    "version": "it is the file format's",
+    "version": "it is the version of the file format",
     "provenance": "it is written by the search",
 }
 """The recipe fields that `base` may not hold, and where they belong."""
@@ -46,7 +47,7 @@ class StudyError(FaultyInput):
 
 
 Probe = Literal["lr-find", "batch-find"]
-PROBED: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
+FACT_OF_PROBE: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
 """The fact that each probe measures."""
 
 
@@ -95,7 +96,7 @@ class Resources(Spec):
 
     cpus: Annotated[int, Field(ge=1)] = 1
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
-        None, description="a number, 0.25 for four trials on each; auto: one where there are any, else none"
+        None, description="a number, 0.25 where four share one; auto: one where there are any, else none"
     )
     pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
     workers: Annotated[int, Field(ge=1)] = 1
@@ -119,7 +120,7 @@ class Resources(Spec):
 
 
 class Limits(Spec):
-    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch hangs")
+    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch counts as hung")
     retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
 
 
@@ -181,8 +182,8 @@ class Study(Spec):
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
         """Returns the study that a mapping describes. Raises StudyError with every fault at once."""
-        strangers = RECIPE_SECTIONS & set(tree)
-        if len(strangers) >= LEAST_SECTIONS_OF_A_RECIPE:
+        misplaced = RECIPE_SECTIONS & set(tree)
+        if len(misplaced) >= LEAST_SECTIONS_OF_A_RECIPE:
             raise UserError(
                 f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
                 "or put its sections under `base:`"
@@ -192,7 +193,7 @@ class Study(Spec):
         except TypeError as error:
             raise StudyError([Fault("", f"not plain data: {error}")], where) from None
         except ValidationError as error:
-            faults = [_told(fault, strangers) for fault in faults_of(error, tree, cls)]
+            faults = [_explained(fault, misplaced) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
         if twice := list(_written_and_probed(study)):
             raise StudyError(twice, where)
@@ -253,14 +254,14 @@ class Study(Spec):
 def _written_and_probed(study: Study) -> Iterator[Fault]:
     for probe in dict.fromkeys(study.space.probes):
         for name in study.facts.values():
-            if name.startswith(PROBED[probe]):
+            if name.startswith(FACT_OF_PROBE[probe]):
                 yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
 
 
-def _told(fault: Fault, strangers: Set[str]) -> Fault:
+def _explained(fault: Fault, misplaced: Set[str]) -> Fault:
     """Returns a fault of the schema; where a key belongs in another section, the message says so instead."""
     path, _ = fault
-    if path in strangers:
+    if path in misplaced:
         return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
     section, _, name = path.partition(".")
     if section == "facts" and name in SETTLED_ELSEWHERE:
@@ -287,8 +288,8 @@ def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict
         try:
             copy = with_value(copy, names, value, may_add=lambda section: True)
         except NoSuchPath as error:
-            told = f"{error.section} is a single value, not a section"
-            raise StudyError([Fault(path, told)]) from None
+            message = f"{error.section} is a single value, not a section"
+            raise StudyError([Fault(path, message)]) from None
     return copy
 
 
@@ -304,8 +305,8 @@ def _weights_file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if path.is_file():
         return path
-    told = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's own library publishes"
-    raise StudyError([Fault(f"base.{WEIGHTS}", told)])
+    message = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's library publishes"
+    raise StudyError([Fault(f"base.{WEIGHTS}", message)])
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
@@ -327,8 +328,8 @@ def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[
 
     Flags whose value is None change nothing.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    return study_from(path, given | settings_of(settings))
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    return study_from(path, chosen | settings_of(settings))
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -343,3 +344,10 @@ def model_named(name: str) -> dict[str, str]:
     if name.startswith("timm/"):
         return {"kind": "timm", "name": name.removeprefix("timm/")}
     return {"kind": "torchvision", "name": name}
+
+
+def default_name(study: Study) -> str:
+    """Returns the data's name followed by the time, so that searches of one storage have different names."""
+    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
+    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

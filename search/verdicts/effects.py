@@ -75,7 +75,7 @@ def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
     return Column(_centred(agreement), np.column_stack(adjusting))
 
 
-def estimate(places: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
+def estimate(standings: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
     """Returns the gain from agreement with one rule, all that `others` may do being equal.
 
     `order` is when each trial was drawn: samplers move on while they learn, and a trend over the search is no
@@ -83,9 +83,9 @@ def estimate(places: Numbers, order: Numbers, column: Column, others: Sequence[C
     """
     if not column.agreement.any():
         raise ValueError("expected trials that agree more and trials that agree less")
-    fixed = np.column_stack([np.ones(len(places)), _standard(order), column.agreement])
-    random = np.column_stack([np.empty((len(places), 0)), *(each.adjusts for each in others)])
-    fits = [_fit(places, fixed, random, ratio) for ratio in RATIOS]
+    fixed = np.column_stack([np.ones(len(standings)), _standard(order), column.agreement])
+    random = np.column_stack([np.empty((len(standings), 0)), *(each.adjusts for each in others)])
+    fits = [_fit(standings, fixed, random, ratio) for ratio in RATIOS]
     return _averaged([each for _, each in fits], np.array([misfit for misfit, _ in fits]))
 
 
@@ -101,18 +101,18 @@ def risk_for(chances: Sequence[float], share: float) -> float:
     return share * max(found, default=1) / count
 
 
-def _fit(places: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
+def _fit(standings: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
     """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect."""
     design = np.column_stack([fixed, random])
-    squares, products = design.T @ design, design.T @ places
+    squares, products = design.T @ design, design.T @ standings
     system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed.shape[1], random.shape[1]]))
     inverse = np.linalg.inv(system)
     effects = inverse @ products
-    rows, at = len(places) - fixed.shape[1], fixed.shape[1] - 1
-    variance = max(float(places @ places - products @ effects) / rows, TINY)
+    rows, at = len(standings) - fixed.shape[1], fixed.shape[1] - 1
+    variance = max(float(standings @ standings - products @ effects) / rows, TINY)
     determinant = float(np.linalg.slogdet(system)[1]) + random.shape[1] * math.log(ratio)
     error = math.sqrt(variance * inverse[at, at])
-    freedom = len(places) - float(np.trace(inverse @ squares))
+    freedom = len(standings) - float(np.trace(inverse @ squares))
     return rows * math.log(variance) + determinant, Estimate(float(effects[at]), error, freedom)
 
 

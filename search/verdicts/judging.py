@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
-from search.verdicts.standings import marks, places, positions
+from search.verdicts.standings import positions, standings
 from spaces.conditions import settled_values
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
 from spaces.space import Dimension, RuleValue, Space, Values
-from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.verdicts.effects import Column, Estimate
@@ -41,11 +40,10 @@ CLEARLY_LESS = 0.75
 """An option departs from a rule where its weight is below this share of the likeliest option's; our choice.
 The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
 more."""
-UNTESTABLE = "believes nothing that could be tested"
 
 
 @dataclass(frozen=True)
-class Belief:
+class RuleAgreement:
     """Describes a dimension over the trials: each value's agreement with the rule, and its position.
 
     Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
@@ -98,8 +96,8 @@ class Belief:
     def _untestable(self, count: str) -> str:
         """Returns why the rule cannot be tested: no value departs from options of nearly one weight."""
         if self.dimension.domain.extremes() == self.tied:
-            return UNTESTABLE
-        return f"{UNTESTABLE} of {listed(map(shown, self.tied))}; {count}"
+            return "prefers none of its options"
+        return f"prefers none of {listed(map(shown, self.tied))}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
         """Returns the record of a verdict without an effect."""
@@ -157,25 +155,26 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     The documents' own recipe follows every rule at once, so it cannot tell one rule from another: others are
     compared with it, and no more. The same holds for trials that are no point of the space.
     """
-    metric = summary.objective
-    standing = places(summary.trials, marks(summary), metric, OBJECTIVES[metric])
+    standing = standings(summary)
     others = [each for each in summary.trials if each.id in standing and not each.own]
     points = [each for each in others if positions(space, each) is not None]
     beliefs = _beliefs(space, [each.values for each in points])
-    found, level = _judged(beliefs, [standing[each.id] for each in points], [each.id for each in points])
+    found, level = _tested_rules(
+        beliefs, [standing[each.id] for each in points], [each.id for each in points]
+    )
     paths = {each.path for each in space.dimensions}
     rest = [_fixed(path, each) for path, each in (fixed or {}).items() if path not in paths]
     return Verdicts((*found, *rest), len(standing), level)
 
 
-def _judged(
-    beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+def _tested_rules(
+    beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> tuple[list[Verdict], float | None]:
     """Returns a verdict on each rule, and the confidence of their intervals."""
     rules = [each for each in beliefs if each.is_rule]
     tested = [each for each in rules if each.lacking is None]
     if not tested or len(set(standing)) == 1:
-        return [each.verdict("untested", each.lacking or "all trials score alike") for each in rules], None
+        return [each.verdict("untested", each.lacking or "all scores are equal") for each in rules], None
     from search.verdicts.effects import risk_for
 
     estimates = {each.dimension.name: _estimate(each, beliefs, standing, order) for each in tested}
@@ -190,7 +189,7 @@ def _judged(
 
 
 def _estimate(
-    belief: Belief, beliefs: Sequence[Belief], standing: Sequence[float], order: Sequence[int]
+    belief: RuleAgreement, beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> Estimate:
     """Returns the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
@@ -201,7 +200,7 @@ def _estimate(
     return estimate(np.array(standing), np.array(order, float), _column(belief), others)
 
 
-def _column(belief: Belief) -> Column:
+def _column(belief: RuleAgreement) -> Column:
     import numpy as np
 
     from search.verdicts.effects import column
@@ -213,7 +212,7 @@ def _column(belief: Belief) -> Column:
     )
 
 
-def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
+def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
     """Returns the verdict on one rule.
 
     Its effect is the slope times the difference in agreement between the trials that follow and those that
@@ -222,7 +221,7 @@ def _tested(belief: Belief, estimate: Estimate, risk: float) -> Verdict:
     gap = fmean(belief.follow) - fmean(belief.depart)
     low, high = (gap * end for end in estimate.interval(risk))
     word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
-    plain = belief.verdict(word, "the interval holds 0" if word == "untested" else None)
+    plain = belief.verdict(word, "the interval contains 0" if word == "untested" else None)
     return replace(plain, effect=gap * estimate.slope, interval=(low, high))
 
 
@@ -230,19 +229,23 @@ def _fixed(path: str, rule: RuleValue) -> Verdict:
     return Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
 
 
-def _beliefs(space: Space, trials: Sequence[Values]) -> list[Belief]:
-    given = [(space.beliefs(values), space.named(values)) for values in trials]
+def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
+    by_trial = [(space.beliefs(values), space.named(values)) for values in trials]
     return [
         _belief(
-            each, each.prior(space.own), [(prior.get(each.name), at.get(each.name)) for prior, at in given]
+            each,
+            each.prior(space.own),
+            [(prior.get(each.name), at.get(each.name)) for prior, at in by_trial],
         )
         for each in space.dimensions
     ]
 
 
-def _belief(dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]) -> Belief:
+def _belief(
+    dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]
+) -> RuleAgreement:
     domain = dimension.domain
-    return Belief(
+    return RuleAgreement(
         dimension,
         example,
         [

@@ -12,37 +12,36 @@ from typing import TYPE_CHECKING
 
 from spaces.domains import SpaceError
 from spaces.space import Space
-from trainable.training.metrics import Mode
 
 if TYPE_CHECKING:
     from search.record.summary import Summary
     from search.record.trials import Trial
 
 
-def marks(summary: Summary) -> tuple[int, ...]:
+def compared_epochs(summary: Summary) -> tuple[int, ...]:
     """Returns the epochs at which this search compares trials, rising: the rungs reached, and the last."""
     rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
 
-def places(trials: Sequence[Trial], marks: Sequence[int], metric: str, mode: Mode) -> Mapping[int, float]:
+def standings(summary: Summary) -> Mapping[int, float]:
     """Returns by trial how many of 100 others it beats (a tie is half a win); 50 on average.
 
     Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended, or
-    that ended before the first of the `marks`.
+    that ended before the first epoch at which trials are compared.
     """
     import numpy as np
 
-    compared = [trial for trial in trials if trial.state == "diverged" or _lasted(trial, marks[0])]
+    epochs = compared_epochs(summary)
+    compared = [trial for trial in summary.trials if trial.state == "diverged" or _lasted(trial, epochs[0])]
     if len(compared) < 2:
         return {}
-    sign = 1.0 if mode == "max" else -1.0
-    scores = [_scores(trial, marks, metric) for trial in compared]
+    scores = [_scores(trial, epochs, summary.objective) for trial in compared]
     reached = np.array([len(each) for each in scores])
     meeting = np.minimum.outer(reached, reached)
     wins = np.sign(np.subtract.outer(reached, reached)) * (meeting == 0)
-    for number in range(len(marks)):
-        there = np.array([sign * each[number] if number < len(each) else 0.0 for each in scores])
+    for number in range(len(epochs)):
+        there = np.array([summary.sign * each[number] if number < len(each) else 0.0 for each in scores])
         wins = np.where(meeting == number + 1, np.sign(np.subtract.outer(there, there)), wins)
     share = 50.0 + 50.0 * wins.sum(axis=1) / (len(compared) - 1)
     return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
@@ -60,8 +59,8 @@ def _lasted(trial: Trial, mark: int) -> bool:
     return trial.state in ("finished", "stopped") and trial.epochs >= mark
 
 
-def _scores(trial: Trial, marks: Sequence[int], metric: str) -> list[float]:
-    """Returns a trial's scores at the marks that it has reached; none for one that diverged."""
+def _scores(trial: Trial, epochs: Sequence[int], metric: str) -> list[float]:
+    """Returns a trial's scores at those of the epochs that it has reached; none for one that diverged."""
     if trial.state == "diverged":
         return []
-    return [score for epoch, score in trial.scores(metric).items() if epoch in marks]
+    return [score for epoch, score in trial.scores(metric).items() if epoch in epochs]

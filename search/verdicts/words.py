@@ -15,11 +15,11 @@ def counts(verdicts: Verdicts) -> str:
 
 def promise(verdicts: Verdicts) -> str:
     """Returns what the figures mean, and how far they can be trusted."""
-    places = "places: how many of 100 other trials one gains on by following the rule, all else being equal"
+    meaning = "places: how many more of 100 other trials a trial beats by following the rule, all else equal"
     if verdicts.level is None:
-        return places
+        return meaning
     share = f"at most 1 verdict in {1 / FALSE_SHARE:.0f} is expected to be false"
-    return f"{places}; intervals at {_percent(verdicts.level)}: {share}"
+    return f"{meaning}; intervals at {_percent(verdicts.level)}: {share}"
 
 
 def fixed(verdicts: Verdicts) -> str:
@@ -27,8 +27,8 @@ def fixed(verdicts: Verdicts) -> str:
     if not (rules := verdicts.fixed):
         return ""
     values = ", ".join(f"{each.rule} {each.says}" for each in rules)
-    told = "more rule fixed a value" if len(rules) == 1 else "more rules fixed a value"
-    return f"{len(rules)} {told}, which no trial varied: {values}"
+    text = "more rule fixed a value" if len(rules) == 1 else "more rules fixed a value"
+    return f"{len(rules)} {text}, which no trial varied: {values}"
 
 
 def markdown(verdicts: Verdicts) -> str:

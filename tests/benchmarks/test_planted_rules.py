@@ -6,15 +6,15 @@ import pytest
 
 from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 from offline.verdicts_page import page
-from search.deciding.make import Kind
-from search.verdicts.standings import marks
+from search.deciding.make import SamplerKind
+from search.verdicts.standings import compared_epochs
 from verdicts import judged, null, planting
 
 SPACE = space_of_rules()
 
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
-def test_the_same_seed_gives_the_same_search_and_another_another(kind: Kind) -> None:
+def test_the_same_seed_gives_the_same_search_and_another_another(kind: SamplerKind) -> None:
     assert search(SPACE, kind, 14, 3) == search(SPACE, kind, 14, 3)
     assert search(SPACE, kind, 14, 3) != search(SPACE, kind, 14, 4)
 
@@ -22,7 +22,7 @@ def test_the_same_seed_gives_the_same_search_and_another_another(kind: Kind) -> 
 def test_trials_end_at_rungs_at_the_last_epoch_or_by_diverging() -> None:
     summary = search(SPACE, "random", 60, 0)
     assert [trial.id for trial in summary.trials] == list(range(60))
-    assert marks(summary) == (2, 6, EPOCHS)
+    assert compared_epochs(summary) == (2, 6, EPOCHS)
     ends = {
         trial.state: {each.epochs for each in summary.trials if each.state == trial.state}
         for trial in summary.trials

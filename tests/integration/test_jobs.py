@@ -105,14 +105,14 @@ def test_a_dashboard_that_does_not_answer_is_told_in_one_line(cluster: Cluster) 
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "wanted"),
     [
         ({}, "the cluster asks for a token: set RAY_AUTH_TOKEN"),
         ({"RAY_AUTH_TOKEN": "x" * 32}, "refuses the token"),
     ],
 )
 def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
-    cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], told: str
+    cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], wanted: str
 ) -> None:
     """How the cluster's address is given, and which commands ask it, makes no difference."""
     searched = cluster.address if token else "auto"
@@ -123,7 +123,7 @@ def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
     ):
         refused = tunebook(*command, HOME=str(tmp_path), RAY_ADDRESS=cluster.address, **token)
         assert refused.returncode == 2
-        assert told in refused.stderr
+        assert wanted in refused.stderr
         assert refused.stderr.count("\n") == 1
 
 

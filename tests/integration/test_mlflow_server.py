@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from search.followers.tracker import Tracker, run_ids
+from search.followers.tracker import Tracker
+from search.record.cursor import run_ids
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from search.followers.tracker import run_ids
-from search.record.cursor import read_cursor
+from search.record.cursor import read_cursor, run_ids
 from search.record.folder import read_summary
 from search.record.journal import EndEvent, RetryEvent
 from search.running import driver

@@ -63,7 +63,7 @@ def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "wanted"),
     [
         (["nowhere"], "nowhere does not exist"),
         (["digits", "--debug", "gradients"], "gradcheck"),
@@ -72,10 +72,10 @@ def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
         (["digits", "--set", "base.loop.batch_size=5000"], "loop.batch_size"),
     ],
 )
-def test_wrong_usage_leaves_with_2(tunebook: Run, arguments: list[str], told: str) -> None:
+def test_wrong_usage_leaves_with_2(tunebook: Run, arguments: list[str], wanted: str) -> None:
     code, _, err = tunebook("check", *arguments)
     assert code == 2
-    assert told in err
+    assert wanted in err
     assert "Traceback" not in err
 
 

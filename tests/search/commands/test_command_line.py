@@ -43,7 +43,7 @@ def wrapped(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "wanted"),
     [
         (truncated, ["3.jpg", "1 "]),
         (with_an_empty_class, ["eel", "no images"]),
@@ -52,19 +52,19 @@ def wrapped(folder: Path) -> Path:
     ],
 )
 def test_a_folder_that_cannot_be_used_is_refused_by_name(
-    tunebook: Run, tmp_path: Path, make: Callable[[Path], Path], told: list[str]
+    tunebook: Run, tmp_path: Path, make: Callable[[Path], Path], wanted: list[str]
 ) -> None:
     folder = make(tmp_path / "pets")
     code, _, err = tunebook("search", "--data", folder, "--name", "mine")
     assert code == 2, err
     assert "Traceback" not in err
-    for words in [str(folder), *told]:
+    for words in [str(folder), *wanted]:
         assert words in err
     assert not (tmp_path / "searches").exists()
 
 
 @pytest.mark.parametrize(
-    ("study", "told"),
+    ("study", "wanted"),
     [
         ("data: {path: digits}\nbudgit: {trials: 3}\n", ["budgit", "did you mean 'budget'"]),
         ("data: {path: digits}\nbudget: {trails: 3}\n", ["budget.trails", "did you mean 'trials'"]),
@@ -89,19 +89,19 @@ def test_a_folder_that_cannot_be_used_is_refused_by_name(
     ],
 )
 def test_a_fault_in_a_study_is_told_with_its_place(
-    tunebook: Run, tmp_path: Path, study: str, told: list[str]
+    tunebook: Run, tmp_path: Path, study: str, wanted: list[str]
 ) -> None:
     (tmp_path / "study.yaml").write_text(study)
     code, _, err = tunebook("search", "study.yaml", "--name", "mine")
     assert code == 2, err
     assert "Traceback" not in err
-    for words in told:
+    for words in wanted:
         assert words in err
     assert not (tmp_path / "searches").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "wanted"),
     [
         (["search"], ["--data PATH"]),
         (["search", "none.yaml"], ["none.yaml", "no such file"]),
@@ -126,12 +126,12 @@ def test_a_fault_in_a_study_is_told_with_its_place(
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(
-    tunebook: Run, tmp_path: Path, arguments: list[str], told: list[str]
+    tunebook: Run, tmp_path: Path, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)
     assert code == 2, err
     assert "Traceback" not in err
-    for words in told:
+    for words in wanted:
         assert words in err
     assert not (tmp_path / "searches").exists()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.facts.facts_table import IN_WORDS, FactRow, fact_rows
+from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home
@@ -128,7 +128,7 @@ def test_the_help_names_all_that_may_be_explained(tunebook: Tunebook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "wanted"),
     [
         (
             "space: {overrides: {loop.batch_size: {choice: [64, 100000]}}}\n",
@@ -138,19 +138,19 @@ def test_the_help_names_all_that_may_be_explained(tunebook: Tunebook) -> None:
     ],
 )
 def test_a_study_that_search_refuses_is_refused_with_the_same_words(
-    tunebook: Tunebook, text: str, told: str
+    tunebook: Tunebook, text: str, wanted: str
 ) -> None:
     for command in ("explain", "search"):
         code, out, err = tunebook(command, a_study(text))
         assert (code, out) == (2, "")
-        assert told in err
+        assert wanted in err
 
 
 def test_a_range_of_rates_that_misses_the_sweep_s_is_told(tunebook: Tunebook) -> None:
     narrow = "facts: {lr_band: [0.2, 0.4]}\nspace: {overrides: {optimizer.lr: {log: [1.0, 3.0]}}}\n"
     _, out, _ = tunebook("explain", a_study(narrow))
     assert "warning: space.overrides.optimizer.lr: 1 to 3, log " in out
-    assert "optimizer.lr 0.2 in place of 0.1" in row(out, "first trial")
+    assert "optimizer.lr 0.2 instead of 0.1" in row(out, "first trial")
 
 
 def test_a_second_time_nothing_is_measured_and_it_says_so(tunebook: Tunebook) -> None:
@@ -165,9 +165,9 @@ def test_a_second_time_nothing_is_measured_and_it_says_so(tunebook: Tunebook) ->
 def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook) -> None:
     code, out, _ = tunebook("explain", a_study("facts: {parameters: 25000000, lr_band: [0.1, 0.4]}\n"))
     assert code == 0
-    told = row(out, "parameters")
-    assert told.startswith("parameters 25,000,000 ")
-    assert int(told.rpartition(" measured: ")[2].replace(",", "")) < 10_000
+    wanted = row(out, "parameters")
+    assert wanted.startswith("parameters 25,000,000 ")
+    assert int(wanted.rpartition(" measured: ")[2].replace(",", "")) < 10_000
     assert row(out, "lr_band").startswith("lr_band 0.1 to 0.4 at 256 ")
 
 
@@ -192,11 +192,11 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tuneboo
     assert code == 0
     assert "1,234 images" in row(out, "train_images")
     assert row(out, "lr_band").startswith("lr_band 0.5 to 0.7 at 256 ")
-    assert "optimizer.lr 0.5 in place of 0.1" in row(out, "first trial")
+    assert "optimizer.lr 0.5 instead of 0.1" in row(out, "first trial")
     assert "(cached)" not in out
     code, _, err = tunebook("explain", folder, "--set", "space.name=quick")
     assert code == 2
-    assert "a search's recipes are settled" in err
+    assert "give its study.yaml" in err
 
 
 def test_a_recipe_is_explained_with_the_facts_of_its_data(tunebook: Tunebook) -> None:
@@ -227,7 +227,7 @@ def rows(
 
 
 def test_every_fact_is_put_into_words() -> None:
-    assert list(IN_WORDS) == list(Facts.model_fields)
+    assert list(FACT_TEXTS) == list(Facts.model_fields)
     for facts in (
         digits_facts(),
         imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3)),
@@ -236,7 +236,7 @@ def test_every_fact_is_put_into_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "wanted"),
     [
         ("train_images", "1,280,000 images"),
         ("classes", "1,000 classes"),
@@ -249,9 +249,9 @@ def test_every_fact_is_put_into_words() -> None:
         ("lr_band", "0.01 to 0.3 at 256"),
     ],
 )
-def test_values_have_their_units(name: str, told: str) -> None:
+def test_values_have_their_units(name: str, wanted: str) -> None:
     facts = imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3))
-    assert rows(facts)[name].value == told
+    assert rows(facts)[name].value == wanted
 
 
 def test_half_a_gpu_is_half_a_gpu() -> None:
@@ -259,9 +259,9 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "kept", "name", "origin"),
+    ("tree", "recorded", "name", "origin"),
     [
-        ({}, False, "channels", "as most of the images"),
+        ({}, False, "channels", "as in most images"),
         ({"data": {"channels": 1}}, False, "channels", "data.channels"),
         ({"data": {"flips": []}}, False, "flips", "data.flips"),
         ({}, False, "gpus", "what the machine has"),
@@ -279,14 +279,14 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
             {"space": {"probes": ["lr-find"]}},
             False,
             "lr_band",
-            "lr-find will measure it as the search begins",
+            "lr-find will measure it when the search begins",
         ),
         ({"space": {"probes": ["lr-find"]}}, True, "lr_band", "lr-find found none"),
         ({"space": {"probes": ["lr-find"]}}, True, "largest_micro_batch", "by space.probes: [batch-find]"),
     ],
 )
 def test_where_a_fact_is_from_is_told_exactly(
-    tree: dict[str, dict[str, object]], kept: bool, name: str, origin: str
+    tree: dict[str, dict[str, object]], recorded: bool, name: str, origin: str
 ) -> None:
     study = Study.from_tree({**tree, "data": {"path": "digits", **tree.get("data", {})}})
-    assert rows(digits_facts(), study, study.data, kept=kept)[name].origin == origin
+    assert rows(digits_facts(), study, study.data, recorded=recorded)[name].origin == origin

@@ -33,8 +33,8 @@ def sampler_of(study: Study) -> str:
         study.space.name, study.base_recipe(), frozenset(study.pinned), facts, study.space.overrides
     )
     table = plan_table(study, space, choose_pruning(study, space), facts)
-    names, told = ([str(cell) for cell in column.cells] for column in table.columns)
-    return told[names.index("sampler")]
+    names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)
+    return wanted[names.index("sampler")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,7 +49,7 @@ def test_without_a_sweep_the_first_trial_is_the_documents_own_recipe(name: str, 
 @pytest.mark.parametrize("name", ["document", "quick", "wide"])
 def test_a_rate_that_a_sweep_moves_is_told_with_the_documents(name: str) -> None:
     facts = digits_facts(epochs=20, lr_band=(0.3, 2.0))
-    moved = f"{OWN}, with optimizer.lr 0.3 in place of 0.1: as a sweep recommends"
+    moved = f"{OWN}, with optimizer.lr 0.3 instead of 0.1: as a sweep recommends"
     assert first_of(study_of(space__name=name), facts) == moved
     assert first_of(study_of(space__name=name, **{"base__optimizer.lr": 0.1}), facts) == OWN
     for other in ({"lr_band": (0.01, 2.0)}, {"lr_band_kind": "adamw"}):
@@ -58,36 +58,36 @@ def test_a_rate_that_a_sweep_moves_is_told_with_the_documents(name: str) -> None
 
 def test_a_sweep_to_come_is_told_until_it_has_been() -> None:
     study = study_of(space__probes=["lr-find"])
-    assert first_of(study, digits_facts(epochs=20)) == f"{OWN}, its rate within what lr-find will recommend"
+    assert first_of(study, digits_facts(epochs=20)) == f"{OWN}, with a rate that lr-find will recommend"
     assert first_of(study, digits_facts(epochs=20), begun=True) == OWN
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "wanted"),
     [
         (
             {"optimizer.kind": {"choice": ["adamw", "lamb"]}},
-            ", with optimizer.kind adamw in place of sgd: the first of the study's options",
+            ", with optimizer.kind adamw instead of sgd: the first of the study's options",
         ),
         (
             {"optimizer.lr": {"choice": [0.5, 1.0]}},
-            ", with optimizer.lr 0.5 in place of 0.1: the first of the study's options",
+            ", with optimizer.lr 0.5 instead of 0.1: the first of the study's options",
         ),
         ({"optimizer.lr": {"log": [0.5, 1.0]}}, ""),  # a baseline outside of the range
         ({"optimizer.lr": {"fixed": 0.5}}, ""),
     ],
 )
-def test_options_without_the_documents_own_are_told(values: dict[str, Any], told: str) -> None:
-    assert first_of(study_of(space__overrides=values), digits_facts(epochs=20)) == f"{OWN}{told}"
+def test_options_without_the_documents_own_are_told(values: dict[str, Any], wanted: str) -> None:
+    assert first_of(study_of(space__overrides=values), digits_facts(epochs=20)) == f"{OWN}{wanted}"
 
 
 @pytest.mark.parametrize(
-    ("kind", "space", "told"),
+    ("kind", "space", "wanted"),
     [
         (
             "prior-tpe",
             "document",
-            "prior-tpe, seed 0: from the priors, by TPE more and more, one in five evenly",
+            "prior-tpe, seed 0: from the priors, then more and more by TPE; every fifth trial evenly",
         ),
         ("tpe", "document", "tpe, seed 0: priors are not used"),
         ("random", "document", "random, seed 0: from the priors"),
@@ -98,5 +98,5 @@ def test_options_without_the_documents_own_are_told(values: dict[str, Any], told
         ("qmc", "wide", "qmc, seed 0: spread by a Sobol sequence, since there are no priors"),
     ],
 )
-def test_each_sampler_says_what_it_draws_from(kind: str, space: str, told: str) -> None:
-    assert sampler_of(study_of(sampler__kind=kind, space__name=space)) == told
+def test_each_sampler_says_what_it_draws_from(kind: str, space: str, wanted: str) -> None:
+    assert sampler_of(study_of(sampler__kind=kind, space__name=space)) == wanted

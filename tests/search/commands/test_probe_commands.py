@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from search.commands.targets import target
+from search.commands.inputs import load_target
 from search.study import study_from
 from spaces.facts import OPTIMIZERS
 from trainable.errors import UserError
@@ -38,7 +38,7 @@ def a_recipe(path: Path = Path("recipe.yaml")) -> Path:
 def test_lr_find_prints_a_band_and_says_what_it_is_good_for(tunebook: Tunebook) -> None:
     code, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
     assert code == 0
-    for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "prior"):
+    for words in ("minimum / 10", "steepest", "valley", "band: optimizer.lr", "at batch 256", "begins"):
         assert words in out
     assert not list(Path().iterdir())
 
@@ -59,12 +59,12 @@ def test_lr_find_prints_json_and_writes_the_same(tunebook: Tunebook) -> None:
         "lr-find", a_recipe(), *SWEEP, "--set", "loop.batch_size=64", "--json", "--out", "band.json"
     )
     assert code == 0
-    told = json.loads(out)
-    assert told == json.loads(Path("band.json").read_text())
-    assert (told["batch_size"], told["lr"], told["at_256"]) == (64, 0.07, 4.0)
-    values = told["suggestions"].values()
-    assert told["band"] == [min(values), max(values)]
-    assert told["band_at_256"] == pytest.approx([4 * rate for rate in told["band"]])
+    wanted = json.loads(out)
+    assert wanted == json.loads(Path("band.json").read_text())
+    assert (wanted["batch_size"], wanted["lr"], wanted["at_256"]) == (64, 0.07, 4.0)
+    values = wanted["suggestions"].values()
+    assert wanted["band"] == [min(values), max(values)]
+    assert wanted["band_at_256"] == pytest.approx([4 * rate for rate in wanted["band"]])
 
 
 def test_lr_find_draws_a_picture(tunebook: Tunebook) -> None:
@@ -114,13 +114,13 @@ def test_batch_find_keeps_a_limit(tunebook: Tunebook) -> None:
     threads = torch.get_num_threads()
     code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["bound"] == "limit"
-    assert told["micro_batch"] == told["largest"] < 128
-    assert all(each["peak_bytes"] <= 0.001 * 2**30 for each in told["tried"])
-    assert told["threads"] == threads
+    wanted = json.loads(out)
+    assert wanted["bound"] == "limit"
+    assert wanted["micro_batch"] == wanted["largest"] < 128
+    assert all(each["peak_bytes"] <= 0.001 * 2**30 for each in wanted["tried"])
+    assert wanted["threads"] == threads
     code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001")
-    assert f"set loop.micro_batch: {told['largest']}" in out
+    assert f"set loop.micro_batch: {wanted['largest']}" in out
 
 
 def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None:
@@ -129,13 +129,13 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
     assert "not even the smallest" in out
 
 
-# --- targets --------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------------
 
 
 def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
-    looked = target(written, None, ["optimizer.momentum=0.8"])
-    assert (looked.kind, looked.study, looked.cpus) == ("recipe", None, None)
+    looked = load_target(written, None, ["optimizer.momentum=0.8"])
+    assert (looked.kind, looked.cpus) == ("recipe", None)
     assert (looked.recipe.optimizer.lr, looked.recipe.get("optimizer.momentum")) == (0.07, 0.8)
     assert looked.data.info.train_images == 200
 
@@ -143,15 +143,14 @@ def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> Non
 def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
-    looked = target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
+    looked = load_target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
     assert (looked.kind, looked.cpus, looked.device) == ("study", 1, torch.device("cpu"))
-    assert looked.study is not None
     assert (looked.recipe.loop.epochs, looked.recipe.optimizer.lr) == (7, 0.03)
     assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
 
 
 def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
-    named, positional = target(None, "digits"), target(Path("digits"), None)
+    named, positional = load_target(None, "digits"), load_target(Path("digits"), None)
     assert named.kind == positional.kind == "data"
     assert named.recipe == positional.recipe
 
@@ -159,11 +158,11 @@ def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
 def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
-    assert target(written, "digits").recipe.data.path == "digits"
+    assert load_target(written, "digits").recipe.data.path == "digits"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "wanted"),
     [
         (["lr-find"], ["--data PATH"]),
         (["batch-find"], ["--data PATH"]),
@@ -180,15 +179,15 @@ def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(
-    tunebook: Tunebook, arguments: list[str], told: list[str]
+    tunebook: Tunebook, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)
     assert code == 2, err
     assert "Traceback" not in err
-    for words in told:
+    for words in wanted:
         assert words in err
 
 
 def test_a_target_is_needed() -> None:
     with pytest.raises(UserError, match="--data PATH"):
-        target(None, None)
+        load_target(None, None)

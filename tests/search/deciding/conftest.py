@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Ledger
-from search.deciding.make import Kind, make_sampler
+from search.deciding.make import SamplerKind, make_sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import Journal
 from spaces.space import Space
@@ -20,7 +20,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
 
     def open_one(
         folder: Path = tmp_path,
-        kind: Kind = "random",
+        kind: SamplerKind = "random",
         rungs: tuple[int, ...] = (1, 2),
         metric: str = "val_accuracy",
         space: Space = small_space,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Decision
-from search.deciding.make import Kind
+from search.deciding.make import SamplerKind
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, TrialEvent, read
@@ -15,7 +15,7 @@ from tests.search.deciding.small_ledgers import TRIALS, Open, drive, ends, essen
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
 def test_a_search_trains_its_budget_and_each_trial_ends_once(
-    open_ledger: Open, tmp_path: Path, kind: Kind
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
     drive(open_ledger(kind=kind))
     events = essence(tmp_path)
@@ -131,7 +131,7 @@ def test_a_search_cut_short_stops_what_has_not_ended(open_ledger: Open, tmp_path
 
 @pytest.mark.parametrize("kind", ["random", "prior-tpe"])
 def test_a_trial_whose_values_make_no_recipe_fails_and_the_search_goes_on(
-    open_ledger: Open, tmp_path: Path, small_space: Space, kind: Kind
+    open_ledger: Open, tmp_path: Path, small_space: Space, kind: SamplerKind
 ) -> None:
     space = with_holes(small_space)
     drive(open_ledger(kind=kind, space=space))

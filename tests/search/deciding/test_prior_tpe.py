@@ -25,10 +25,10 @@ RATES = Float(1e-4, 10.0, log=True)
 def believing(space: Space, **believed: Prior) -> Space:
     """The space with these priors by dimension, and none elsewhere."""
 
-    def told(each: Dimension) -> Dimension:
+    def wanted(each: Dimension) -> Dimension:
         return replace(each, beliefs=Believed(believed.get(each.name, Uniform())))
 
-    return replace(space, dimensions=tuple(map(told, space.dimensions)))
+    return replace(space, dimensions=tuple(map(wanted, space.dimensions)))
 
 
 def one_rate() -> Space:
@@ -80,11 +80,11 @@ def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() 
 
 def test_where_nothing_is_believed_every_trial_is_tpes_whatever_has_been_told(small_space: Space) -> None:
     space = believing(small_space)
-    for told in (False, True):
+    for wanted in (False, True):
         ours, tpe = (make_sampler(space, kind, 3, "max") for kind in ("prior-tpe", "tpe"))
         for each in (ours, tpe):
             each.add(0, space.own)
-            if told:
+            if wanted:
                 each.tell(0, "finished", {1: 0.5})
         assert [ours.ask(number) for number in (1, 2)] == [tpe.ask(number) for number in (1, 2)]
 

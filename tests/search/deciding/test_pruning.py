@@ -62,48 +62,48 @@ def test_rungs_lie_behind_the_warm_up_and_alike_trials_are_compared_once(
 
 
 @pytest.mark.parametrize(
-    ("epochs", "warmup", "bits", "uneven", "told"),
+    ("epochs", "warmup", "bits", "uneven", "wanted"),
     [
-        (20, 4.0, ALIKE, False, "an epoch behind the longest warm-up"),
-        (20, 0.0, ALIKE, False, "an eighth of the run"),
-        (20, 0.0, ALIKE, True, "a third of the run"),
-        (20, 0.0, 0.0, True, "an eighth of the run"),
+        (20, 4.0, ALIKE, False, "the longest warm-up"),
+        (20, 0.0, ALIKE, False, "first eighth of a run"),
+        (20, 0.0, ALIKE, True, "first third of a run"),
+        (20, 0.0, 0.0, True, "first eighth of a run"),
     ],
 )
 def test_the_reason_is_the_one_that_decides(
-    epochs: int, warmup: float, bits: float, uneven: bool, told: str
+    epochs: int, warmup: float, bits: float, uneven: bool, wanted: str
 ) -> None:
-    assert told in suggested(epochs, warmup, bits, uneven=uneven).why_then
+    assert wanted in suggested(epochs, warmup, bits, uneven=uneven).why_then
 
 
 @pytest.mark.parametrize(
-    ("epochs", "warmup", "frozen", "grace", "told"),
+    ("epochs", "warmup", "frozen", "grace", "wanted"),
     [
         (10, 0.0, 5, 6, "longest freeze"),
         (10, 5.5, 5, 7, "longest warm-up"),
         (10, 5.0, 5, 6, "longest warm-up"),  # both ask for it
         (10, 1.0, 0, 2, "longest warm-up"),
-        (80, 0.0, 5, 10, "an eighth of the run"),
+        (80, 0.0, 5, 10, "first eighth of a run"),
     ],
 )
 def test_the_first_rung_lies_behind_the_longest_freeze_too(
-    epochs: int, warmup: float, frozen: int, grace: int, told: str
+    epochs: int, warmup: float, frozen: int, grace: int, wanted: str
 ) -> None:
     found = suggested(epochs, warmup, ALIKE, uneven=False, frozen=frozen)
     assert found.grace == grace
-    assert told in found.why_then
+    assert wanted in found.why_then
 
 
 @pytest.mark.parametrize(
-    ("bits", "told"),
+    ("bits", "wanted"),
     [
-        (0.0, "even draws are told apart by early scores"),
-        (0.2, "the priors are too weak (0.2 bits) to make trials alike"),
-        (ALIKE, "priors make trials alike (3.0 bits)"),
+        (0.0, "trials drawn evenly"),
+        (0.2, "the priors are too weak (0.2 bits)"),
+        (ALIKE, "the priors make trials similar (3.0 bits)"),
     ],
 )
-def test_even_draws_and_weak_priors_are_told_apart(bits: float, told: str) -> None:
-    assert suggested(20, 2.0, bits, uneven=False).why_so_hard.startswith(told)
+def test_even_draws_and_weak_priors_are_told_apart(bits: float, wanted: str) -> None:
+    assert suggested(20, 2.0, bits, uneven=False).why_so_hard.startswith(wanted)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_priors_that_the_sampler_does_not_ask_make_no_trials_alike() -> None:
     assert bits_of(unasked, space_of(unasked)) == 0.0
     pruning = choose_pruning(unasked, space_of(unasked))
     assert pruning.factor == 3
-    assert "even draws are told apart" in pruning.why
+    assert "trials drawn evenly" in pruning.why
 
 
 SGDR: dict[str, Any] = {"base__schedule.kind": "sgdr"}
@@ -207,19 +207,19 @@ def test_with_cycles_rungs_stand_at_their_ends(values: dict[str, Any], epochs: i
 
 
 @pytest.mark.parametrize(
-    ("epochs", "rungs", "told"),
+    ("epochs", "rungs", "wanted"),
     [
-        (150, [10, 12, 40], "[12, 40] are no ends of the sgdr schedule's cycles"),
+        (150, [10, 12, 40], "[12, 40]: scores"),
         (10, [5], "none before epoch 10"),
     ],
 )
-def test_a_written_rung_off_the_end_of_a_cycle_is_refused(epochs: int, rungs: list[int], told: str) -> None:
+def test_a_written_rung_off_the_end_of_a_cycle_is_refused(epochs: int, rungs: list[int], wanted: str) -> None:
     study = study_of(budget__epochs=epochs, scheduler__rungs=rungs, **SGDR)
     with pytest.raises(StudyError) as caught:
         choose_pruning(study, space_of(study))
     ((path, message),) = caught.value.faults
     assert path == "scheduler.rungs"
-    assert told in message
+    assert wanted in message
 
 
 def test_a_written_rung_at_the_end_of_a_cycle_stands() -> None:
@@ -237,25 +237,25 @@ def test_a_space_that_fixes_a_schedule_of_cycles_has_its_rungs_at_their_ends() -
 def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
     study = study_of(**{"base__schedule.kind": "cosine"})
     pruning = choose_pruning(study, space_of(study))
-    told = pruning.told(20)
-    assert told.startswith("compared after 3 epochs, where one in three goes on, which saves about 57% of")
-    assert pruning.why in told
-    assert "longest warm-up" in told
-    assert "priors make trials alike" in told
+    wanted = pruning.describe(20)
+    assert wanted.startswith("compared after 3 epochs, where one in three goes on; this saves about 57%")
+    assert pruning.why in wanted
+    assert "longest warm-up" in wanted
+    assert "priors make trials similar" in wanted
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "wanted"),
     [
-        ({"scheduler__kind": "none"}, "no trial is stopped early: the study says so"),
-        ({"budget__epochs": 1}, "no trial is stopped early: no rung lies before the last epoch"),
-        ({"scheduler__grace_epochs": 2}, "the study says when; "),
+        ({"scheduler__kind": "none"}, "no trial is stopped early: the study switches pruning off"),
+        ({"budget__epochs": 1}, "no trial is stopped early: no rung"),
+        ({"scheduler__grace_epochs": 2}, "the study sets the epochs; "),
         ({"scheduler__rungs": [5]}, "compared after 5 epochs"),
         ({"scheduler__reduction_factor": 7}, "one in 7 goes on"),
-        ({"scheduler__reduction_factor": 4}, "; the study says how many go on"),
-        ({**SGDR, "budget__epochs": 40}, "scores compare at the ends of the sgdr schedule's cycles alone"),
+        ({"scheduler__reduction_factor": 4}, "; the study sets how many go on"),
+        ({**SGDR, "budget__epochs": 40}, "at the ends of the sgdr schedule's cycles"),
     ],
 )
-def test_each_case_is_said_in_its_own_words(values: dict[str, Any], told: str) -> None:
+def test_each_case_is_said_in_its_own_words(values: dict[str, Any], wanted: str) -> None:
     study = study_of(**values)
-    assert told in choose_pruning(study, space_of(study)).told(study.budget.epochs)
+    assert wanted in choose_pruning(study, space_of(study)).describe(study.budget.epochs)

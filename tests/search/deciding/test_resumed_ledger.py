@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Decision
-from search.deciding.make import Kind
+from search.deciding.make import SamplerKind
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, RetryEvent, SearchEvent, StartEvent, read
@@ -17,7 +17,7 @@ from trainable.training.metrics import EpochResult
 
 @pytest.mark.parametrize(("kind", "every"), [("random", 1), ("qmc", 5), ("tpe", 9)])
 def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
-    open_ledger: Open, tmp_path: Path, kind: Kind, every: int
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
@@ -204,13 +204,13 @@ def test_a_resumed_search_fails_what_its_driver_died_of(
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
 def test_trials_of_another_space_are_refused_with_the_way_out(
-    open_ledger: Open, tmp_path: Path, small_space: Space, kind: Kind
+    open_ledger: Open, tmp_path: Path, small_space: Space, kind: SamplerKind
 ) -> None:
     """As another version of the product, or an edited study, makes one."""
     ledger = open_ledger(kind=kind)
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()
-    told = r"space\..* in the journal and .* by this version of tunebook; .* start a new search"
-    with pytest.raises(JournalError, match=told):
+    wanted = r"space\..* in the journal and .* by this version of tunebook; .* start a new search"
+    with pytest.raises(JournalError, match=wanted):
         open_ledger(kind=kind, space=with_holes(small_space))
     assert (tmp_path / EVENTS_FILE).read_bytes() == before

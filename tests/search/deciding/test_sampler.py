@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from search.deciding.make import Kind, make_sampler
+from search.deciding.make import SamplerKind, make_sampler
 from search.deciding.optuna_trials import distribution
 from search.deciding.points import SobolSampler
 from search.deciding.sampler import Sampler
@@ -26,7 +26,7 @@ from trainable.recipe import Recipe
 from trainable.training.metrics import Mode
 
 ROOT = Path(__file__).parents[3]
-KINDS: tuple[Kind, ...] = ("prior-tpe", "tpe", "random", "qmc")
+KINDS: tuple[SamplerKind, ...] = ("prior-tpe", "tpe", "random", "qmc")
 
 
 def score(values: Mapping[str, Value]) -> float:
@@ -58,7 +58,7 @@ def tell(sampler: Sampler, number: int, values: Mapping[str, Value]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_draw_lies_in_the_space_and_makes_a_recipe(kind: Kind, small_space: Space) -> None:
+def test_every_draw_lies_in_the_space_and_makes_a_recipe(kind: SamplerKind, small_space: Space) -> None:
     domains = {dimension.name: dimension.domain for dimension in small_space.dimensions}
     for values in drawn(make_sampler(small_space, kind, 3, "max"), small_space.own, 20):
         small_space.recipe(values)
@@ -67,13 +67,13 @@ def test_every_draw_lies_in_the_space_and_makes_a_recipe(kind: Kind, small_space
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_draw_depends_on_the_seed(kind: Kind, small_space: Space) -> None:
+def test_a_draw_depends_on_the_seed(kind: SamplerKind, small_space: Space) -> None:
     asked = [make_sampler(small_space, kind, seed, "max").ask(1) for seed in (1, 2)]
     assert asked[0] != asked[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_asking_changes_nothing(kind: Kind, small_space: Space) -> None:
+def test_asking_changes_nothing(kind: SamplerKind, small_space: Space) -> None:
     sampler = make_sampler(small_space, kind, 3, "max")
     drawn(sampler, small_space.own, 14)
     assert sampler.ask(14) == sampler.ask(14)
@@ -81,7 +81,9 @@ def test_asking_changes_nothing(kind: Kind, small_space: Space) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sampler_rebuilt_from_the_trials_goes_on_as_the_old_one(kind: Kind, small_space: Space) -> None:
+def test_a_sampler_rebuilt_from_the_trials_goes_on_as_the_old_one(
+    kind: SamplerKind, small_space: Space
+) -> None:
     whole = drawn(make_sampler(small_space, kind, 3, "max"), small_space.own, 16)
     rebuilt = make_sampler(small_space, kind, 3, "max")
     for number, values in enumerate(whole[:13]):
@@ -93,7 +95,7 @@ def test_a_sampler_rebuilt_from_the_trials_goes_on_as_the_old_one(kind: Kind, sm
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_spawned_process_draws_the_same_trials(kind: Kind, small_space: Space) -> None:
+def test_a_spawned_process_draws_the_same_trials(kind: SamplerKind, small_space: Space) -> None:
     code = f"""
 from search.deciding.make import make_sampler
 from tests.search.small_spaces import conditional_space
@@ -111,7 +113,7 @@ for values in drawn(make_sampler(space, {kind!r}, 3, "max"), space.own, 14):
 
 
 def test_tpe_after_its_first_trials_draws_near_what_scored_best(small_space: Space) -> None:
-    def mean_distance(kind: Kind) -> float:
+    def mean_distance(kind: SamplerKind) -> float:
         sampler = make_sampler(small_space, kind, 5, "max")
         for number in range(50):
             values = sampler.ask(number)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.deciding.scheduler import Asha, expected_share, first_at_or_after, places, rank, rungs
+from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rank, rungs, survivors
 from trainable.training.metrics import Mode
 
 REPORTS = st.lists(st.integers(0, 6).map(lambda step: step / 6), min_size=1, max_size=30)
@@ -74,7 +74,7 @@ def test_a_rank_counts_the_strictly_better(
 
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (2, 1), (3, 1), (5, 1), (6, 2), (8, 2), (9, 3)])
 def test_a_third_go_on_but_at_least_one(count: int, expected: int) -> None:
-    assert places(count, 3) == expected
+    assert survivors(count, 3) == expected
 
 
 @pytest.mark.parametrize(

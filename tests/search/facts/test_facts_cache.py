@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search.facts.cache import cache_folder, keep, place_of, recall
+from search.facts.cache import cache_file, cache_folder, read_cached, write_cached
 from search.facts.hardware import PerTrial
-from search.facts.measured import looked_up
+from search.facts.measured import cached_or_measured
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
 
@@ -40,8 +40,8 @@ def recipe(path: Path, **values: Any) -> Recipe:
 
 
 def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
-    first = looked_up(recipe(images), CPU)
-    again = looked_up(recipe(images), CPU)
+    first = cached_or_measured(recipe(images), CPU)
+    again = cached_or_measured(recipe(images), CPU)
     assert not first.cached
     assert again.cached
     assert (again.facts, again.info) == (first.facts, first.info)
@@ -49,16 +49,16 @@ def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
 
 def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
     """The file keeps its name, size and time, and holds nothing that could be read."""
-    first = looked_up(recipe(images), CPU)
+    first = cached_or_measured(recipe(images), CPU)
     found = images.stat()
     images.write_bytes(b"\0" * found.st_size)
     os.utime(images, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert looked_up(recipe(images), CPU).facts == first.facts
+    assert cached_or_measured(recipe(images), CPU).facts == first.facts
 
 
 def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path) -> None:
-    looked_up(recipe(images), CPU)
-    longer = looked_up(recipe(images, loop__epochs=77), PerTrial(cpus=3, gpus=0.0))
+    cached_or_measured(recipe(images), CPU)
+    longer = cached_or_measured(recipe(images, loop__epochs=77), PerTrial(cpus=3, gpus=0.0))
     assert longer.cached
     assert (longer.facts.epochs, longer.facts.cpus) == (77, 3)
 
@@ -74,43 +74,43 @@ def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path)
     ],
 )
 def test_other_data_or_another_model_are_measured_anew(images: Path, change: dict[str, Any]) -> None:
-    looked_up(recipe(images), CPU)
-    assert not looked_up(recipe(images, **change), CPU).cached
+    cached_or_measured(recipe(images), CPU)
+    assert not cached_or_measured(recipe(images, **change), CPU).cached
 
 
 def test_images_that_have_changed_are_measured_anew(images: Path) -> None:
-    before = looked_up(recipe(images), CPU)
+    before = cached_or_measured(recipe(images), CPU)
     write_images(images, 90)
-    after = looked_up(recipe(images), CPU)
+    after = cached_or_measured(recipe(images), CPU)
     assert not after.cached
     assert after.facts.train_images > before.facts.train_images
 
 
 def test_the_kind_of_device_decides_what_is_measured(images: Path) -> None:
-    assert place_of(recipe(images), "cpu") != place_of(recipe(images), "cuda")
+    assert cache_file(recipe(images), "cpu") != cache_file(recipe(images), "cuda")
 
 
 def test_a_trials_own_values_do_not(images: Path) -> None:
     other = recipe(images, optimizer__lr=0.7, loop__epochs=3)
-    assert place_of(other, "cpu") == place_of(recipe(images), "cpu")
+    assert cache_file(other, "cpu") == cache_file(recipe(images), "cpu")
 
 
 def test_the_bundled_digits_are_the_same_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = place_of(Recipe(), "cpu")
+    here = cache_file(Recipe(), "cpu")
     monkeypatch.chdir(tmp_path)
-    assert place_of(Recipe(), "cpu") == here
+    assert cache_file(Recipe(), "cpu") == here
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"facts": {}, "data": {}}', b"\xff\xfe"])
 def test_a_broken_file_is_measured_over(images: Path, content: bytes) -> None:
-    looked_up(recipe(images), CPU)
-    place = place_of(recipe(images), "cpu")
-    whole = place.read_bytes()
-    place.write_bytes(content)
-    assert not looked_up(recipe(images), CPU).cached
-    assert json.loads(place.read_bytes()) == json.loads(whole)
+    cached_or_measured(recipe(images), CPU)
+    file = cache_file(recipe(images), "cpu")
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    assert not cached_or_measured(recipe(images), CPU).cached
+    assert json.loads(file.read_bytes()) == json.loads(whole)
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(
@@ -118,8 +118,8 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert not looked_up(recipe(images), CPU).cached
-    assert not looked_up(recipe(images), CPU).cached
+    assert not cached_or_measured(recipe(images), CPU).cached
+    assert not cached_or_measured(recipe(images), CPU).cached
 
 
 def test_the_folder_is_the_persons_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +131,8 @@ def test_the_folder_is_the_persons_cache(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_is_kept_comes_back(images: Path) -> None:
-    found = looked_up(recipe(images), CPU)
-    place = cache_folder() / "other.json"
-    assert recall(place) is None
-    keep(place, digits_facts(), found.info)
-    assert recall(place) == (digits_facts(), found.info)
+    found = cached_or_measured(recipe(images), CPU)
+    file = cache_folder() / "other.json"
+    assert read_cached(file) is None
+    write_cached(file, digits_facts(), found.info)
+    assert read_cached(file) == (digits_facts(), found.info)

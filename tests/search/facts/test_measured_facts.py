@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from search.facts.hardware import PerTrial
-from search.facts.measured import given, load_data, measure_facts, probed
+from search.facts.measured import load_data, measure_facts, run_probes, with_written_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts
@@ -54,8 +54,8 @@ def test_facts_tell_a_transformer() -> None:
 def test_what_is_written_stands_and_the_rest_is_as_measured() -> None:
     study = study_of(facts__parameters=25_000_000, facts__attention=True, facts__pretrained=True)
     expected = digits_facts(parameters=25_000_000, attention=True, pretrained=True)
-    assert given(digits_facts(), study) == expected
-    assert given(digits_facts(), study_of()) == digits_facts()
+    assert with_written_facts(digits_facts(), study) == expected
+    assert with_written_facts(digits_facts(), study_of()) == digits_facts()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_written_stands_and_the_rest_is_as_measured() -> None:
 def test_a_written_band_is_of_the_optimizer_that_is_written_or_pinned(
     values: dict[str, Any], kind: str | None
 ) -> None:
-    facts = given(digits_facts(), study_of(facts__lr_band=[0.1, 0.4], **values))
+    facts = with_written_facts(digits_facts(), study_of(facts__lr_band=[0.1, 0.4], **values))
     assert (facts.lr_band, facts.lr_band_kind) == ((0.1, 0.4), kind)
 
 
@@ -77,7 +77,7 @@ def test_a_study_without_probes_is_not_probed() -> None:
     study = study_of()
     base = study.base_recipe()
     data = load_data(base, CPU)
-    assert probed(study, digits_facts(), base, data) == digits_facts()
+    assert run_probes(study, digits_facts(), base, data) == digits_facts()
 
 
 def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of(space__probes=["batch-find"])
     base = study.base_recipe()
     with pytest.raises(UserError, match=r"space\.probes: trials run on a GPU.*tunebook batch-find"):
-        probed(study, digits_facts(gpus=1.0), base, load_data(base, CPU))
+        run_probes(study, digits_facts(gpus=1.0), base, load_data(base, CPU))
 
 
 def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
@@ -93,6 +93,6 @@ def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
     written = {"loop.batch_size": 4, "precision.kind": "fp32"}
     study = study_of(space__probes=["lr-find"], base=written, data__train_limit=10)
     base, said = study.base_recipe(), list[str]()
-    facts = probed(study, digits_facts(), base, load_data(base, CPU), say=said.append)
+    facts = run_probes(study, digits_facts(), base, load_data(base, CPU), say=said.append)
     assert facts == digits_facts()
     assert said[0].startswith("lr-find: no band: ")

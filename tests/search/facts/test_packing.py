@@ -6,7 +6,7 @@ import pytest
 
 from search.facts import packing
 from search.facts.hardware import Hardware, Node, PerTrial
-from search.facts.packing import Footprint, packed
+from search.facts.packing import Footprint, gpu_share
 from search.study import StudyError
 from tests.trainable.small_runs import data_set, small_recipe
 
@@ -25,9 +25,9 @@ def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(packing, "_measured", lambda recipe, data: Footprint(8 * GIB, 80 * GIB))
     recipe, data, said = small_recipe(), data_set(), list[str]()
     roomy, tight = Hardware((Node(64, 2),)), Hardware((Node(0, 0), Node(12, 2)))
-    assert packed(recipe, data, ONE, roomy, said.append) == 1 / 8
-    assert said[-1] == "pack: a trial takes 8.0 of 80.0 GiB; 8 on each GPU"
-    share = packed(recipe, data, ONE, tight, said.append)
+    assert gpu_share(recipe, data, ONE, roomy, said.append) == 1 / 8
+    assert "8.0 of 80.0 GiB; 8 " in said[-1]
+    share = gpu_share(recipe, data, ONE, tight, said.append)
     assert (share, tight.fits(PerTrial(cpus=2, gpus=share))) == (0.3333, 6)
 
 
@@ -35,14 +35,14 @@ def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyP
 def test_so_many_shares_fit_on_a_gpu_as_ray_counts(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(packing, "_measured", lambda recipe, data: Footprint(GIB, 80 * GIB))
     node = Hardware((Node(2 * count, 1),))
-    share = packed(small_recipe(), data_set(), ONE, node, lambda said: None)
+    share = gpu_share(small_recipe(), data_set(), ONE, node, lambda said: None)
     assert round(share * 10_000) * count <= 10_000
     assert node.fits(PerTrial(cpus=2, gpus=share)) == count
 
 
 def test_without_a_gpu_there_is_nothing_to_share() -> None:
     with pytest.raises(StudyError, match=r"resources\.pack: there is no GPU to share: 4 CPUs and 0 GPUs"):
-        packed(small_recipe(), data_set(), PerTrial(cpus=1, gpus=0.0), Hardware((Node(4, 0),)), print)
+        gpu_share(small_recipe(), data_set(), PerTrial(cpus=1, gpus=0.0), Hardware((Node(4, 0),)), print)
 
 
 @pytest.mark.gpu

@@ -21,7 +21,7 @@ class Listing(Consumer):
         self.broken: str | None = None
         self.waiting: list[Event] = []
         self.delivered: list[Event] = []
-        self.told: list[str] = []
+        self.wanted: list[str] = []
         self.is_open = False
 
     def _open(self) -> None:
@@ -30,7 +30,7 @@ class Listing(Consumer):
     def _release(self) -> None:
         self.is_open = False
 
-    def _take(self, events: Sequence[Event]) -> int:
+    def _read_events(self, events: Sequence[Event]) -> int:
         self.waiting += events
         return len(events)
 
@@ -40,8 +40,8 @@ class Listing(Consumer):
         self.delivered += self.waiting
         self.waiting = []
 
-    def _tell(self, error: str) -> None:
-        self.told.append(error)
+    def _report_failure(self, error: str) -> None:
+        self.wanted.append(error)
 
 
 class Stuck(Listing):
@@ -111,7 +111,7 @@ def test_a_dead_receiver_raises_nothing_and_leaves_a_backlog(tmp_path: Path) -> 
     assert str(backlog) == "the list lacks 3 events: refused by the peer"
     assert not backlog.complete
     assert consumer.delivered == []
-    assert set(consumer.told) == {"refused by the peer"}
+    assert set(consumer.wanted) == {"refused by the peer"}
 
 
 def test_what_a_receiver_missed_arrives_when_it_is_back_in_order_and_once(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_broken_journal_is_told_too(tmp_path: Path) -> None:
 def test_a_backlog_reads_as_a_sentence() -> None:
     assert str(Backlog("MLflow", 0)) == "MLflow has every event"
     assert str(Backlog("MLflow", 1, "down")) == "MLflow lacks 1 event: down"
-    told = str(Backlog("MLflow", 0, None, 2, "trial 3: metric a%: bad name"))
-    assert told == "MLflow has every event; 2 refused for good, the last: trial 3: metric a%: bad name"
+    wanted = str(Backlog("MLflow", 0, None, 2, "trial 3: metric a%: bad name"))
+    assert wanted == "MLflow has every event; 2 refused for good, the last: trial 3: metric a%: bad name"
 
 
 def test_an_error_without_words_is_told_by_its_kind() -> None:

@@ -84,7 +84,7 @@ def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) ->
 
 def soon_known(kept: InStore, number: int) -> bool:
     until = time.monotonic() + 30.0
-    while not (known := kept.knows(number)) and time.monotonic() < until:
+    while not (known := kept.has_stored(number)) and time.monotonic() < until:
         time.sleep(0.05)
     return known
 
@@ -140,7 +140,7 @@ def test_a_trial_is_known_there_once_it_was_put(store: Store, folder: Path, held
     try:
         assert soon_known(kept, 0)
         assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
-        assert not kept.knows(1)
+        assert not kept.has_stored(1)
     finally:
         kept.close(5.0)
 
@@ -154,7 +154,7 @@ def test_while_the_store_is_down_no_trial_is_known(
     kept = InStore(folder, store, held)
     kept.start()
     try:
-        assert not kept.knows(0)
+        assert not kept.has_stored(0)
         (tmp_path / "store").unlink()
         (tmp_path / "away").rename(tmp_path / "store")
         assert soon_known(kept, 0)
@@ -209,9 +209,9 @@ def test_a_journal_that_is_cut_or_gone_is_not_put(store: Store, folder: Path, he
     assert before is not None
     for content in (before[:-5], b""):
         (folder / EVENTS_FILE).write_bytes(content)
-        assert "is cut or gone" in str(kept.sync())
+        assert "was cut or removed" in str(kept.sync())
     (folder / EVENTS_FILE).unlink()
-    assert "is cut or gone" in str(kept.sync())
+    assert "was cut or removed" in str(kept.sync())
     assert store.read(EVENTS_FILE) == before
 
 

@@ -185,7 +185,7 @@ def test_optuna_dashboard_opens_it(folder: Path) -> None:
     app = wsgi(optuna.storages.RDBStorage(f"sqlite:///{folder / MIRROR_FILE}"))
 
     def get(path: str) -> Any:
-        told: list[str] = []
+        wanted: list[str] = []
         environ = {
             "REQUEST_METHOD": "GET",
             "PATH_INFO": path,
@@ -196,8 +196,8 @@ def test_optuna_dashboard_opens_it(folder: Path) -> None:
             "wsgi.errors": io.StringIO(),
             "wsgi.url_scheme": "http",
         }
-        body = b"".join(app(environ, lambda status, headers, error=None: told.append(status)))
-        assert told == ["200 OK"], body
+        body = b"".join(app(environ, lambda status, headers, error=None: wanted.append(status)))
+        assert wanted == ["200 OK"], body
         return json.loads(body)
 
     (summary,) = get("/api/studies")["study_summaries"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.tracker import run_ids, serve
-from search.record.cursor import read_cursor
+from search.followers.tracker import serve
+from search.record.cursor import read_cursor, run_ids
 from search.record.home import CURSOR_FILE, EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.record.trials import Trial

@@ -2,7 +2,7 @@
 
 import pytest
 
-from search.followers.changes import LONGEST_PARAM, LONGEST_TAG, Outbox, Point, clip, status_of
+from search.followers.run_updates import LONGEST_PARAM, LONGEST_TAG, Outbox, Point, clip, status_of
 from search.record.journal import (
     EndEvent,
     Event,
@@ -19,7 +19,7 @@ def outbox(*events: Event) -> Outbox:
     """An outbox that has taken the events, one a second: the first two, which begin a search, at 100 s."""
     box = Outbox(objective="val_accuracy", epochs=3)
     for number, event in enumerate(events):
-        box.take(event.model_copy(update={"sequence": number, "time": 100.0 + max(0, number - 1)}))
+        box.apply(event.model_copy(update={"sequence": number, "time": 100.0 + max(0, number - 1)}))
     return box
 
 
@@ -35,19 +35,19 @@ def trial(number: int) -> TrialEvent:
 
 def test_before_the_search_began_there_is_nothing_to_tell() -> None:
     assert outbox().record.search_id is None
-    assert outbox().changes == {}
+    assert outbox().updates == {}
 
 
 def test_a_trials_values_are_params_written_as_in_yaml() -> None:
     values = {"a.f": 1e-4, "a.i": 3, "a.b": True, "a.n": None, "a.s": "sgd", "a.long": "x" * 7000}
-    change = outbox(*STARTED, TrialEvent(trial=0, values=values)).changes[0]
+    change = outbox(*STARTED, TrialEvent(trial=0, values=values)).updates[0]
     long = change.params.pop("a.long")
     assert change.params == {"a.f": "0.0001", "a.i": "3", "a.b": "true", "a.n": "null", "a.s": "sgd"}
     assert len(long) == LONGEST_PARAM
 
 
 def test_epochs_are_points_at_their_own_time_and_step() -> None:
-    change = outbox(*STARTED, trial(0), epoch(0, 1, 0.5), epoch(0, 2, 0.75, rung=2)).changes[0]
+    change = outbox(*STARTED, trial(0), epoch(0, 1, 0.5), epoch(0, 2, 0.75, rung=2)).updates[0]
     assert change.points == [
         *(Point(name, value, 102_000, 1) for name, value in epoch_result(1, 0.5).metrics().items()),
         *(Point(name, value, 103_000, 2) for name, value in epoch_result(2, 0.75).metrics().items()),
@@ -58,14 +58,14 @@ def test_epochs_are_points_at_their_own_time_and_step() -> None:
 
 def test_a_new_run_needs_no_status_and_one_that_goes_on_is_set_running() -> None:
     first = outbox(*STARTED, trial(0), StartEvent(trial=0, attempt=1, epoch=0))
-    assert first.changes[0].status is None
-    assert first.changes[None].status is None
+    assert first.updates[0].status is None
+    assert first.updates[None].status is None
     again = outbox(*STARTED, trial(0), trial(1), EndEvent(trial=1, state="failed"), INTERRUPTED, RESUMED)
-    assert again.changes[None].status == ("RUNNING", 105_000)
-    assert again.changes[0].status == ("RUNNING", 105_000)
-    assert again.changes[0].tags["tunebook.state"] == "queued"
-    assert again.changes[1].status == ("FAILED", 103_000), "what has ended stays so"
-    assert again.changes[None].tags == {"tunebook.state": "running", "tunebook.reason": ""}
+    assert again.updates[None].status == ("RUNNING", 105_000)
+    assert again.updates[0].status == ("RUNNING", 105_000)
+    assert again.updates[0].tags["tunebook.state"] == "queued"
+    assert again.updates[1].status == ("FAILED", 103_000), "what has ended stays so"
+    assert again.updates[None].tags == {"tunebook.state": "running", "tunebook.reason": ""}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_new_run_needs_no_status_and_one_that_goes_on_is_set_running() -> None
 def test_each_outcome_has_a_status_and_a_tag(outcome: Outcome, status: str) -> None:
     trained = [] if outcome == "failed" else [epoch(0, 1)]
     ended = EndEvent(trial=0, state=outcome, reason="so it is")
-    change = outbox(*STARTED, trial(0), *trained, ended).changes[0]
+    change = outbox(*STARTED, trial(0), *trained, ended).updates[0]
     assert status_of(outcome) == status
     assert change.status == (status, 102_000 + 1000 * len(trained))
     assert change.tags["tunebook.state"] == change.tags["tunebook.outcome"] == outcome
@@ -86,14 +86,14 @@ def test_reasons_are_cut_to_what_a_tag_holds() -> None:
     box = outbox(
         *STARTED, trial(0), RetryEvent(trial=0, reason="r" * 9000), EndEvent(trial=0, state="failed")
     )
-    assert len(box.changes[0].tags["tunebook.last_failure"]) == LONGEST_TAG
-    assert "tunebook.reason" not in box.changes[0].tags
+    assert len(box.updates[0].tags["tunebook.last_failure"]) == LONGEST_TAG
+    assert "tunebook.reason" not in box.updates[0].tags
     assert clip("abcdef", 4) == "abc…"
     assert clip("abcd", 4) == "abcd"
 
 
 def test_an_interruption_closes_the_search_and_what_was_live() -> None:
-    change = outbox(*STARTED, trial(0), trial(1), EndEvent(trial=1, state="stopped"), INTERRUPTED).changes
+    change = outbox(*STARTED, trial(0), trial(1), EndEvent(trial=1, state="stopped"), INTERRUPTED).updates
     assert change[None].status == ("KILLED", 104_000)
     assert change[None].tags["tunebook.state"] == "interrupted"
     assert change[None].tags["tunebook.reason"] == "a signal"
@@ -104,13 +104,13 @@ def test_an_interruption_closes_the_search_and_what_was_live() -> None:
 
 def test_a_killed_drivers_search_is_closed_only_when_asked_and_only_if_open() -> None:
     box = outbox(*STARTED, trial(0), epoch(0, 1, 0.5))
-    assert box.changes[None].status is None
+    assert box.updates[None].status is None
     box.interrupt()
-    assert box.changes[None].status == ("KILLED", 102_000)
-    assert box.changes[0].tags["tunebook.state"] == "interrupted"
+    assert box.updates[None].status == ("KILLED", 102_000)
+    assert box.updates[0].tags["tunebook.state"] == "interrupted"
     done = outbox(*STARTED, FINISHED)
     done.interrupt()
-    assert done.changes[None].status == ("FINISHED", 101_000)
+    assert done.updates[None].status == ("FINISHED", 101_000)
 
 
 def test_the_end_sums_the_search_up_in_numbers() -> None:
@@ -126,7 +126,7 @@ def test_the_end_sums_the_search_up_in_numbers() -> None:
         EndEvent(trial=2, state="failed", reason="out of memory"),
         FINISHED,
     )
-    points = box.changes[None].points
+    points = box.updates[None].points
     assert {point.key: point.value for point in points} == {
         "best_val_accuracy": pytest.approx(0.9),
         "best_trial": 0,
@@ -144,7 +144,7 @@ def test_what_is_known_is_emptied_and_what_is_live_is_not_forgotten() -> None:
     box = outbox(*STARTED, trial(0))
     assert list(box.recipes) == [0]
     box.empty()
-    assert (box.changes, box.recipes) == ({}, {})
-    box.take(INTERRUPTED)
-    assert box.changes[0].tags["tunebook.state"] == "interrupted"
+    assert (box.updates, box.recipes) == ({}, {})
+    box.apply(INTERRUPTED)
+    assert box.updates[0].tags["tunebook.state"] == "interrupted"
     assert (box.began(None), box.began(0)) == (100_000, 101_000)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.changes import LONGEST_TAG
 from search.followers.consumer import Backlog
+from search.followers.run_updates import LONGEST_TAG
 from search.followers.tracker import Tracker
 from search.record.home import CURSOR_FILE, Home
 from search.record.journal import EndEvent, Event, Journal, StartEvent

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.tracker import run_ids
-from search.record.cursor import read_cursor
+from search.record.cursor import read_cursor, run_ids
 from search.record.home import CURSOR_FILE
 from search.record.journal import EndEvent, Journal
 from tests.search.followers.small_tracking import (

@@ -85,7 +85,7 @@ def test_the_error_names_the_variable_where_that_is_the_culprit(here: Path) -> N
 
 
 def test_object_stores_keep_no_runs(here: Path) -> None:
-    with pytest.raises(UserError, match="place for files"):
+    with pytest.raises(UserError, match="stores files, but no runs"):
         resolve_tracking_uri("s3://bucket/runs", here, {})
 
 

@@ -14,9 +14,9 @@ from search.jobs.package import (
     PACKAGES,
     ROOT,
     SCRIPT,
+    check_for_cluster,
     entrypoint,
     from_checkout,
-    meant_there,
     pack,
     variables,
 )
@@ -48,7 +48,7 @@ def study(**values: Any) -> Study:
     ],
 )
 def test_paths_of_the_cluster_are_left_as_they_are(values: dict[str, Any]) -> None:
-    assert meant_there(study(**values)) == study(**values)
+    check_for_cluster(study(**values))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_paths_of_the_cluster_are_left_as_they_are(values: dict[str, Any]) -> No
 )
 def test_what_means_this_machine_is_refused_here(values: dict[str, Any], where: str) -> None:
     with pytest.raises(StudyError) as raised:
-        meant_there(study(**values))
+        check_for_cluster(study(**values))
     assert [path for path, _ in raised.value.faults] == [where]
 
 

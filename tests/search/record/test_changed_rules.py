@@ -20,7 +20,7 @@ from search.record.journal import Event, Journal, TrialEvent, read
 from search.results import report
 from search.results.export import export_recipe
 from search.results.search import Search
-from search.running.driver import make_ledger, settled
+from search.running.driver import make_ledger, resolved_study
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study
 from search.study.space import build_space
@@ -41,7 +41,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interrupted search: six of twelve trials have ended, one is half way."""
     storage = tmp_path_factory.mktemp("searches")
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "digits-1"})
-    study = settled(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
+    study = resolved_study(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
     folder = storage / "digits-1"
     prepared = prepare(study, Home(folder), MACHINE)
     folder.mkdir()
@@ -170,8 +170,8 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
                 event = event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
             journal.append(event)
     before = (folder / EVENTS_FILE).read_bytes()
-    told = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
-    with pytest.raises(JournalError, match=told) as refusal:
+    wanted = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
+    with pytest.raises(JournalError, match=wanted) as refusal:
         resumed(folder, trials=1)
     assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (1, False)
     assert (folder / EVENTS_FILE).read_bytes() == before
@@ -180,8 +180,8 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
 def test_resume_refuses_a_study_with_another_objective(folder: Path) -> None:
     study = read_search(folder)
     study.with_values({"objective.metric": "val_loss"}).write(folder)
-    told = "objective is val_accuracy in the journal and val_loss by"
-    with pytest.raises(JournalError, match=told):
+    wanted = "objective is val_accuracy in the journal and val_loss by"
+    with pytest.raises(JournalError, match=wanted):
         resumed(folder, trials=1)
 
 
@@ -247,7 +247,7 @@ def test_a_search_is_opened_by_its_folder_and_tells_all_of_itself(folder: Path) 
     assert search.diagnosis == search.summary.diagnosis is not None
     assert search.verdicts == search.summary.verdicts is not None
     assert search.space.recipe(search.best.values) == search.best.whole_recipe
-    Console(file=io.StringIO()).print(search.pruning.told(5))
+    Console(file=io.StringIO()).print(search.pruning.describe(5))
 
 
 def test_its_trials_are_a_data_frame(folder: Path) -> None:

@@ -84,9 +84,7 @@ def test_a_driver_that_died_is_waited_for_and_replaced(store: Store) -> None:
     with taken(store, said) as held:
         assert time.monotonic() - began >= 2.0
         assert not held.lost
-    assert [line.endswith("waiting 2 s for a sign of the driver that was at work here") for line in said] == [
-        True
-    ]
+    assert ["waiting 2 s" in line for line in said] == [True]
 
 
 @pytest.mark.parametrize("ended", [False, True])

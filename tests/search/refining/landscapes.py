@@ -49,4 +49,4 @@ def after(found: Refined) -> dict[str, str]:
 
 def left(found: Refined) -> dict[str, str]:
     """Why each thing was left."""
-    return {each.about: each.why for each in found.kept}
+    return {each.about: each.why for each in found.left_alone}

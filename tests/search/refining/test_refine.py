@@ -109,7 +109,7 @@ def test_a_few_trials_are_too_early(tunebook: Call, tmp_path: Path) -> None:
 
 def test_an_interrupted_search_is_judged_by_the_trials_that_ended(tmp_path: Path) -> None:
     found = refined(planted(tmp_path, towards(1.3), trials=90, last=24, **SMALL))
-    assert found.judged == 24
+    assert found.compared_trials == 24
     assert list(after(found)) == [f"space.overrides.{RATE}"]
 
 

@@ -124,7 +124,7 @@ def test_a_best_value_beyond_an_end_without_a_trend_towards_it_is_left(tmp_path:
 
     found = refined(planted(tmp_path, landscape, **study))
     assert found.edits == ()
-    assert "may be luck: luck alone shows as much in" in left(found)[RATE]
+    assert "may be luck" in left(found)[RATE]
 
 
 def test_a_rule_that_the_trials_contradict_is_named_where_nothing_is_changed_for_it(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_rule_that_the_trials_contradict_is_named_where_nothing_is_changed_for
     study = {**SMALL, "space__overrides": {**RANGES, RATE: wrong}}
     found = refined(planted(tmp_path, towards(0.6), trials=40, sampler__kind="qmc", **study))
     assert f"space.overrides.{RATE}" not in after(found)
-    assert "the trials contradict what is believed of it (around 0.01" in left(found)[RATE]
+    assert "contradict the rule (around 0.01" in left(found)[RATE]
 
 
 def test_a_loss_is_better_towards_the_end_where_it_is_lower(tmp_path: Path) -> None:

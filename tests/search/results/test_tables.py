@@ -55,6 +55,6 @@ def test_a_column_without_content_is_left_out() -> None:
     assert printed(rows, 120)[0].split() == ["field", "source"]
 
 
-@pytest.mark.parametrize(("number", "told"), [(0, "0 trials"), (1, "1 trial"), (2, "2 trials")])
-def test_things_are_counted_in_words(number: int, told: str) -> None:
-    assert counted(number, "trial") == told
+@pytest.mark.parametrize(("number", "wanted"), [(0, "0 trials"), (1, "1 trial"), (2, "2 trials")])
+def test_things_are_counted_in_words(number: int, wanted: str) -> None:
+    assert counted(number, "trial") == wanted

@@ -45,7 +45,7 @@ def summary(values: dict[str, Value] = VALUES) -> Summary:
 def printed(width: int, **changes: Any) -> str:
     found = summary(**changes)
     out = Console(file=io.StringIO(), width=width, highlight=False)
-    out.print(trials_table(found, "val_accuracy", found.trials, out.width))
+    out.print(trials_table(found, found.trials, out.width))
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from search.running.cluster_token import bring_token, the_token, where_the_token_is, why_refused
+from search.running.cluster_token import send_token, token_source, token_to_send, why_refused
 
 
 @pytest.fixture(autouse=True)
@@ -18,27 +18,27 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_token_none_is_brought() -> None:
-    bring_token()
-    assert (where_the_token_is(), the_token()) == (None, None)
+    send_token()
+    assert (token_source(), token_to_send()) == (None, None)
     assert why_refused().startswith("the cluster asks for a token: set RAY_AUTH_TOKEN")
 
 
 def test_it_is_taken_from_the_variable_then_from_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / ".ray").mkdir()
     (home / ".ray" / "auth_token").write_text("of the home\n")
-    bring_token()
-    assert the_token() == "of the home"
+    send_token()
+    assert token_to_send() == "of the home"
     (home / "other").write_text("of a file")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "other"))
-    assert the_token() == "of a file"
+    assert token_to_send() == "of a file"
     monkeypatch.setenv("RAY_AUTH_TOKEN", "of the variable")
-    assert (the_token(), where_the_token_is()) == ("of the variable", "RAY_AUTH_TOKEN")
+    assert (token_to_send(), token_source()) == ("of the variable", "RAY_AUTH_TOKEN")
     assert why_refused().startswith("the cluster refuses the token in RAY_AUTH_TOKEN")
 
 
 def test_who_says_that_none_is_to_be_brought_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    bring_token()
-    assert the_token() is None
+    send_token()
+    assert token_to_send() is None
     assert "RAY_AUTH_MODE=disabled" in why_refused()

@@ -21,7 +21,7 @@ from search.running.raytune import (
     checkpoints_of,
     drop_all_checkpoints,
     drop_checkpoints,
-    kept_history,
+    stored_history,
 )
 from search.study import Study
 from tests.s3_server import KEYS
@@ -50,7 +50,7 @@ def ledger(prepared: Prepared, tmp_path: Path) -> Iterator[Ledger]:
 
 
 def test_how_far_a_trial_is_is_not_known_then(prepared: Prepared, caplog: pytest.LogCaptureFixture) -> None:
-    assert kept_history(prepared, 0) is None
+    assert stored_history(prepared, 0) is None
     assert "trial 0: s3://b/c/mine/trials/0000" in caplog.text
 
 
@@ -62,7 +62,7 @@ def test_a_history_that_a_disk_has_broken_does_not_end_the_search(
     broken.mkdir(parents=True)
     for name in ("state.pt", "history.json"):
         (broken / name).touch()
-    assert kept_history(local, 0) is None
+    assert stored_history(local, 0) is None
     assert checkpoints_of(local, 0).epochs() == 3
     assert local.home.trials_with_checkpoints() == {0}
 

@@ -109,7 +109,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "wanted"),
     [
         ({"optimizer.lr": {"log": [1.0, 3.0]}}, "optimizer.lr: 1 to 3, log"),
         ({"optimizer.lr": {"choice": [0.01, 0.05]}}, "optimizer.lr: one of 0.01, 0.05"),
@@ -121,13 +121,13 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     ],
 )
 def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
-    values: dict[str, Any], told: str | None
+    values: dict[str, Any], wanted: str | None
 ) -> None:
     free = {"optimizer.kind": {"rule": True}} if any("[" in name for name in values) else {}
     study = study_of(space__overrides={**values, **free})
     facts = digits_facts(epochs=study.budget.epochs, lr_band=(0.2, 0.4))
     warning = far_rates(study, space_of(study, facts), facts)
-    assert (warning is None) if told is None else (warning is not None and told in warning)
+    assert (warning is None) if wanted is None else (warning is not None and wanted in warning)
     unswept = facts.model_copy(update={"lr_band": None})
     assert far_rates(study, space_of(study, unswept), unswept) is None
 

@@ -46,7 +46,7 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "wanted"),
     [
         ({"objective": {"metric": "accuracy"}}, "val_accuracy"),
         ({"objective": {"metric": "val_loss", "mode": "max"}}, "'min'"),
@@ -58,13 +58,13 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
         ({"scheduler": {"rungs": [2], "grace_epochs": 2}}, "not both"),
     ],
 )
-def test_values_that_cannot_work_are_refused(tree: dict[str, Any], told: str) -> None:
+def test_values_that_cannot_work_are_refused(tree: dict[str, Any], wanted: str) -> None:
     (message,) = faults({**DIGITS, **tree}).values()
-    assert told in message
+    assert wanted in message
 
 
 @pytest.mark.parametrize(
-    ("tree", "path", "told"),
+    ("tree", "path", "wanted"),
     [
         ({"facts": {"train_images": 50_000}}, "facts.train_images", "data.train_limit takes fewer"),
         ({"facts": {"epochs": 90}}, "facts.epochs", "write budget.epochs"),
@@ -84,11 +84,11 @@ def test_values_that_cannot_work_are_refused(tree: dict[str, Any], told: str) ->
     ],
 )
 def test_facts_that_cannot_be_written_are_refused_at_their_place(
-    tree: dict[str, Any], path: str, told: str
+    tree: dict[str, Any], path: str, wanted: str
 ) -> None:
     ((found, message),) = faults({**DIGITS, **tree}).items()
     assert found == path
-    assert told in message
+    assert wanted in message
 
 
 def test_written_facts_and_probes_read_back(tmp_path: Path) -> None:

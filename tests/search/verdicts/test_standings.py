@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import count
 from typing import get_args
 
@@ -12,18 +11,19 @@ import pytest
 from search.record.journal import Outcome
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
-from search.verdicts.standings import marks, places
+from search.verdicts.standings import compared_epochs, standings
 from tests.search.small_events import epoch
 
-MARKS = (2, 6, 18)
-METRIC = "val_accuracy"
+EPOCHS = 18
 
 
 def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
-    """A trial with these scores at the marks, and worse than anything between them."""
+    """A trial with these scores at the epochs that are compared, and worse than anything between them."""
     last = max(scores, default=0)
     history = tuple(
-        epoch(number, each, scores.get(each, -9.0), each if each in (2, 6) else None)
+        epoch(
+            number, each, scores.get(each, -9.0), each if each in (2, 6) else None, val_loss=scores.get(each)
+        )
         for each in range(1, last + 1)
     )
     outcomes: dict[TrialState, Outcome] = {each: each for each in get_args(Outcome)}
@@ -37,8 +37,12 @@ def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
     )
 
 
-def standing(*trials: Trial, mode: str = "max") -> dict[int, float]:
-    return dict(places(trials, MARKS, METRIC, "max" if mode == "max" else "min"))
+def summary(*trials: Trial, objective: str = "val_accuracy") -> Summary:
+    return Summary("x", None, "finished", None, objective, trials, EPOCHS, 0.0)
+
+
+def standing(*trials: Trial, objective: str = "val_accuracy") -> dict[int, float]:
+    return dict(standings(summary(*trials, objective=objective)))
 
 
 def test_a_pair_meets_at_the_last_epoch_that_both_have_reached() -> None:
@@ -60,7 +64,7 @@ def test_a_lower_loss_is_better() -> None:
     assert standing(
         trial(0, "finished", {2: 1.0, 6: 1.0, 18: 1.0}),
         trial(1, "finished", {2: 2.0, 6: 2.0, 18: 2.0}),
-        mode="min",
+        objective="val_loss",
     ) == {0: 100.0, 1: 0.0}
 
 
@@ -106,9 +110,8 @@ def test_one_trial_has_no_place_and_places_average_fifty() -> None:
     assert sum(found.values()) / len(found) == pytest.approx(50.0)
 
 
-def test_marks_are_the_rungs_that_were_reached_and_the_last_epoch() -> None:
+def test_trials_are_compared_at_the_rungs_that_were_reached_and_the_last_epoch() -> None:
     trials = (trial(0, "stopped", {2: 0.1}), trial(1, "finished", {2: 0.2, 6: 0.3, 18: 0.4}))
-    summary = Summary("x", None, "finished", None, METRIC, trials, 18, 0.0)
-    assert marks(summary) == (2, 6, 18)
-    assert marks(replace(summary, trials=trials[:1])) == (2, 18)
-    assert marks(replace(summary, trials=())) == (18,)
+    assert compared_epochs(summary(*trials)) == (2, 6, 18)
+    assert compared_epochs(summary(trials[0])) == (2, 18)
+    assert compared_epochs(summary()) == (18,)

@@ -15,7 +15,7 @@ from search.verdicts.words import counts, fixed, markdown, mlflow_table, promise
 RATES = "around 0.5 (high confidence) within 0.1 to 2, log"
 RATE = Verdict("optimizer.lr[sgd]", "supported", RATES, "003:23", 30, 12, 31.4, (18.2, 44.1))
 MIXING = Verdict("augmentation.mixing.kind", "contradicted", "none 70%", "0", 30, 17, -18.0, (-31.0, -4.6))
-UNCLEAR = "the interval holds 0"
+UNCLEAR = "the interval contains 0"
 CROP = Verdict(
     "augmentation.crop.fraction", "untested", "around 0.1", "0", 30, 17, 4.0, (-9.0, 17.0), UNCLEAR
 )

@@ -169,7 +169,7 @@ def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
     verdicts = judge(two_rules(smoothings=Weights((0.55, 0.45))), summary_of(drawn))
     smoothing = the("regularisation.label_smoothing", verdicts)
     assert (smoothing.word, smoothing.follow, smoothing.depart) == ("untested", 20, 0)
-    assert smoothing.why == "believes nothing that could be tested"
+    assert smoothing.why == "prefers none of its options"
 
 
 def options_of_three(unlikely: int) -> Verdict:
@@ -189,7 +189,7 @@ def options_of_three(unlikely: int) -> Verdict:
 
 def test_of_near_ties_the_rule_says_nothing_and_of_the_rest_too_few_depart() -> None:
     found = options_of_three(2)
-    tied = "believes nothing that could be tested of none and mixup"
+    tied = "prefers none of none and mixup"
     assert found.why == f"{tied}; 2 of 24 trials depart from it, at least 5 needed"
 
 
@@ -220,7 +220,7 @@ def test_a_rule_whose_interval_holds_zero_is_untested_with_its_effect() -> None:
     smoothing = the(
         "regularisation.label_smoothing", judge(two_rules(), summary_of(grid({True: 0.9, False: 0.5})))
     )
-    assert (smoothing.word, smoothing.why) == ("untested", "the interval holds 0")
+    assert (smoothing.word, smoothing.why) == ("untested", "the interval contains 0")
     assert smoothing.effect is not None
 
 
@@ -242,7 +242,7 @@ def test_before_any_trial_has_ended_every_rule_is_untested() -> None:
 def test_trials_that_all_score_alike_say_nothing() -> None:
     drawn = [(each, 0.5) for each, _ in grid({True: 0.0, False: 0.0})]
     verdicts = judge(two_rules(), summary_of(drawn))
-    assert {(each.word, each.why) for each in verdicts.rules} == {("untested", "all trials score alike")}
+    assert {(each.word, each.why) for each in verdicts.rules} == {("untested", "all scores are equal")}
 
 
 def test_the_documents_own_recipe_is_compared_with_and_never_counted() -> None:

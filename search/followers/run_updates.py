@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 
 @dataclass
-class Change:
+class RunUpdate:
     """Holds all that a run is to be sent at once."""
 
     params: dict[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Outbox:
 
     def __init__(self, objective: str, epochs: int) -> None:
         self.record = Record()
-        self.changes: dict[Run, Change] = {}
+        self.updates: dict[Run, RunUpdate] = {}
         self.recipes: dict[int, Trial] = {}
         """New trials, whose recipes are to be stored."""
         self._objective = objective
@@ -76,23 +76,23 @@ class Outbox:
         self._closed = False
         """Whether the runs of a driver that was killed have been closed."""
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Apply the journal's next event."""
         self.record.apply(event)
         self._closed = False
         match event:
             case SearchEvent():
-                self._take_search(event)
+                self._apply_search(event)
             case TrialEvent():
-                self._take_trial(event)
+                self._apply_trial(event)
             case StartEvent():
                 self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt)})
             case EpochEvent():
-                self._take_epoch(event)
+                self._apply_epoch(event)
             case RetryEvent():
                 self._tag(event.trial, {"tunebook.last_failure": event.reason})
             case EndEvent():
-                self._take_end(event)
+                self._apply_end(event)
             case SettledEvent():
                 pass
             case _:
@@ -112,7 +112,7 @@ class Outbox:
 
     def empty(self) -> None:
         """Forget the changes so far: MLflow has them."""
-        self.changes.clear()
+        self.updates.clear()
         self.recipes.clear()
 
     def interrupt(self) -> None:
@@ -121,7 +121,7 @@ class Outbox:
             self._end_search("KILLED", "interrupted", "the driver was killed")
             self._closed = True
 
-    def _take_search(self, event: SearchEvent) -> None:
+    def _apply_search(self, event: SearchEvent) -> None:
         match event.state:
             case "started":
                 self._tag(None, {STATE: "running"})
@@ -137,22 +137,22 @@ class Outbox:
             case "failed":
                 self._end_search("FAILED", event.state, event.reason)
 
-    def _take_trial(self, event: TrialEvent) -> None:
+    def _apply_trial(self, event: TrialEvent) -> None:
         self.recipes[event.trial] = self.record.trials[event.trial]
-        self._change(event.trial).params.update(
+        self._update(event.trial).params.update(
             {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
         )
         self._tag(event.trial, {STATE: "queued", "tunebook.own": written(event.own)})
 
-    def _take_epoch(self, event: EpochEvent) -> None:
+    def _apply_epoch(self, event: EpochEvent) -> None:
         at = milliseconds(event.time)
         points = (Point(key, value, at, event.epoch) for key, value in event.result.metrics().items())
-        self._change(event.trial).points.extend(points)
+        self._update(event.trial).points.extend(points)
         rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
         self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
 
-    def _take_end(self, event: EndEvent) -> None:
-        self._change(event.trial).status = (status_of(event.state), milliseconds(event.time))
+    def _apply_end(self, event: EndEvent) -> None:
+        self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))
         self._tag(event.trial, {STATE: event.state, "tunebook.outcome": event.state, REASON: event.reason})
 
     def _open_trials(self) -> list[Trial]:
@@ -160,15 +160,15 @@ class Outbox:
 
     def _end_search(self, status: Status, state: str, reason: str | None) -> None:
         at = milliseconds(self.record.latest)
-        self._change(None).status = (status, at)
-        self._change(None).points = self._summary(at)
+        self._update(None).status = (status, at)
+        self._update(None).points = self._summary(at)
         self._tag(None, {STATE: state, REASON: reason})
         for trial in self._open_trials():
-            self._change(trial.id).status = ("KILLED", at)
+            self._update(trial.id).status = ("KILLED", at)
             self._tag(trial.id, {STATE: "interrupted"})
 
     def _reopen(self, run: Run, state: str) -> None:
-        self._change(run).status = ("RUNNING", milliseconds(self.record.latest))
+        self._update(run).status = ("RUNNING", milliseconds(self.record.latest))
         self._tag(run, {STATE: state})
 
     def _summary(self, at: int) -> list[Point]:
@@ -189,12 +189,12 @@ class Outbox:
             numbers["best_trial"] = summary.best.id
         return [Point(key, float(value), at, summary.epochs_trained) for key, value in numbers.items()]
 
-    def _change(self, run: Run) -> Change:
-        return self.changes.setdefault(run, Change())
+    def _update(self, run: Run) -> RunUpdate:
+        return self.updates.setdefault(run, RunUpdate())
 
     def _tag(self, run: Run, tags: Mapping[str, str | None]) -> None:
-        told = {key: clip(value, LONGEST_TAG) for key, value in tags.items() if value is not None}
-        self._change(run).tags.update(told)
+        shortened = {key: clip(value, LONGEST_TAG) for key, value in tags.items() if value is not None}
+        self._update(run).tags.update(shortened)
 
 
 def status_of(outcome: Outcome) -> Status:

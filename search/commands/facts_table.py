@@ -1,0 +1,145 @@
+"""This module shows facts to a person: each with its unit in words, its meaning and its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from search.facts.measured import Measured
+from search.results.tables import Rows, counted
+from search.study import FACT_OF_PROBE, Study
+from spaces.facts import Facts
+from trainable.recipe.data import Data
+
+GIB = 2**30
+NONE = "-"
+
+
+class FactRow(NamedTuple):
+    """Holds one fact: its name, its value with the unit, its meaning and its origin."""
+
+    name: str
+    value: str
+    meaning: str
+    origin: str
+
+
+class FactText(NamedTuple):
+    """Says how the values of a fact are shown, what it means, and its origin unless another one is known."""
+
+    show: Callable[[Any], str]
+    meaning: str
+    origin: str
+
+
+def facts_table(rows: Sequence[FactRow]) -> Rows:
+    """Returns a table with one row for each fact."""
+    return Rows(
+        "facts", ("fact", "value", "what it is", "from"), tuple(rows), head=2, whole={"fact", "value"}
+    )
+
+
+def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
+    """Returns every fact of a study, or of a recipe alone, with its section `data`.
+
+    `measured` holds the facts before any of them was overwritten.
+    """
+    return [
+        FactRow(name, _value(name, facts), words.meaning, _origin(name, measured, data, study))
+        for name, words in FACT_TEXTS.items()
+    ]
+
+
+def _value(name: str, facts: Facts) -> str:
+    value = getattr(facts, name)
+    return NONE if value is None else FACT_TEXTS[name].show(value)
+
+
+def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> str:
+    if study is not None and name in study.facts.values():
+        known = measured.recorded or name in PROBES
+        return "written in the study" + ("" if known else f"; measured: {_value(name, measured.facts)}")
+    if name in PROBES:
+        return _probe_origin(name, measured, study)
+    if name in ("channels", "image_size", "flips") and getattr(data, name) is not None:
+        return f"data.{name}"
+    if name in KNOWN_WITHOUT_LOOKING:
+        return _origin_without_looking(name, measured, study)
+    origin = FACT_TEXTS[name].origin
+    return f"{origin} (cached)" if measured.cached else origin
+
+
+def _origin_without_looking(name: str, measured: Measured, study: Study | None) -> str:
+    if name == "gpu_memory_bytes":
+        return "measured" if measured.facts.gpus else "no GPU is used"
+    if name == "gpus" and (study is None or study.resources.gpus is None):
+        return "what the machine has"
+    return FACT_TEXTS[name].origin if study is not None else KNOWN_WITHOUT_LOOKING[name]
+
+
+def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
+    probe = PROBES[name]
+    if name == "lr_band_kind" and study is not None and "lr_band" in study.facts.values():
+        return "base.optimizer.kind, or the documents' own"
+    if getattr(measured.facts, name) is not None:
+        return f"{probe}, when the search began"
+    if study is None or probe not in study.space.probes:
+        return f"by space.probes: [{probe}]"
+    return f"{probe} found none" if measured.recorded else f"{probe} will measure it when the search begins"
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _channels(channels: int) -> str:
+    return "1, grey" if channels == 1 else f"{channels}, colour"
+
+
+def _flips(flips: tuple[str, ...]) -> str:
+    return ", ".join(flips) or "none"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"
+
+
+def _band(band: tuple[float, float]) -> str:
+    return f"{band[0]:.3g} to {band[1]:.3g} at 256"
+
+
+FACT_TEXTS: dict[str, FactText] = {
+    "train_images": FactText(partial(counted, noun="image"), "to train on", "counted"),
+    "classes": FactText(partial(counted, noun="class", nouns="classes"), "of the labels", "counted"),
+    "class_balance": FactText("{:.2f}".format, "smallest class divided by largest", "counted"),
+    "channels": FactText(_channels, "of an image", "as in most images"),
+    "image_size": FactText("{} px".format, "side, as the model sees it", "as in most images"),
+    "flips": FactText(_flips, "flips that keep the label true", "known for these data, or none"),
+    "parameters": FactText("{:,}".format, "numbers that training adjusts", "counted on the model"),
+    "epochs": FactText(partial(counted, noun="epoch"), "of the longest trial", "budget.epochs"),
+    "cpus": FactText(partial(counted, noun="CPU"), "of a worker", "resources.cpus"),
+    "gpus": FactText(partial(counted, noun="GPU"), "of a worker", "resources.gpus"),
+    "workers": FactText(partial(counted, noun="worker"), "of a trial", "resources.workers"),
+    "gpu_memory_bytes": FactText(_gigabytes, "memory of a GPU", "measured"),
+    "pretrained": FactText(_yes_or_no, "starts from pretrained weights", "base.model.weights"),
+    "attention": FactText(_yes_or_no, "the model has attention layers", "found in the model"),
+    "largest_micro_batch": FactText(
+        partial(counted, noun="image"), "that fit into memory at once", "batch-find"
+    ),
+    "lr_band": FactText(_band, "rates that a sweep recommends", "lr-find"),
+    "lr_band_kind": FactText(str, "optimizer of that sweep", "lr-find"),
+}
+PROBES = {
+    name: probe for probe, fact in FACT_OF_PROBE.items() for name in FACT_TEXTS if name.startswith(fact)
+}
+"""The probe that measures a fact, where one does."""
+KNOWN_WITHOUT_LOOKING = {
+    "epochs": "loop.epochs",
+    "cpus": "a trial's default",
+    "gpus": "what the machine has",
+    "workers": "a trial's default",
+    "gpu_memory_bytes": "measured",
+    "pretrained": "model.weights",
+}
+"""The facts that no look at images or model finds, and their origin when a recipe is explained alone."""
