@@ -112,8 +112,8 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
         changed = changed.model_copy(update={"provenance": None})
     if data_path is None:
         return changed
-    place = {"data.path": data_path, "data.format": "auto", "data.name": None}
-    return changed.with_values({path: value for path, value in place.items() if path not in values})
+    source = {"data.path": data_path, "data.format": "auto", "data.name": None}
+    return changed.with_values({path: value for path, value in source.items() if path not in values})
 
 
 @contextmanager

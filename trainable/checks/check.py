@@ -20,7 +20,7 @@ from trainable.checks.learning import check_learning, teach
 from trainable.checks.loader import check_loader
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
-from trainable.checks.shuffled import check_shuffled
+from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for

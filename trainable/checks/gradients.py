@@ -45,15 +45,15 @@ def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = ""
     double = copy.deepcopy(layer).cpu().double().eval()
     names = [each for each, parameter in double.named_parameters() if parameter.requires_grad]
     weights = [double.get_parameter(each).detach().clone().requires_grad_() for each in names]
-    given = [_double(each) for each in inputs]
+    doubles = [_double(each) for each in inputs]
 
     def computed(*values: Tensor) -> Any:
-        arguments = values[: len(given)]
-        return functional_call(double, dict(zip(names, values[len(given) :], strict=True)), arguments)
+        arguments = values[: len(doubles)]
+        return functional_call(double, dict(zip(names, values[len(doubles) :], strict=True)), arguments)
 
     try:
         torch.autograd.gradcheck(
-            computed, (*given, *weights), eps=EPS, atol=1e-5, rtol=TOLERANCE, fast_mode=True
+            computed, (*doubles, *weights), eps=EPS, atol=1e-5, rtol=TOLERANCE, fast_mode=True
         )
     except GradcheckError as error:
         return _wrong(title, error)

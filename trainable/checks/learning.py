@@ -111,12 +111,12 @@ def check_learning(lesson: Lesson) -> Finding:
         return unchecked(
             "learning", f"there was time for {lesson.steps} steps only", "give it more time: --seconds"
         )
-    told = f"{what}; training images {lesson.train}"
+    what = f"{what}; training images {lesson.train}"
     if lesson.train.is_sure and not known.is_sure:
         return Finding(
             "learning",
             "error",
-            told,
+            what,
             "what is learnt by heart does not carry over: labels do not belong to their images, or not in "
             "the same way in both parts",
             "look at some images with their labels; see that images and labels are in one order in each part",
@@ -124,7 +124,7 @@ def check_learning(lesson: Lesson) -> Finding:
     return Finding(
         "learning",
         "note" if known.is_sure and known.classes < FEW_CLASSES else "warning",
-        told,
+        what,
         f"images tell a small net next to nothing about labels at {SIDE} px; or labels are mixed up",
         "look at some images with their labels before anything else",
     )

@@ -53,15 +53,15 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
         means = "training would begin with a loss that is no number"
         yield _outputs("error", "the untrained network answers nan or inf", means, "its initialisation")
     elif float((together[:1] - alone).abs().max()) > DEPENDENT * max(float(together.abs().max()), 1e-6):
-        told = "in evaluation mode an image's answer depends on the other images of its batch"
+        found = "in evaluation mode an image's answer depends on the other images of its batch"
         means = "scores depend on evaluation.batch_size and on the order of images; labels may leak"
         yield _outputs(
-            "warning", told, means, "softmax or mean over the batch, or BatchNorm without statistics"
+            "warning", found, means, "softmax or mean over the batch, or BatchNorm without statistics"
         )
     elif _are_probabilities(together):
-        told = "outputs are probabilities: the network ends in a softmax"
+        found = "outputs are probabilities: the network ends in a softmax"
         means = "cross-entropy takes logits and would apply softmax again: training is slow and stops early"
-        yield _outputs("warning", told, means, "leave the softmax out of forward")
+        yield _outputs("warning", found, means, "leave the softmax out of forward")
     else:
         yield passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
 

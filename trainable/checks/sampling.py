@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -13,14 +12,6 @@ from torch.nn.functional import interpolate
 from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.data.decode import Form, decode, raise_broken
 from trainable.data.source import Integers, Pixels, Selection
-
-
-def parts(data: DataSet) -> Iterator[tuple[str, Part]]:
-    """Yields the parts that exist, by name."""
-    yield "train", data.train
-    yield "validation", data.validation
-    if data.test is not None:
-        yield "test", data.test
 
 
 def some(count: int, most: int, seed: int = 0) -> Integers:
@@ -56,14 +47,14 @@ def in_memory(
 
     Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
     """
-    kept = classes if classes is not None else np.arange(len(data.info.classes))
+    chosen = classes if classes is not None else np.arange(len(data.info.classes))
     side = min(side or data.info.image_size, data.info.image_size)
-    trained = _part(data, data.train, kept, train, side)
-    validated = _part(data, data.validation, kept, validation, side)
+    trained = _part(data, data.train, chosen, train, side)
+    validated = _part(data, data.validation, chosen, validation, side)
     info = replace(
         data.info,
-        classes=tuple(data.info.classes[each] for each in kept),
-        class_counts=tuple(np.bincount(trained.labels, minlength=len(kept)).tolist()),
+        classes=tuple(data.info.classes[each] for each in chosen),
+        class_counts=tuple(np.bincount(trained.labels, minlength=len(chosen)).tolist()),
         image_size=side,
         train_images=len(trained),
         validation_images=len(validated),

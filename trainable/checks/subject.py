@@ -102,14 +102,14 @@ def make_subject(
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
     else:
         drops = {"dropout": 0.0 if recipe.model.dropout is not None else None, "stochastic_depth": None}
-        untrained = _made(recipe, data, device, download)
-        bare = _made(
+        untrained = _make_network(recipe, data, device, download)
+        bare = _make_network(
             recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)}), data, device, download
         )
     return Subject(resolved, data, untrained, _without_drops(bare), device, is_own=model is not None)
 
 
-def _made(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
+def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
     """Returns the recipe's network, drawn as `Run` draws it."""
     info = data.info
     with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):

@@ -178,8 +178,8 @@ class Curves:
         if losses[-1] > limits.lost_loss * guessing:
             yield f"the training loss ends at {losses[-1]:.3g}, guessing costs {guessing:.3g}"
         elif max(losses) > limits.knocked_out * guessing and not self._has_learnt():
-            told = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
-            yield f"{told}; the net has hardly learnt"
+            loss = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
+            yield f"{loss}; the net has hardly learnt"
 
     def _visible(self) -> float:
         """Returns by how much one epoch's validation accuracy must differ to say anything."""

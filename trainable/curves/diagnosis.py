@@ -106,8 +106,8 @@ def _verdict(curves: Curves) -> tuple[Verdict, tuple[str, ...]]:
     if apart and not curves.rises:
         return "overfit", (f"{levels} and no longer rises",)
     if curves.rises and not known:
-        told = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
-        return "still improving", (f"{told}, and {_percent(1 - curves.train)} of training is still wrong",)
+        rise = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
+        return "still improving", (f"{rise}, and {_percent(1 - curves.train)} of training is still wrong",)
     if curves.gap <= curves.agreement and curves.train < limits.train_target:
         return "underfit", (f"only {levels}",)
     return "healthy", (levels,)

@@ -31,7 +31,7 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.remote import cached, data_root
+from trainable.data.remote_data import cached, data_root
 from trainable.data.source import Collection, Flip, Integers, Pixels, Selection
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
@@ -91,6 +91,7 @@ class FilePart:
 
 
 Part = ArrayPart | FilePart
+PartName = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,12 @@ class DataSet:
 
     copy: Path | None = None
     """For data behind a URI, this is their copy on the machine that loaded them."""
+
+    @property
+    def parts(self) -> dict[PartName, Part]:
+        """Returns the parts that exist, by name, in this order."""
+        parts: dict[PartName, Part] = {"train": self.train, "validation": self.validation}
+        return parts if self.test is None else {**parts, "test": self.test}
 
     def be_here(self) -> None:
         """Makes sure that files behind a URI are on this machine too, where they are read while training.

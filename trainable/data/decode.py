@@ -108,7 +108,8 @@ def decode(selection: Selection, form: Form, threads: int | None = None) -> tupl
     pixels = np.empty((len(selection.indices), form.channels, form.side, form.side), np.uint8)
 
     def fill(positions: Integers) -> list[Broken]:
-        return [fault for place in positions if (fault := _fill(pixels[place], selection, place, form))]
+        found = (_fill(pixels[position], selection, position, form) for position in positions)
+        return [fault for fault in found if fault]
 
     chunks = np.array_split(np.arange(len(pixels)), max(1, len(pixels) // CHUNK))
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:

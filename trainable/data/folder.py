@@ -154,9 +154,9 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
 def _images(folder: Path) -> Iterator[Path]:
     """Yields every image in the folder and below it;
     links are followed, as image sets are often made of them."""
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for root, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _is_hidden(name)]
-        yield from (Path(place, name) for name in names if _is_image(name))
+        yield from (Path(root, name) for name in names if _is_image(name))
 
 
 def _subfolders(folder: Path) -> list[Path]:

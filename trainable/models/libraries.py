@@ -46,10 +46,10 @@ def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size:
 
     check_timm_name(spec.name)
     drops = {"drop_rate": spec.dropout, "drop_path_rate": spec.stochastic_depth}
-    given: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
+    rates: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
     size = timm_options(spec.name, classes=classes, channels=channels, image_size=image_size)
     try:
-        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **given)
+        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **rates)
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
         for option, field in (("drop_rate", "dropout"), ("drop_path_rate", "stochastic_depth")):
             if isinstance(error, TypeError) and f"'{option}'" in str(error):

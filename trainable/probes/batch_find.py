@@ -19,7 +19,7 @@ from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
 from trainable.probes.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
-from trainable.probes.reckoning import SMALLEST, Line, draw_line
+from trainable.probes.memory_estimate import SMALLEST, Line, draw_line
 from trainable.training.memory import give_back, ran_out
 from trainable.training.run import Run
 
@@ -150,12 +150,12 @@ def search(
     """
     tried: list[Tried] = []
     fits, fails = -1, len(grid)
-    for place in _doubling(grid):
-        tried.append(attempt(grid[place]))
+    for index in _doubling(grid):
+        tried.append(attempt(grid[index]))
         if not tried[-1].fits:
-            fails = place
+            fails = index
             break
-        fits = place
+        fits = index
         if enough(tried[-1]):
             return tried
     while fails - fits > 1:
@@ -168,7 +168,7 @@ def search(
 def _doubling(grid: Sequence[int]) -> list[int]:
     """Returns the indices of the powers of two, and the last;
     a single image only if no more are asked for."""
-    powers = [place for place, size in enumerate(grid) if size.bit_count() == 1]
+    powers = [index for index, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
 
 

@@ -50,10 +50,7 @@ def test_epochs_are_points_at_their_own_time_and_step() -> None:
     change = outbox(*STARTED, trial(0), epoch(0, 1, 0.5), epoch(0, 2, 0.75, rung=2)).changes[0]
     assert change.points == [
         *(Point(name, value, 102_000, 1) for name, value in epoch_result(1, 0.5).metrics().items()),
-        *(
-            Point(name, value, 103_000, 2)
-            for name, value in epoch_result(2, 0.75).metrics().items()
-        ),
+        *(Point(name, value, 103_000, 2) for name, value in epoch_result(2, 0.75).metrics().items()),
     ]
     assert change.tags["tunebook.epochs"] == "2"
     assert change.tags["tunebook.rung"] == "2"
