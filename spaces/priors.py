@@ -21,8 +21,8 @@ from spaces.domains import (
     Value,
     cell_of,
     fraction_of,
+    index_of,
     is_number,
-    place_of,
     shown,
     value_at,
 )
@@ -65,8 +65,8 @@ class Weights:
     def __post_init__(self) -> None:
         unfit = [each for each in self.weights if not is_number(each) or not 0 < each < math.inf]
         if unfit or not self.weights:
-            told = ", ".join(map(repr, unfit)) or "none"
-            raise SpaceError([Fault("", f"expected weights above 0, got {told}")])
+            got = ", ".join(map(repr, unfit)) or "none"
+            raise SpaceError([Fault("", f"expected weights above 0, got {got}")])
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -87,7 +87,7 @@ def believed(domain: Domain, value: Value, confidence: Confidence = "medium") ->
             assert is_number(value)
             return Normal(float(value), confidence)
         case Choice(options=options):
-            at = place_of(domain, value)
+            at = index_of(domain, value)
             return Weights(tuple(ODDS[confidence] if each == at else 1.0 for each in range(len(options))))
         case _:
             assert_never(domain)
@@ -103,8 +103,8 @@ def check_prior(domain: Domain, prior: Prior) -> None:
                 raise SpaceError([Fault("", f"expected a prior within {domain}, got {centre:g}")])
         case Choice(options=options), Weights(weights=weights):
             if len(options) != len(weights):
-                told = f"expected a weight for each of the {len(options)} options, got {len(weights)}"
-                raise SpaceError([Fault("", told)])
+                problem = f"expected a weight for each of the {len(options)} options, got {len(weights)}"
+                raise SpaceError([Fault("", problem)])
         case Choice(), Normal():
             raise SpaceError([Fault("", f"expected weights for {domain}, got a centre")])
         case _, Weights():
@@ -148,7 +148,7 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
             return _normal_density(domain, prior, value)
         case Weights(shares=shares):
             assert isinstance(domain, Choice)
-            return shares[place_of(domain, value)] * len(shares)
+            return shares[index_of(domain, value)] * len(shares)
         case _:
             assert_never(prior)
 
@@ -167,7 +167,7 @@ def mode(domain: Domain, prior: Prior) -> Value:
             assert_never(prior)
 
 
-def told(domain: Domain, prior: Prior) -> str:
+def describe(domain: Domain, prior: Prior) -> str:
     """Describes the domain and the prior in words."""
     match prior:
         case Uniform():
@@ -207,8 +207,8 @@ def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
 
 def _option(shares: tuple[float, ...], fraction: float) -> int:
     below = 0.0
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         below += share
         if fraction < below:
-            return place
+            return index
     return len(shares) - 1

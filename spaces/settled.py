@@ -88,7 +88,7 @@ def _beliefs_tree(beliefs: Table[Believed]) -> dict[str, Any]:
     if not isinstance(beliefs, ByValue):
         return {"prior": _prior_tree(beliefs.prior), "reason": beliefs.reason}
     cases = [{"values": list(each.values), "then": _beliefs_tree(each.then)} for each in beliefs.cases]
-    return {"path": beliefs.path, "settled": beliefs.settled, "cases": cases}
+    return {"path": beliefs.path, "settled": beliefs.default, "cases": cases}
 
 
 def _prior_tree(prior: Prior) -> dict[str, Any]:
@@ -141,13 +141,13 @@ class _Node:
         return self.content
 
     def value(self) -> Value:
-        (found,) = self.made(lambda: Choice((self.content,))).options  # one option: checked to be a scalar
+        (found,) = self.built(lambda: Choice((self.content,))).options  # one option: checked to be a scalar
         return found
 
     def values(self) -> tuple[Value, ...]:
         return tuple(each.value() for each in self.items())
 
-    def made(self, make: Callable[[], T]) -> T:
+    def built(self, make: Callable[[], T]) -> T:
         """Returns what `make` makes. Raises SpaceError with its faults,
         their paths extended by this part's path."""
         try:
@@ -171,7 +171,7 @@ def _joined(path: str, name: str) -> str:
 def _space(node: _Node) -> Space:
     base, pins, dimensions, own, rule_values = node.fields("base", "pins", "dimensions", "own", "rule_values")
     return Space(
-        base.made(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
+        base.built(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
         tuple(map(_dimension, dimensions.items())),
         {path: each.value() for path, each in own.entries().items()},
         frozenset(each.text() for each in pins.items()),
@@ -210,13 +210,13 @@ def _when(node: _Node) -> When:
 def _domain(node: _Node) -> Domain:
     match [*node.entries().items()]:
         case [("choice", options)]:
-            return options.made(lambda: Choice(tuple(each.content for each in options.items())))
+            return options.built(lambda: Choice(tuple(each.content for each in options.items())))
         case [("uniform" | "log" as form, ends)]:
             low, high = _ends(ends)
-            return ends.made(lambda: Float(low, high, form == "log"))
+            return ends.built(lambda: Float(low, high, form == "log"))
         case [("int" | "int_log" as form, ends)]:
             low, high = _ends(ends)
-            return ends.made(lambda: Integer(low, high, form == "int_log"))
+            return ends.built(lambda: Integer(low, high, form == "int_log"))
         case _:
             raise node.expected("one of uniform, log, int, int_log and choice")
 
@@ -233,8 +233,8 @@ def _ends(node: _Node) -> tuple[Any, Any]:
 def _beliefs(node: _Node) -> Table[Believed]:
     if "cases" not in node.entries():
         return _believed(node)
-    path, settled, cases = node.fields("path", "settled", "cases")
-    return ByValue(path.text(), settled.value(), tuple(map(_case, cases.items())))
+    path, default, cases = node.fields("path", "settled", "cases")
+    return ByValue(path.text(), default.value(), tuple(map(_case, cases.items())))
 
 
 def _case(node: _Node) -> Case[Believed]:
@@ -254,7 +254,7 @@ def _prior(node: _Node) -> Prior:
             return Normal(centre.number(), _confidence(confidence))
         case {"weights": weights}:
             node.fields("weights")
-            return weights.made(lambda: Weights(tuple(each.content for each in weights.items())))
+            return weights.built(lambda: Weights(tuple(each.content for each in weights.items())))
         case _:
             node.fields()
             return Uniform()

@@ -246,8 +246,8 @@ class Space:
         yield from _unequal(self.own.keys(), {each.path for each in self._active(self.own)})
         for dimension in self._active(self.own):
             if isinstance(dimension.domain, Choice) and self.own.get(dimension.path) not in dimension.domain:
-                told = f"expected {dimension.domain} in the first trial"
-                yield Fault(dimension.path, f"{told}, got {shown(self.own.get(dimension.path))}")
+                problem = f"expected {dimension.domain} in the first trial"
+                yield Fault(dimension.path, f"{problem}, got {shown(self.own.get(dimension.path))}")
 
 
 def _unequal(got: Set[str], expected: Set[str]) -> list[Fault]:

@@ -125,7 +125,7 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
         if wanted is not None and got != wanted:
             say(f"the recipe was trained with {wanted} threads, torch gives {got}: {_DIGITS}")
         elif wanted is not None and wanted > (cores := os.cpu_count() or 1):
-            say(f"the recipe was trained with {wanted} threads, used again on {cores} cores: slower")
+            say(f"the recipe was trained with {wanted} threads, this machine has {cores} cores: slower")
         yield
 
 

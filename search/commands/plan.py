@@ -6,7 +6,7 @@ from rich.table import Table
 
 from search.deciding.pruning import Pruning, bits_of
 from search.study import Study
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.loops import wanted_epochs
@@ -52,7 +52,7 @@ def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
 
     Only a sweep and a study's options make it differ.
     """
-    rules = space.values_by_rule(settled_values(space.base))
+    rules = space.values_by_rule(scalars_of(space.base))
     changes = [
         f"{path} {shown(value)} in place of {shown(_named(rule))}: {_why(value, rule)}"
         for path, value in space.own.items()

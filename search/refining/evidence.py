@@ -13,7 +13,7 @@ from search.refining.trends import Trends
 from search.results.search import Search
 from search.study import Study
 from search.verdicts.diagnosis import diagnosis_of
-from spaces.catalog.overrides import PLACE
+from spaces.catalog.overrides import OVERRIDES
 from spaces.domains import Value
 from spaces.facts import Facts
 from spaces.space import Dimension, Space
@@ -155,7 +155,7 @@ class Evidence:
 
 def overridden(name: str) -> str:
     """Returns the path at which a study overrides a dimension."""
-    return f"{PLACE}.{name}"
+    return f"{OVERRIDES}.{name}"
 
 
 def _says_something(trial: Trial) -> bool:

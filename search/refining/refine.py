@@ -17,7 +17,7 @@ from search.refining.evidence import Evidence, Finding, Kept, Proposal
 from search.results.search import Search
 from search.study import Study
 from search.verdicts.words import effect
-from spaces.catalog.overrides import PLACE
+from spaces.catalog.overrides import OVERRIDES
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
@@ -37,7 +37,7 @@ class Edit:
     @property
     def field(self) -> str:
         """The name that a person uses: a dimension's name, or the path in the study."""
-        return self.path.removeprefix(f"{PLACE}.")
+        return self.path.removeprefix(f"{OVERRIDES}.")
 
     def json(self) -> dict[str, str]:
         return {"path": self.path, "before": self.before, "after": self.after, "why": self.why}
@@ -153,7 +153,7 @@ def _taken(proposals: Sequence[Proposal], draft: Draft) -> tuple[list[Edit], lis
     for proposal in proposals:
         found, refusal = _first(proposal, draft)
         if found is None:
-            refusals.append(Kept(proposal.path.removeprefix(f"{PLACE}."), refusal))
+            refusals.append(Kept(proposal.path.removeprefix(f"{OVERRIDES}."), refusal))
             continue
         edits.append(Edit(proposal.path, draft.told(proposal.path), found.told(proposal.path), proposal.why))
         draft = found

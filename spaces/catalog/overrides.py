@@ -14,7 +14,7 @@ from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
-PLACE = "space.overrides"
+OVERRIDES = "space.overrides"
 """Overrides stand under this path in a study; it begins the path of each of their faults."""
 
 FORMS = ("uniform", "log", "int", "int_log", "choice", "fixed")
@@ -128,7 +128,7 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
     if "prior" not in written:
         if "confidence" in written:
             raise SpaceError(
-                [Fault("", "confidence needs the prior that it is of: {prior: 0.1, confidence: high}")]
+                [Fault("", "confidence needs a prior beside it: {prior: 0.1, confidence: high}")]
             )
         return None
     confidence = written.get("confidence", "medium")
@@ -164,7 +164,7 @@ def parse_all(
                 case found:
                     varying[name] = found
         except (SpaceError, RecipeError) as error:
-            faults += placed(error.faults, name)
+            faults += in_overrides(error.faults, name)
     if faults:
         raise SpaceError(faults)
     return varying, fixed
@@ -175,9 +175,9 @@ def path_of(name: str) -> str:
     return name.partition("[")[0]
 
 
-def placed(faults: Sequence[Fault], name: str) -> list[Fault]:
+def in_overrides(faults: Sequence[Fault], name: str) -> list[Fault]:
     """Returns the faults of one override, with its path in the study."""
-    return [Fault(f"{PLACE}.{name}", fault.message) for fault in faults]
+    return [Fault(f"{OVERRIDES}.{name}", fault.message) for fault in faults]
 
 
 @contextmanager
@@ -187,15 +187,15 @@ def in_study(overridden: Set[str]) -> Iterator[None]:
     try:
         yield
     except (SpaceError, RecipeError) as error:
-        raise SpaceError([_moved(fault, overridden) for fault in error.faults]) from None
+        raise SpaceError([_in_overrides(fault, overridden) for fault in error.faults]) from None
 
 
-def _moved(fault: Fault, overridden: Set[str]) -> Fault:
+def _in_overrides(fault: Fault, overridden: Set[str]) -> Fault:
     """Moves a fault to the override that it concerns. `optimizer.lr[sgd]` may be overridden as
     `optimizer.lr`, and the reverse if only one kind is left."""
     same = [name for name in overridden if path_of(name) == path_of(fault.path)]
     if fault.path in overridden or len(same) == 1:
-        (moved,) = placed([fault], fault.path if fault.path in overridden else same[0])
+        (moved,) = in_overrides([fault], fault.path if fault.path in overridden else same[0])
         return moved
     return fault
 
@@ -224,15 +224,15 @@ def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
         if path == part or path.startswith(f"{part}."):
             raise SpaceError([Fault("", f"can never vary: {why}")])
     if path in pins:
-        told = f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
-        raise SpaceError([Fault("", told)])
+        problem = f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
+        raise SpaceError([Fault("", problem)])
 
 
 def _check_once(name: str, written: Set[str]) -> None:
     path = path_of(name)
     if name != path and path in written:
         raise SpaceError(
-            [Fault("", f"{path} is written too, which speaks of every variant: keep one of the two")]
+            [Fault("", f"{path} is written too, which covers every variant: keep one of the two")]
         )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spaces.catalog.catalog import NAMES, make_space
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
 from spaces.rules.optimizers import KINDS, OptimizerKind
@@ -97,7 +97,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
 @settings(max_examples=50)
 def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.DataObject) -> None:
     space = space_of(facts)
-    settled = settled_values(space.base)
+    settled = scalars_of(space.base)
     drawn = {**settled, **space.sample(lambda each: data.draw(FRACTIONS, label=each.name))}
     for rule in RULES:
         first, again = (rule.of(facts, values) for values in (settled, drawn))

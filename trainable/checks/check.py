@@ -156,14 +156,14 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         return
     run = Run(recipe, data=subject.data, model=subject.network(), device=subject.device)
     with run.probing():
-        taken = first_steps(run, seconds)
+        steps = first_steps(run, seconds)
     run.close()
-    if not isinstance(taken, FirstSteps):
-        yield taken
+    if not isinstance(steps, FirstSteps):
+        yield steps
         return
-    yield check_first_steps(taken)
+    yield check_first_steps(steps)
     workers = subject.recipe.loop.workers
-    yield check_loader(taken, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
+    yield check_loader(steps, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
 
 
 def _seconds_an_image(run: Run, images: Tensor) -> float:
@@ -186,5 +186,5 @@ def _crash(error: Exception) -> Finding:
         "error",
         f"a forward and backward pass fails: {type(error).__name__}: {reason}",
         "no step can be made",
-        "mend the model's forward; it takes images [B, C, H, W] and returns logits [B, classes]",
+        "correct the model's forward: it takes images [B, C, H, W] and returns logits [B, classes]",
     )

@@ -77,7 +77,7 @@ def _leaks(groups: Sequence[list[NamedImage]], seen: Counter[PartName], extent: 
             _level(share, seen[second]),
             f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({extent})",
             f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
-            f"take them out of {second}, and keep images of one origin in one part",
+            f"remove them from {second}, and put all images of one origin into one part",
         )
 
 
@@ -97,7 +97,7 @@ def _contradictions(groups: Sequence[list[NamedImage]], seen: int, classes: Sequ
     return Finding(
         "contradictions",
         "warning" if count >= CONTRADICTING * seen else "note",
-        f"{count:,} of {seen:,} images are there with another label too: {listed(named, 3)}",
+        f"{count:,} of {seen:,} images also occur with another label: {listed(named, 3)}",
         "at least one of the labels is wrong, and no model can get both right",
         "look at them, and correct or remove them",
     )

@@ -66,7 +66,7 @@ def _forbidden_flip(lesson: Lesson) -> Finding:
         f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
     )
     if 1.0 - turned.skill / known.skill > HARMLESS_LOSS:
-        return passed("horizontal flip", f"not allowed, nor do labels seem to survive it: {what}")
+        return passed("horizontal flip", f"not allowed, and labels do not seem to survive it: {what}")
     return Finding(
         "horizontal flip",
         "note",

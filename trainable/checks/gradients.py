@@ -90,12 +90,12 @@ def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, 
     for name, module in model.named_modules():
         if module is not model and not type(module).__module__.startswith(KNOWN):
             first.setdefault(type(module), (name, module))
-    taken: dict[str, tuple[Tensor, ...]] = {}
+    received: dict[str, tuple[Tensor, ...]] = {}
 
     def keep(name: str) -> Any:
         def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
             if all(isinstance(each, Tensor) for each in inputs):
-                taken.setdefault(name, tuple(each.detach().clone() for each in inputs))
+                received.setdefault(name, tuple(each.detach().clone() for each in inputs))
 
         return hook
 
@@ -106,7 +106,7 @@ def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, 
     finally:
         for hook in hooks:
             hook.remove()
-    return [(name, module, taken[name]) for name, module in first.values() if name in taken]
+    return [(name, module, received[name]) for name, module in first.values() if name in received]
 
 
 def _double(value: Tensor) -> Tensor:
@@ -122,5 +122,5 @@ def _wrong(title: str, error: Exception) -> Finding:
         "error",
         f"{title}: {lines[0]}",
         "training follows a direction that does not lower the loss",
-        "mend backward of its torch.autograd.Function, or let autograd derive it",
+        "correct backward of its torch.autograd.Function, or let autograd derive it",
     )

@@ -65,7 +65,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
         "error",
         f"{len(broken):,} of {looked_at:,} images cannot be decoded: {listed(named, 10)}",
         "training stops at the first of them",
-        "mend them or move them away",
+        "repair or remove them",
     )
 
 
@@ -142,7 +142,7 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
     faults: list[Finding] = []
     if constant:
         found = f"{what}; channel {', '.join(constant)} has one value throughout"
-        means = "it tells the model nothing: the channel was lost on the way"
+        means = "it tells the model nothing: the channel was lost when the images were prepared"
         level: Level = "error" if len(constant) == channels else "warning"
         faults.append(
             Finding("pixel values", level, found, means, "look at the files, or set data.channels: 1")
@@ -155,14 +155,14 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
         means = "their labels can only be learnt by heart"
         level = "warning" if blank >= MANY_BLANK else "note"
         faults.append(
-            Finding("pixel values", level, found, means, "look at them, and move away what is broken")
+            Finding("pixel values", level, found, means, "look at them, and remove the broken ones")
         )
     yield from faults
     if not faults:
         yield passed("pixel values", what)
     if channels == 3 and bool((images == images[:, :1]).all()):
         found = f"{what}; the three channels are equal in every image"
-        means = "the images are grey: two thirds of the memory and some of the first layer are for nothing"
+        means = "the images are grey: two thirds of the memory, and part of the first layer, are wasted"
         yield Finding("pixel values", "note", found, means, "data.channels: 1")
 
 
@@ -190,8 +190,8 @@ def _compared(name: str, train: Floats, other: Floats) -> Finding:
             "parts alike",
             "warning",
             f"{what}: {effect[worst]:.1f} standard deviations apart",
-            f"{name} images are made otherwise than training images: scores say little about the training",
-            "make all parts the same way: range, inversion, colours, crop; or split anew (data.split_seed)",
+            f"{name} images were prepared differently from training images: their scores say little",
+            "prepare all parts alike: range, inversion, colours, crop; or split anew (data.split_seed)",
         )
     return passed("parts alike", what)
 

@@ -83,7 +83,7 @@ def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Find
         what = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
         return passed("one batch", f"{what}; by the recipe's optimizer more slowly: {best}")
     if easy.done and not own[-1].in_time and own[-1].falling:
-        return unchecked("one batch", f"there was not time enough: {best}", "give it more time: --seconds")
+        return unchecked("one batch", f"there was not enough time: {best}", "give it more time: --seconds")
     if easy.done:
         grew = any(not each.losses[-1] < each.losses[0] for each in own)
         return Finding(
@@ -91,18 +91,18 @@ def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Find
             "warning",
             f"{batch} images are not learnt by heart by the recipe's optimizer: {best}; by Adam at 0.001 "
             f"they are, in {easy.steps} steps",
-            f"its rate is too {'high' if grew else 'low'} for this network, or its momentum or decay are off",
+            f"its rate is too {'high' if grew else 'low'} for this network, or momentum or decay is wrong",
             f"{'lower' if grew else 'raise'} optimizer.lr: `tunebook lr-find` gives a band",
         )
     if not easy.in_time and (easy.falling or easy.steps < LEAST_STEPS):
-        return unchecked("one batch", f"there was not time enough: {easy}", "give it more time: --seconds")
+        return unchecked("one batch", f"there was not enough time: {easy}", "give it more time: --seconds")
     what = f"{batch} images cannot be learnt by heart: {easy} (Adam at 0.001)"
     return Finding(
         "one batch",
         "error",
         what + (", and every image gets the same answer" if easy.constant else ""),
-        "the network cannot learn: dead units, outputs cut from inputs, or labels it cannot tell apart",
-        "look at forward and at the loss's way back: detach, argmax, a ReLU at the end, a constant input",
+        "the network cannot learn: dead units, outputs that ignore inputs, or labels it cannot tell apart",
+        "look at forward, and for what stops gradients: detach, argmax, a ReLU at the end, a constant input",
     )
 
 

@@ -56,7 +56,7 @@ def check_step(run: Run) -> Iterator[Finding]:
         yield Finding(
             "training step",
             "error",
-            f"the same batch and weights give another gradient the second time: {apart:.0%} apart",
+            f"the same batch and weights give another gradient the second time: they differ by {apart:.0%}",
             "gradients are added up over steps (never zeroed), or the network keeps things between batches",
             "zero gradients before each window; keep no tensor on the module between two calls of forward",
         )
@@ -67,11 +67,11 @@ def check_step(run: Run) -> Iterator[Finding]:
             "training step",
             "error",
             f"{len(still):,} of {len(before):,} parameters with a gradient do not move: {listed(still)}",
-            "the optimizer does not step them: they stay as they were drawn",
-            "see that the optimizer has the parameters that the model uses, and that optimizer.lr is above 0",
+            "the optimizer does not update them: they keep their first values",
+            "give the optimizer the parameters that the model uses, and an optimizer.lr above 0",
         )
         return
-    yield passed("training step", f"gradients are a window's own, and all {len(before):,} parameters move")
+    yield passed("training step", f"each step has its own gradients, and all {len(before):,} parameters move")
 
 
 def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
@@ -111,16 +111,16 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
     return FirstSteps(tuple(losses), _typical(waits), _typical(steps))
 
 
-def check_first_steps(taken: FirstSteps) -> Finding:
+def check_first_steps(steps: FirstSteps) -> Finding:
     """Checks whether the loss stays within bounds over the recipe's own first steps."""
-    first, last = taken.losses[0], taken.losses[-1]
-    what = f"over the recipe's first {len(taken.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
-    if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in taken.losses):
+    first, last = steps.losses[0], steps.losses[-1]
+    what = f"over the recipe's first {len(steps.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
+    if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in steps.losses):
         return passed("first steps", what)
     return Finding(
         "first steps",
         "warning",
-        f"{what}, at most {max(taken.losses):.3g}",
+        f"{what}, at most {max(steps.losses):.3g}",
         "the rate is too high to begin with: the run may diverge",
         "lower optimizer.lr (`tunebook lr-find` gives a band) or set schedule.warmup_epochs",
     )

@@ -208,8 +208,8 @@ def from_arrays(
     """
     spec = spec or Data(path="arrays")
     parts = {"train": train, "validation": validation, "test": test}
-    given = {part: arrays for part, arrays in parts.items() if arrays is not None}
-    collection = collect(spec.path, spec.format, given, classes)
+    sources = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    collection = collect(spec.path, spec.format, sources, classes)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
 
 
@@ -298,10 +298,10 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
 def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
     """Returns the images of each part:
     the data's own parts, else parts split from the training images; then the limit."""
-    given = {"train": collection.train, "validation": collection.validation, "test": collection.test}
+    sources = {"train": collection.train, "validation": collection.validation, "test": collection.test}
     members = {
         part: Selection(source, np.arange(len(source)))
-        for part, source in given.items()
+        for part, source in sources.items()
         if source is not None
     }
     if collection.validation is None:

@@ -122,7 +122,7 @@ def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
         count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
-        head = f"{where}: {count}; mend them or move them away:"
+        head = f"{where}: {count}; repair or remove them:"
         raise DataError("\n  ".join([head, *named, *more]))
 
 

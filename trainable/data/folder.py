@@ -115,8 +115,8 @@ def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
     left_out = [folder.name for folder in folders if next(_images(folder), None) is not None]
     if left_out:
         raise DataError(
-            f"{root}: {', '.join(left_out)} would be left out: no part is called so. Name it by data.train, "
-            "data.validation or data.test, or move it away"
+            f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
+            "data.train, data.validation or data.test, or move it away"
         )
 
 
@@ -141,7 +141,7 @@ def _tree(folder: Path) -> Tree:
         )
     if len(images) < 2:
         count = ", ".join(images) or "none"
-        raise DataError(f"{folder}: two class folders are needed at least, found {count}")
+        raise DataError(f"{folder}: at least two class folders are needed, found {count}")
     return Tree(folder, images)
 
 

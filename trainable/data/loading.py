@@ -198,7 +198,7 @@ class FileLoader(Loader):
         self.batches[:] = batches
         for images in self.reader:
             if turn != self.turn:  # the workers serve one turn at a time: these images are another's
-                raise RuntimeError("batches were asked for while others were still being taken")
+                raise RuntimeError("new batches were requested before the last ones were all read")
             yield images.to(self.device, non_blocking=True)
 
 
@@ -289,9 +289,9 @@ def _check_agree(data: DataSet, recipe: Recipe) -> None:
     """Raises DataError if the images were made for another form than the recipe's,
     which would train on wrong ones."""
     asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
-    made = (data.info.channels, data.info.image_size, data.resize)
+    loaded_form = (data.info.channels, data.info.image_size, data.resize)
     names = ("data.channels", "data.image_size", "evaluation.resize")
-    for name, wanted, loaded in zip(names, asked, made, strict=True):
+    for name, wanted, loaded in zip(names, asked, loaded_form, strict=True):
         if wanted is not None and wanted != loaded:
             raise DataError(
                 f"{name}: the recipe asks for {wanted}, but the data set was loaded with {loaded}"

@@ -18,7 +18,7 @@ PREFIXES = {"train": "train", "validation": "val", "test": "test"}
 def read(path: Path) -> Collection:
     """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
     if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: not an .npz file, or cut short")
+        raise DataError(f"{path}: not an .npz file, or an incomplete one")
     try:
         with np.load(path, allow_pickle=False) as file:
             return collect(str(path), "npz", _parts(path, file))

@@ -54,4 +54,4 @@ def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
         else:
             return
     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-    raise FolderInUse(f"{folder}: {holder} was still at work here after {patience_seconds:g} s")
+    raise FolderInUse(f"{folder}: {holder} still used this folder after {patience_seconds:g} s")

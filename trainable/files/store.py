@@ -95,7 +95,7 @@ class Store:
         path, query = self._parts()
         above = path.rpartition("/")[0]
         if not is_uri(above):
-            raise StoreError(f"{self}: expected a folder in it, as {path}/folder")
+            raise StoreError(f"{self}: expected a folder in it, such as {path}/folder")
         return replace(self, uri=above + query)
 
     @property
@@ -264,7 +264,7 @@ class Store:
         and the rest from there on."""
         match = URI.match(self.uri)
         if match is None:
-            raise StoreError(f"{self.uri}: expected a URI, as s3://bucket/folder")
+            raise StoreError(f"{self.uri}: expected a URI, such as s3://bucket/folder")
         return match["path"], match["query"] or ""
 
     def __getstate__(self) -> dict[str, object]:

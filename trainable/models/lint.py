@@ -83,15 +83,15 @@ def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
     """Records the layers' outputs and the BatchNorms' inputs;
     outputs are stored, so that no id occurs twice."""
     names = {module: name for name, module in model.named_modules()}
-    made: dict[int, tuple[str, Tensor, int]] = {}
+    outputs: dict[int, tuple[str, Tensor, int]] = {}
 
     def after(layer: nn.Module, _inputs: Any, output: Any) -> None:
         if isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(output, Tensor):
-            made[id(output)] = (names[layer], output, output._version)
+            outputs[id(output)] = (names[layer], output, output._version)
             trace.areas[names[layer]] = output.shape[2:].numel()
 
     def before(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
-        layer, output, version = made.get(id(inputs[0]), ("", None, 0))
+        layer, output, version = outputs.get(id(inputs[0]), ("", None, 0))
         if output is not None and output._version == version:  # an activation in place raises it
             trace.followed[layer] = names[norm]
 

@@ -86,8 +86,8 @@ def _in_torch_cache(url: str) -> Path:
 def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None:
     if not download:
         raise ModelError(
-            f"model.weights: the published weights of {title_of(spec)} are not here ({where}): pass "
-            "--download to fetch them, or name a local file"
+            f"model.weights: the published weights of {title_of(spec)} are not on this machine ({where}): "
+            "pass --download to fetch them, or name a local file"
         )
 
 
@@ -98,7 +98,7 @@ def _fetching(spec: specs.Model) -> Iterator[None]:
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(
-            f"model.weights: the published weights of {title_of(spec)} cannot be had: {reason}; "
+            f"model.weights: the published weights of {title_of(spec)} cannot be fetched: {reason}; "
             "name a local file"
         ) from error
 

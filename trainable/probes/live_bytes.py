@@ -35,12 +35,12 @@ class LiveBytes(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         inputs = {_storage_address(each) for each in _tensors((args, kwargs))}
-        made = function(*args, **(kwargs or {}))
-        for each in _tensors(made):
+        result = function(*args, **(kwargs or {}))
+        for each in _tensors(result):
             storage = each.untyped_storage()
             if id(storage) not in self._known and storage.data_ptr() not in inputs:
                 self._add(storage)
-        return made
+        return result
 
     def _add(self, storage: torch.UntypedStorage) -> None:
         key, size = id(storage), storage.nbytes()

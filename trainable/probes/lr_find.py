@@ -205,7 +205,7 @@ def _read(rates: Sequence[float], smoothed: Sequence[float]) -> Suggestions | No
 def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, exploded: bool) -> str | None:
     """Returns why nothing can be read from a curve, or None if something can."""
     if len(losses) < first + LAST:
-        return f"the loss exploded within {len(losses)} steps: sweep from a lower rate"
+        return f"the loss exploded within {len(losses)} steps: start the sweep at a lower rate"
     start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
     needed = max(LEAST_FALL * start, NOISE * stdev(losses[:first]) / math.sqrt(LAST))
     least = min(smoothed[first:])
@@ -216,7 +216,7 @@ def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, 
     if not exploded and least in smoothed[-LAST:]:
         if max(losses[-LAST:]) < LEARNT * start:
             return "the images were learnt before any rate was too high: take more images or fewer steps"
-        return "the loss was falling still at the highest rate: sweep to a higher one"
+        return "the loss was still falling at the highest rate: end the sweep at a higher one"
     return None
 
 
@@ -274,5 +274,5 @@ def _check(low: float, high: float, steps: int, sweeps: int) -> None:
 
 def _notes(run: Run) -> tuple[str, ...]:
     if run.epoch < run.recipe.model.freeze_epochs:
-        return ("model.freeze_epochs: the body is frozen at first, so the band is the head's",)
+        return ("model.freeze_epochs: the body is frozen at first, so the band holds for the head alone",)
     return ()

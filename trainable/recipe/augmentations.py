@@ -38,7 +38,9 @@ class PadCrop(Spec):
 
     kind: Literal["pad"] = "pad"
     fraction: Annotated[
-        float, Field(gt=0.0, le=0.5), Purpose("largest shift, of the side", "arXiv 1512.03385, section 4.2")
+        float,
+        Field(gt=0.0, le=0.5),
+        Purpose("largest shift as a share of the side", "arXiv 1512.03385, section 4.2"),
     ] = 0.125
 
 
@@ -131,7 +133,10 @@ class Cutout(Spec):
     side: Annotated[
         float,
         Field(gt=0.0, le=2.0),
-        Purpose("the square's, of the image's: 16 of 32 px", "003:78; arXiv 1708.04552, section 3.2"),
+        Purpose(
+            "side of the square as a share of the image's: 16 of 32 px",
+            "003:78; arXiv 1708.04552, section 3.2",
+        ),
     ] = 0.5
 
 
@@ -143,15 +148,19 @@ class GridMask(Spec):
 
     kind: Literal["gridmask"] = "gridmask"
     probability: MaskingProbability = 0.8
-    kept: Annotated[float, Field(gt=0.0, lt=1.0), Purpose("the kept stripe of each period: r", GRID)] = 0.6
+    kept: Annotated[
+        float, Field(gt=0.0, lt=1.0), Purpose("share of each period that stays visible: r", GRID)
+    ] = 0.6
     period_min: Annotated[
-        float, Field(gt=0.0, le=1.0), Purpose("least distance of the squares, of the side: 96 of 224", GRID)
+        float,
+        Field(gt=0.0, le=1.0),
+        Purpose("least distance of the squares as a share of the side: 96 of 224", GRID),
     ] = 96 / 224
     period_max: Annotated[
-        float, Field(gt=0.0, le=1.0), Purpose("largest distance of the squares, of the side", GRID)
+        float, Field(gt=0.0, le=1.0), Purpose("largest distance of the squares as a share of the side", GRID)
     ] = 1.0
     rotation: Annotated[
-        float, Field(ge=0.0, le=360.0), Purpose("the grid turns by so many degrees at most", GRID)
+        float, Field(ge=0.0, le=360.0), Purpose("largest rotation of the grid in degrees", GRID)
     ] = 0.0
     ramp: Annotated[Fraction, Purpose("part of the run in which the probability rises from 0", GRID)] = 0.8
 
@@ -186,12 +195,12 @@ class MultiScale(Spec):
 
     kind: Literal["multi_scale"] = "multi_scale"
     smallest: Annotated[
-        float, Field(ge=0.25, le=1.0), Purpose("smallest size, of data.image_size", SCALES)
+        float, Field(ge=0.25, le=1.0), Purpose("smallest size as a share of data.image_size", SCALES)
     ] = 0.75
     largest: Annotated[
         float,
         Field(ge=1.0, le=2.0),
-        Purpose("largest size, of data.image_size", SCALES),
+        Purpose("largest size as a share of data.image_size", SCALES),
     ] = 1.25
     every: Annotated[int, Field(ge=1), Purpose("steps until the size changes", SCALES)] = 10
 
@@ -204,7 +213,7 @@ class Progressive(Spec):
 
     kind: Literal["progressive"] = "progressive"
     start: Annotated[
-        float, Field(ge=0.25, lt=1.0), Purpose("the first size, of data.image_size", GROWING)
+        float, Field(ge=0.25, lt=1.0), Purpose("the first size as a share of data.image_size", GROWING)
     ] = 0.5
     until: Annotated[
         float,

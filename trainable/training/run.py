@@ -219,7 +219,7 @@ class Run:
         torch.OutOfMemoryError, and ValueError outside `probing`.
         """
         if self._probe is None:
-            raise ValueError("steps are tried while probing: `with run.probing(): ...`")
+            raise ValueError("this step is only allowed inside `with run.probing(): ...`")
         epoch, generator = self._probe
         return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
 

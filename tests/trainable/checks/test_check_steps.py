@@ -152,11 +152,11 @@ def attempt(first: float, last: float, accuracy: float, in_time: bool = True, st
         (attempt(2.3, 0.5, 0.9), attempt(2.3, 0.1, 1.0), "passed", "more slowly"),
         (attempt(2.3, 2.2, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too low"),
         (attempt(2.3, 9.0, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too high"),
-        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not time enough"),
+        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not enough time"),
         (attempt(2.3, 2.2, 0.2), attempt(2.3, 2.2, 0.2), "error", "cannot learn"),
-        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not time enough"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not enough time"),
         (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False), "error", "cannot learn"),
-        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not time enough"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not enough time"),
     ],
 )
 def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_told_apart(
