@@ -7,7 +7,7 @@ Domains are written as in a study's overrides, such as `{"log": [0.01, 1.0]}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
@@ -27,7 +27,7 @@ def tree_of(space: Space) -> dict[str, Any]:
         "pins": sorted(space.pins),
         "dimensions": [_dimension_tree(each) for each in space.dimensions],
         "own": dict(space.own),
-        "rule_values": [_rule_value_tree(each) for each in space.rule_values],
+        "rule_values": [asdict(each) for each in space.rule_values],
     }
 
 
@@ -50,26 +50,11 @@ def _dimension_tree(dimension: Dimension) -> dict[str, Any]:
         "path": dimension.path,
         "variant": dimension.variant,
         "domain": _domain_tree(dimension.domain),
-        "when": None if dimension.when is None else _when_tree(dimension.when),
+        "when": None if dimension.when is None else asdict(dimension.when),
         "reason": dimension.reason,
         "source": dimension.source,
         "beliefs": _beliefs_tree(dimension.beliefs),
     }
-
-
-def _rule_value_tree(rule: RuleValue) -> dict[str, Any]:
-    return {
-        "path": rule.path,
-        "value": rule.value,
-        "reason": rule.reason,
-        "source": rule.source,
-        "when": [_when_tree(each) for each in rule.when],
-        "unswept": rule.unswept,
-    }
-
-
-def _when_tree(when: When) -> dict[str, Any]:
-    return {"path": when.path, "values": list(when.values)}
 
 
 def _domain_tree(domain: Domain) -> dict[str, Any]:
@@ -126,7 +111,7 @@ class _Node:
         return {str(name): self._part(name, each) for name, each in self.content.items()}
 
     def items(self) -> tuple[_Node, ...]:
-        if not isinstance(self.content, list):
+        if not isinstance(self.content, list | tuple):
             raise self.expected("a list")
         return tuple(self._part(number, each) for number, each in enumerate(self.content))
 

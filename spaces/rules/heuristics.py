@@ -15,6 +15,7 @@ log-log: there are no jumps where a formula can avoid them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Literal, assert_never, get_args
 
 from spaces.conditions import scalars_of
@@ -60,7 +61,7 @@ def rule_values(
     found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
     own_values, left_out = scalars_of(own), _with_pairs(pinned)
     for rule in DETAILS:
-        table = _written_out(rule, facts, own_values, domains)
+        table = written_out(partial(rule, facts), own_values, domains)
         paths = dict.fromkeys(path for _, answer in with_conditions(table) for path in answer)
         found += [each for path in paths if path not in left_out for each in _conditional(path, table)]
     return tuple(found)
@@ -171,12 +172,6 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:
     return {path: ruling for path, ruling in found.items() if path not in pinned}
-
-
-def _written_out(
-    rule: DetailRule, facts: Facts, own_values: Values, domains: Mapping[str, Sequence[Domain]]
-) -> Table[Rulings]:
-    return written_out(lambda values: rule(facts, values), own_values, domains)
 
 
 def _conditional(path: str, table: Table[Rulings]) -> Iterator[RuleValue]:

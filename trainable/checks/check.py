@@ -24,7 +24,7 @@ from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for
-from trainable.errors import UserError
+from trainable.errors import UserError, first_line
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
@@ -180,11 +180,10 @@ def _seconds_an_image(run: Run, images: Tensor) -> float:
 
 
 def _crash(error: Exception) -> Finding:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
     return Finding(
         "outputs",
         "error",
-        f"a forward and backward pass fails: {type(error).__name__}: {reason}",
+        f"a forward and backward pass fails: {type(error).__name__}: {first_line(error)}",
         "no step can be made",
         "correct the model's forward: it takes images [B, C, H, W] and returns logits [B, classes]",
     )

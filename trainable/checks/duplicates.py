@@ -13,10 +13,11 @@ from typing import get_args
 
 import numpy as np
 
-from trainable.checks.finding import Finding, Level, listed, passed
+from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels, some
 from trainable.data import ArrayPart, DataSet, FilePart, Part, PartName
 from trainable.data.source import FileSource, Integers
+from trainable.errors import listed
 
 MOST = 50_000
 """At most so many images are compared; a larger set is sampled."""

@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
+from trainable.errors import first_line
 
 KNOWN = ("torch.", "torchvision.", "timm.", "trainable.")
 """Layers of these packages are assumed to be right: only a person's own layers are checked one by one."""
@@ -58,8 +59,8 @@ def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = ""
     except GradcheckError as error:
         return _wrong(title, error)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        what, means = f"{title} cannot be checked in fp64: {reason}", "nothing is known about its gradients"
+        what = f"{title} cannot be checked in fp64: {first_line(error)}"
+        means = "nothing is known about its gradients"
         return Finding("gradients", "note", what, means, "let forward compute in the format of its inputs")
     return passed("gradients", f"{title}: gradients agree with differences ({len(weights)} parameters)")
 
@@ -116,11 +117,10 @@ def _double(value: Tensor) -> Tensor:
 
 
 def _wrong(title: str, error: Exception) -> Finding:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return Finding(
         "gradients",
         "error",
-        f"{title}: {lines[0]}",
+        f"{title}: {first_line(error)}",
         "training follows a direction that does not lower the loss",
         "correct backward of its torch.autograd.Function, or let autograd derive it",
     )

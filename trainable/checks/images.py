@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainable.checks.finding import Finding, Level, listed, passed
+from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels, some
 from trainable.data import DataSet, FilePart, PartName
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader
 from trainable.data.source import Pixels, Selection
+from trainable.errors import listed
 from trainable.recipe import Recipe
 
 SAMPLE = 500

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainable.checks.finding import Finding, listed, passed
+from trainable.checks.finding import Finding, passed
 from trainable.data import DataSet
+from trainable.errors import listed
 
 LEAST_BALANCE = 0.1
 """This is the smallest class over the largest:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainable.checks.finding import CheckName, Finding, Level, listed, passed
+from trainable.checks.finding import CheckName, Finding, Level, passed
 from trainable.checks.subject import Subject
+from trainable.errors import listed
 from trainable.models.lint import Lint, lints
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
@@ -71,10 +72,10 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 def check_initial_loss(run: Run) -> Finding:
     """Compares the loss before any step, with batch statistics and without augmentation, with ln K;
     call it in `probing`."""
-    losses, seen, epoch = 0.0, 0, 0
+    losses, seen = 0.0, 0
     run.model.train()
     with torch.no_grad():
-        for window in run.windows(epoch):
+        for window in run.windows():
             for images, labels in window:
                 outputs = full_precision(run.model(images))
                 losses += float(functional.cross_entropy(outputs, labels, reduction="sum"))

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 
 import torch
 from torch import Tensor
 
-from trainable.checks.finding import Finding, listed, passed
+from trainable.checks.finding import Finding, passed
 from trainable.data.loading import Batch
+from trainable.errors import listed
 from trainable.training import schedule
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import applied_lr
@@ -83,7 +85,7 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
     waits: list[float] = []
     steps: list[float] = []
     began = time.perf_counter()
-    windows = _endless(run)
+    windows = chain.from_iterable(map(run.windows, count()))
     try:
         while len(losses) < FIRST_STEPS and (
             len(losses) < ENOUGH_STEPS or time.perf_counter() - began < seconds
@@ -152,7 +154,7 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
     """
     before = {name: each.detach().clone() for name, each in run.model.named_parameters() if name in names}
     pushed: set[str] = set()
-    windows = _endless(run)
+    windows = chain.from_iterable(map(run.windows, count()))
     for _ in range(3):
         run.train_on(next(windows), lr)
         sizes = {
@@ -178,13 +180,6 @@ def _scheduled(run: Run, step: int) -> float:
     steps = len(run.data.train) // recipe.loop.batch_size
     factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
     return applied_lr(recipe.optimizer, recipe.loop.batch_size) * factor
-
-
-def _endless(run: Run) -> Iterator[list[Batch]]:
-    epoch = 0
-    while True:
-        yield from run.windows(epoch)
-        epoch += 1
 
 
 def _typical(seconds: list[float]) -> float:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -142,15 +143,14 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
     part of the time.
     """
-    began, done, epoch = time.perf_counter(), 0, 0
-    while True:
-        for window in run.windows(epoch):
-            left = 1.0 - (time.perf_counter() - began) / seconds
-            if done >= steps or left <= 0.0:
-                return done
-            run.train_on(window, lr * min(1.0 - done / steps, left / LAST))
-            done += 1
-        epoch += 1
+    began = time.perf_counter()
+    windows = chain.from_iterable(map(run.windows, count()))
+    for done in range(steps):
+        left = 1.0 - (time.perf_counter() - began) / seconds
+        if left <= 0.0:
+            return done
+        run.train_on(next(windows), lr * min(1.0 - done / steps, left / LAST))
+    return steps
 
 
 @torch.inference_mode()

@@ -6,12 +6,12 @@ from trainable.data.dataset import (
     DataSet,
     FilePart,
     Part,
-    PartName,
     from_arrays,
     load,
     load_for,
     resolve,
 )
+from trainable.data.source import PartName
 
 __all__ = [
     "ArrayPart",

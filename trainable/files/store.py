@@ -115,11 +115,9 @@ class Store:
 
         If the URI is that of a file, the path is `.`.
         """
-        import pyarrow.fs as fs
-
         with self._errors_named(""):
             here = self._files.get_file_info(self._path)
-        if here.type == fs.FileType.File:
+        if here.is_file:
             return {".": (here.size, here.mtime_ns / 1e9)}
         return {
             os.path.relpath(each.path, self._path): (each.size, each.mtime_ns / 1e9)
@@ -149,11 +147,9 @@ class Store:
     def age(self, name: str) -> float | None:
         """Returns seconds since a file was written, by the store's clock and this machine's;
         None if there is no file."""
-        import pyarrow.fs as fs
-
         with self._errors_named(name):
             found = self._files.get_file_info(f"{self._path}/{name}")
-        return time.time() - found.mtime_ns / 1e9 if found.type == fs.FileType.File else None
+        return time.time() - found.mtime_ns / 1e9 if found.is_file else None
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a small file to the store."""

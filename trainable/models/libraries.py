@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainable.errors import ModelError
+from trainable.errors import ModelError, first_line
 from trainable.recipe import models as specs
 
 RGB = 3
@@ -102,10 +102,10 @@ def title_of(spec: specs.Model) -> str:
 
 def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:
     """Returns the fault of a network that refuses the images of the data, with its own reason."""
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
-        f"data.image_size): {reason}; most such models need larger images, resnet_small takes small ones"
+        f"data.image_size): {first_line(error)}; most such models need larger images, resnet_small takes "
+        "small ones"
     )
 
 

@@ -63,19 +63,14 @@ def _traced(model: nn.Module, images: Tensor) -> _Trace:
     twin = copy.deepcopy(model).train()
     batch = images if len(images) > 1 else images.repeat(2, 1, 1, 1)  # BatchNorm needs two numbers a channel
     trace = _Trace()
-    with _generators_kept(images.device), torch.enable_grad(), _watched(twin, trace):
+    devices = [images.device] if images.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.enable_grad(), _watched(twin, trace):
         logits = twin(batch)
         twin.zero_grad(set_to_none=True)
         if isinstance(logits, Tensor) and logits.requires_grad:
             logits.sum().backward()
     trace.reached = {name for name, each in twin.named_parameters() if each.grad is not None}
     return trace
-
-
-@contextmanager
-def _generators_kept(device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        yield
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from statistics import fmean, median, stdev
 from typing import Any
 
-from trainable.data.loading import Batch
 from trainable.errors import UserError
 from trainable.recipe.optimizers import Optimizer
 from trainable.training.memory import ran_out
@@ -235,7 +235,7 @@ def _medians(said: Sequence[Suggestions]) -> Suggestions:
 
 def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
     with run.probing():
-        windows = _windows(run, turn, turns)
+        windows = chain.from_iterable(map(run.windows, count(turn, turns)))  # other epochs in each turn
         try:
             return sweep(lambda rate: float(run.train_on(next(windows), rate)), rates)
         except Exception as error:
@@ -245,14 +245,6 @@ def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
         f"loop.micro_batch: {run.micro_batch} images at once do not fit into the memory of {run.device}; "
         "`tunebook batch-find` says how many do"
     )
-
-
-def _windows(run: Run, turn: int, turns: int) -> Iterator[list[Batch]]:
-    """Yields a turn's own windows, without end: those of epochs turn, turn + turns, ..."""
-    epoch = turn
-    while True:
-        yield from run.windows(epoch)
-        epoch += turns
 
 
 def _ends(spec: Optimizer, at_256: float, lowest: float | None, highest: float | None) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, Purpose, Spec
+from trainable.recipe.base import Fraction, Purpose, Spec, check_ordered
 
 ERASING = "003:81; arXiv 1708.04896"
 GRID = "003:79; arXiv 2001.04086, section 3"
@@ -57,10 +57,8 @@ class ResizedCrop(Spec):
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
-        if self.scale_min > self.scale_max:
-            raise ValueError(f"scale_min {self.scale_min} is above scale_max {self.scale_max}")
-        if self.ratio_min > self.ratio_max:
-            raise ValueError(f"ratio_min {self.ratio_min} is above ratio_max {self.ratio_max}")
+        check_ordered(scale_min=self.scale_min, scale_max=self.scale_max)
+        check_ordered(ratio_min=self.ratio_min, ratio_max=self.ratio_max)
         return self
 
 
@@ -118,10 +116,8 @@ class RandomErasing(Spec):
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
-        if self.area_min > self.area_max:
-            raise ValueError(f"area_min {self.area_min} is above area_max {self.area_max}")
-        if self.ratio_min > self.ratio_max:
-            raise ValueError(f"ratio_min {self.ratio_min} is above ratio_max {self.ratio_max}")
+        check_ordered(area_min=self.area_min, area_max=self.area_max)
+        check_ordered(ratio_min=self.ratio_min, ratio_max=self.ratio_max)
         return self
 
 
@@ -166,8 +162,7 @@ class GridMask(Spec):
 
     @model_validator(mode="after")
     def periods_are_ordered(self) -> Self:
-        if self.period_min > self.period_max:
-            raise ValueError(f"period_min {self.period_min} is above period_max {self.period_max}")
+        check_ordered(period_min=self.period_min, period_max=self.period_max)
         return self
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, OpenFraction, Purpose, Spec
+from trainable.recipe.base import Fraction, OpenFraction, Purpose, Spec, check_ordered
 
 RESTARTS = "001:130-189; arXiv 1608.03983, section 3"
 ONE_CYCLE = "000:55, 001:136, 002:6; arXiv 1708.07120"
@@ -119,10 +119,7 @@ class OneCycle(ScheduleSpec):
     def legs_fit(self) -> Self:
         if self.equal_legs and self.rise >= 0.5:
             raise ValueError(f"equal_legs needs rise below 0.5, got {self.rise:g}")
-        if self.momentum_low > self.momentum_high:
-            raise ValueError(
-                f"momentum_low {self.momentum_low:g} is above momentum_high {self.momentum_high:g}"
-            )
+        check_ordered(momentum_low=self.momentum_low, momentum_high=self.momentum_high)
         return self
 
 
