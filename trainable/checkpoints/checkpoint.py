@@ -60,19 +60,15 @@ def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
         raise StateError(f"{where} was written by another version: {error}") from None
 
 
-def save(
-    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = KEEP_LAST
-) -> Checkpoint:
-    """Writes the checkpoint of the history's last epoch; removes all but the last `keep` up to it.
+def save(folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult]) -> Checkpoint:
+    """Writes the checkpoint of the history's last epoch; removes all but the last two up to it.
 
     Checkpoints of later epochs are removed too: they could not be read, and the run continued from before
     them. A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty
-    history or `keep` below 1, OSError if the disk refuses.
+    history, OSError if the disk refuses.
     """
-    if not history or keep < 1:
-        raise ValueError(
-            f"a checkpoint needs at least one epoch and keep >= 1, got {len(history)} and {keep}"
-        )
+    if not history:
+        raise ValueError("a checkpoint needs at least one epoch, got none")
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     _remove_unfinished(root)
@@ -81,7 +77,7 @@ def save(
     _write(unfinished, state, history)
     _move_into_place(unfinished, checkpoint.folder)
     finished_ones = finished(root)
-    remaining = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:keep]
+    remaining = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:KEEP_LAST]
     for other in finished_ones:
         if other not in remaining:
             _discard(other.folder)

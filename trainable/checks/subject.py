@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet, resolve
 from trainable.data.loading import make_loader
-from trainable.models.make import make_model
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
+from trainable.training.network import make_network
 from trainable.training.run import Run
 from trainable.training.seeds import Use
 
@@ -79,15 +79,12 @@ class Subject:
         """Returns a copy of the network, to be trained or not."""
         return copy.deepcopy(self.untrained)
 
-    def plain_recipe(self, batch_size: int, values: Mapping[str, Any] | None = None) -> Recipe:
-        return self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})})
-
     def plain_run(
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
         """Returns a run of the network without dropout on images without augmentation."""
         return Run(
-            self.plain_recipe(batch_size, values),
+            self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
             model=copy.deepcopy(self.without_drops),
             device=self.device,
@@ -112,15 +109,8 @@ def make_subject(
 
 def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
     """Returns the recipe's network, drawn as `Run` draws it."""
-    info = data.info
     with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
-        return make_model(
-            recipe.model,
-            classes=len(info.classes),
-            channels=info.channels,
-            image_size=info.image_size,
-            download=download,
-        )
+        return make_network(recipe.model, data.info, download=download)
 
 
 def _without_drops(model: nn.Module) -> nn.Module:

@@ -98,10 +98,10 @@ def to_array(image: Image.Image) -> Pixels:
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
-def decode(selection: Selection, form: Form, threads: int | None = None) -> tuple[Pixels, list[Broken]]:
+def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
     """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined.
 
-    They are decoded in threads, one for each processor by default: Pillow releases the interpreter's lock.
+    They are decoded in threads, one for each processor: Pillow releases the interpreter's lock.
     """
     if (ready := _as_they_are(selection, form)) is not None:
         return ready, []
@@ -112,7 +112,7 @@ def decode(selection: Selection, form: Form, threads: int | None = None) -> tupl
         return [fault for fault in found if fault]
 
     chunks = np.array_split(np.arange(len(pixels)), max(1, len(pixels) // CHUNK))
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         return pixels, [fault for faults in pool.map(fill, chunks) for fault in faults]
 
 

@@ -24,7 +24,6 @@ from trainable.data import DataSet, PartName, load_for, resolve
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.make import make_model
 from trainable.models.norm_statistics import SMALLEST, measure_norm
 from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
@@ -33,6 +32,7 @@ from trainable.training import precision, seeds
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.evaluate import Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
+from trainable.training.network import make_network
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.seeds import Use
 from trainable.training.task import make_task
@@ -88,7 +88,9 @@ class Run:
         )
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
-            self.model = self._prepared(model if model is not None else self._make_model(download))
+            if model is None:
+                model = make_network(recipe.model, self.data.info, download=download)
+            self.model = self._prepared(model)
         check_sizes(self.model, self.recipe, self.data.info, self._views)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
@@ -335,16 +337,6 @@ class Run:
             each.div_(self._ranks.world)
 
     # --- making and placing ---------------------------------------------------------------------------
-
-    def _make_model(self, download: bool) -> nn.Module:
-        info = self.data.info
-        return make_model(
-            self.recipe.model,
-            classes=len(info.classes),
-            channels=info.channels,
-            image_size=info.image_size,
-            download=download,
-        )
 
     def _prepared(self, model: nn.Module) -> nn.Module:
         """Moves a model to the device and memory layout,

@@ -158,13 +158,12 @@ def test_truncated_images_are_found_though_verify_passes_them(tmp_path: Path) ->
     assert pixels[0].std() > 0
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_the_order_is_kept_whatever_the_threads(tmp_path: Path, threads: int) -> None:
+def test_the_order_is_kept_although_threads_decode(tmp_path: Path) -> None:
     names = [f"{number}.png" for number in range(150)]
     for number, name in enumerate(names):
         write_image(tmp_path / name, value=number, size=(4, 4))
 
-    pixels, _ = decode(select(tmp_path, *names), Form(1, 4), threads)
+    pixels, _ = decode(select(tmp_path, *names), Form(1, 4))
 
     assert pixels[:, 0, 0, 0].tolist() == list(range(150))
 
