@@ -61,8 +61,7 @@ def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) ->
     """
     kind, having = kind_of(path), kinds_having(path)
     if having and not set(having) & set(options.get(kind, (value_of(own, kind),))):
-        problem = f"exists when {When(kind, having)}, which no trial of this space has"
-        raise SpaceError([Fault(path, problem)])
+        raise SpaceError.at(path, f"exists when {When(kind, having)}, which no trial of this space has")
 
 
 def check_fixed(base: Recipe, fixed: Values) -> None:

@@ -26,7 +26,6 @@ from spaces.domains import (
     shown,
     value_at,
 )
-from trainable.errors import Fault
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -66,7 +65,7 @@ class Weights:
         unfit = [each for each in self.weights if not is_number(each) or not 0 < each < math.inf]
         if unfit or not self.weights:
             got = ", ".join(map(repr, unfit)) or "none"
-            raise SpaceError([Fault("", f"expected weights above 0, got {got}")])
+            raise SpaceError.at("", f"expected weights above 0, got {got}")
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -81,7 +80,7 @@ Prior = Uniform | Normal | Weights
 def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
     """Returns the prior for an expected value. Raises SpaceError for a value outside the domain."""
     if value not in domain:
-        raise SpaceError([Fault("", f"expected a prior within {domain}, got {shown(value)}")])
+        raise SpaceError.at("", f"expected a prior within {domain}, got {shown(value)}")
     match domain:
         case Float() | Integer():
             assert is_number(value)
@@ -100,15 +99,16 @@ def check_prior(domain: Domain, prior: Prior) -> None:
             return
         case Float() | Integer(), Normal(centre=centre):
             if not domain.low <= centre <= domain.high:
-                raise SpaceError([Fault("", f"expected a prior within {domain}, got {centre:g}")])
+                raise SpaceError.at("", f"expected a prior within {domain}, got {centre:g}")
         case Choice(options=options), Weights(weights=weights):
             if len(options) != len(weights):
-                problem = f"expected a weight for each of the {len(options)} options, got {len(weights)}"
-                raise SpaceError([Fault("", problem)])
+                raise SpaceError.at(
+                    "", f"expected a weight for each of the {len(options)} options, got {len(weights)}"
+                )
         case Choice(), Normal():
-            raise SpaceError([Fault("", f"expected weights for {domain}, got a centre")])
+            raise SpaceError.at("", f"expected weights for {domain}, got a centre")
         case _, Weights():
-            raise SpaceError([Fault("", f"expected a centre within {domain}, got weights")])
+            raise SpaceError.at("", f"expected a centre within {domain}, got weights")
 
 
 def within(domain: Domain, prior: Prior) -> Prior:

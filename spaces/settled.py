@@ -143,7 +143,7 @@ class _Node:
             ) from None
 
     def expected(self, what: str, got: str | None = None) -> SpaceError:
-        return SpaceError([Fault(self.path, f"expected {what}, got {got or repr(self.content)}")])
+        return SpaceError.at(self.path, f"expected {what}, got {got or repr(self.content)}")
 
     def _part(self, name: object, content: Any) -> _Node:
         return _Node(content, _joined(self.path, str(name)))

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Generic, Never, TypeAlias, TypeVar, assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values, shown
-from trainable.errors import Fault
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -44,8 +43,7 @@ class ByValue(Generic[T]):
         try:
             return self._by_value[_key(value)]
         except KeyError:
-            problem = f"no trial of this space has {shown(value)}"
-            raise SpaceError([Fault(self.path, problem)]) from None
+            raise SpaceError.at(self.path, f"no trial of this space has {shown(value)}") from None
 
     @cached_property
     def _by_value(self) -> dict[tuple[bool, Value], Table[T]]:
@@ -152,8 +150,9 @@ def _values_in(path: str, domain: Domain) -> Iterable[Value]:
         case Integer(low=low, high=high):
             return range(low, high + 1)
         case Float():
-            problem = f"a rule depends on it, so it needs options or whole numbers, not {domain}"
-            raise SpaceError([Fault(path, problem)])
+            raise SpaceError.at(
+                path, f"a rule depends on it, so it needs options or whole numbers, not {domain}"
+            )
         case _:
             assert_never(domain)
 

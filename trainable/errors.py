@@ -39,6 +39,11 @@ class FaultyInput(UserError):
         head = f"{where or self.subject}: {count}"
         super().__init__("\n  ".join([head, *map(str, self.faults)]))
 
+    @classmethod
+    def at(cls, path: str, message: str) -> Self:
+        """Returns the error of one fault; an empty path stands for the whole."""
+        return cls([Fault(path, message)])
+
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
         """Pickles the faults: by default an exception is rebuilt from its message,
         which would be read as the faults."""

@@ -92,17 +92,18 @@ def named(name: str) -> Name:
     for each in NAMES:
         if each == name:
             return each
-    raise SpaceError([Fault("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")])
+    raise SpaceError.at("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")
 
 
 def _checked(name: str, base: Recipe, facts: Facts) -> Name:
     found = named(name)
     if base.loop.epochs != facts.epochs:
-        problem = f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
-        raise SpaceError([Fault("loop.epochs", problem)])
+        raise SpaceError.at(
+            "loop.epochs", f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
+        )
     if found == "finetune" and base.model.weights is None:
         problem = "finetune starts from pretrained weights, and base has none: write model.weights under base"
-        raise SpaceError([Fault("space.name", f"{problem}, or use the space document")])
+        raise SpaceError.at("space.name", f"{problem}, or use the space document")
     return found
 
 

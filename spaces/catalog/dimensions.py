@@ -240,9 +240,7 @@ def _believed(
             for each, dimension in matching.items()
         ]
         advice = _wider(value, matching.values(), own)
-        raise SpaceError(
-            [Fault(name, f"expected a prior within {'; '.join(domains)}; got {shown(value)}{advice}")]
-        )
+        raise SpaceError.at(name, f"expected a prior within {'; '.join(domains)}; got {shown(value)}{advice}")
     return {
         each: replace(
             dimension,
