@@ -25,9 +25,9 @@ import torch
 from loops import Epoch, bare_loop, our_run
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from trainable.data import DataSet, from_arrays, load
-from trainable.models.make import make_model
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.training.network import make_network
 from trainable.training.optim import make_phases
 from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
@@ -126,9 +126,7 @@ def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
     """Does forward, backward and step on one batch on the device, as often as an epoch has steps."""
     info, batch = data.info, recipe.loop.batch_size
     torch.manual_seed(0)
-    model = make_model(
-        recipe.model, classes=len(info.classes), channels=info.channels, image_size=info.image_size
-    ).to(device)
+    model = make_network(recipe.model, info).to(device)
     model = model.to(memory_format=torch.channels_last)
     images = torch.randn(batch, info.channels, info.image_size, info.image_size, device=device)
     images = images.contiguous(memory_format=torch.channels_last)

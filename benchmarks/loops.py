@@ -15,8 +15,8 @@ from PIL.Image import Image, fromarray
 from torch import Tensor, nn
 
 from trainable.data import ArrayPart, DataSet
-from trainable.models.make import make_model
 from trainable.recipe import Recipe
+from trainable.training.network import make_network
 from trainable.training.optim import applied_lr
 from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
@@ -49,9 +49,7 @@ class Setting:
         self.mean = torch.tensor(info.mean, device=device).view(1, -1, 1, 1) * 255
         self.std = torch.tensor(info.std, device=device).view(1, -1, 1, 1) * 255
         self.layout = torch.channels_last if recipe.precision.channels_last else torch.contiguous_format
-        model = make_model(
-            recipe.model, classes=len(info.classes), channels=info.channels, image_size=info.image_size
-        )
+        model = make_network(recipe.model, info)
         self.model = model.to(device).to(memory_format=self.layout)
         self.batch = recipe.loop.batch_size
         self.steps = len(self.labels) // self.batch

@@ -12,7 +12,7 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 
-def settled_values(recipe: Recipe) -> dict[str, Value]:
+def scalars_of(recipe: Recipe) -> dict[str, Value]:
     """Returns every scalar of a recipe, by dotted path."""
     return {path: value for path, value in recipe.leaves() if isinstance(value, Value)}
 
@@ -61,8 +61,7 @@ def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) ->
     """
     kind, having = kind_of(path), kinds_having(path)
     if having and not set(having) & set(options.get(kind, (value_of(own, kind),))):
-        told = f"exists when {When(kind, having)}, which no trial of this space has"
-        raise SpaceError([Fault(path, told)])
+        raise SpaceError.at(path, f"exists when {When(kind, having)}, which no trial of this space has")
 
 
 def check_fixed(base: Recipe, fixed: Values) -> None:

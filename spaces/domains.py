@@ -133,7 +133,7 @@ def fraction_of(domain: Domain, value: Value) -> float:
         case Integer(low=low, high=high) if is_number(value) and low <= value <= high:
             return _share(low - 0.5, high + 0.5, value, domain.log)
         case Choice(options=options) if value in domain:
-            return (place_of(domain, value) + 0.5) / len(options)
+            return (index_of(domain, value) + 0.5) / len(options)
         case _:
             raise SpaceError([Fault("", f"expected {domain}, got {shown(value)}")])
 
@@ -144,7 +144,7 @@ def cell_of(domain: Integer, value: int) -> tuple[float, float]:
     return _share(low, high, value - 0.5, domain.log), _share(low, high, value + 0.5, domain.log)
 
 
-def place_of(choice: Choice, value: Value) -> int:
+def index_of(choice: Choice, value: Value) -> int:
     """Returns the index of an option; `true` is not 1. Raises ValueError for a value that is no option."""
     same = [each == value and isinstance(each, bool) == isinstance(value, bool) for each in choice.options]
     return same.index(True)

@@ -20,7 +20,7 @@ OPTIMIZERS: tuple[str, ...] = tuple(
 def rising(band: tuple[float, float]) -> tuple[float, float]:
     """Returns the band unchanged. Raises ValueError unless its first end is below its second."""
     if band[0] >= band[1]:
-        raise ValueError(f"expected a band that rises, got {list(band)}")
+        raise ValueError(f"expected a band [low, high] with low < high, got {list(band)}")
     return band
 
 
@@ -38,9 +38,9 @@ Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
 SETTLED_ELSEWHERE = {
-    "train_images": "it is counted on the images, of which data.train_limit takes fewer",
-    "classes": "it is counted on the labels",
-    "class_balance": "it is counted on the labels",
+    "train_images": "it is counted; data.train_limit uses fewer images",
+    "classes": "it is counted",
+    "class_balance": "it is counted",
     "channels": "write data.channels",
     "image_size": "write data.image_size",
     "flips": "write data.flips",

@@ -21,12 +21,11 @@ from spaces.domains import (
     Value,
     cell_of,
     fraction_of,
+    index_of,
     is_number,
-    place_of,
     shown,
     value_at,
 )
-from trainable.errors import Fault
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -65,8 +64,8 @@ class Weights:
     def __post_init__(self) -> None:
         unfit = [each for each in self.weights if not is_number(each) or not 0 < each < math.inf]
         if unfit or not self.weights:
-            told = ", ".join(map(repr, unfit)) or "none"
-            raise SpaceError([Fault("", f"expected weights above 0, got {told}")])
+            got = ", ".join(map(repr, unfit)) or "none"
+            raise SpaceError.at("", f"expected weights above 0, got {got}")
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -81,13 +80,13 @@ Prior = Uniform | Normal | Weights
 def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
     """Returns the prior for an expected value. Raises SpaceError for a value outside the domain."""
     if value not in domain:
-        raise SpaceError([Fault("", f"expected a prior within {domain}, got {shown(value)}")])
+        raise SpaceError.at("", f"expected a prior within {domain}, got {shown(value)}")
     match domain:
         case Float() | Integer():
             assert is_number(value)
             return Normal(float(value), confidence)
         case Choice(options=options):
-            at = place_of(domain, value)
+            at = index_of(domain, value)
             return Weights(tuple(ODDS[confidence] if each == at else 1.0 for each in range(len(options))))
         case _:
             assert_never(domain)
@@ -100,15 +99,16 @@ def check_prior(domain: Domain, prior: Prior) -> None:
             return
         case Float() | Integer(), Normal(centre=centre):
             if not domain.low <= centre <= domain.high:
-                raise SpaceError([Fault("", f"expected a prior within {domain}, got {centre:g}")])
+                raise SpaceError.at("", f"expected a prior within {domain}, got {centre:g}")
         case Choice(options=options), Weights(weights=weights):
             if len(options) != len(weights):
-                told = f"expected a weight for each of the {len(options)} options, got {len(weights)}"
-                raise SpaceError([Fault("", told)])
+                raise SpaceError.at(
+                    "", f"expected a weight for each of the {len(options)} options, got {len(weights)}"
+                )
         case Choice(), Normal():
-            raise SpaceError([Fault("", f"expected weights for {domain}, got a centre")])
+            raise SpaceError.at("", f"expected weights for {domain}, got a centre")
         case _, Weights():
-            raise SpaceError([Fault("", f"expected a centre within {domain}, got weights")])
+            raise SpaceError.at("", f"expected a centre within {domain}, got weights")
 
 
 def within(domain: Domain, prior: Prior) -> Prior:
@@ -148,7 +148,7 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
             return _normal_density(domain, prior, value)
         case Weights(shares=shares):
             assert isinstance(domain, Choice)
-            return shares[place_of(domain, value)] * len(shares)
+            return shares[index_of(domain, value)] * len(shares)
         case _:
             assert_never(prior)
 
@@ -167,7 +167,7 @@ def mode(domain: Domain, prior: Prior) -> Value:
             assert_never(prior)
 
 
-def told(domain: Domain, prior: Prior) -> str:
+def describe(domain: Domain, prior: Prior) -> str:
     """Describes the domain and the prior in words."""
     match prior:
         case Uniform():
@@ -207,8 +207,8 @@ def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
 
 def _option(shares: tuple[float, ...], fraction: float) -> int:
     below = 0.0
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         below += share
         if fraction < below:
-            return place
+            return index
     return len(shares) - 1

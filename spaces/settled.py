@@ -7,7 +7,7 @@ Domains are written as in a study's overrides, such as `{"log": [0.01, 1.0]}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
@@ -27,7 +27,7 @@ def tree_of(space: Space) -> dict[str, Any]:
         "pins": sorted(space.pins),
         "dimensions": [_dimension_tree(each) for each in space.dimensions],
         "own": dict(space.own),
-        "rule_values": [_rule_value_tree(each) for each in space.rule_values],
+        "rule_values": [asdict(each) for each in space.rule_values],
     }
 
 
@@ -50,26 +50,11 @@ def _dimension_tree(dimension: Dimension) -> dict[str, Any]:
         "path": dimension.path,
         "variant": dimension.variant,
         "domain": _domain_tree(dimension.domain),
-        "when": None if dimension.when is None else _when_tree(dimension.when),
+        "when": None if dimension.when is None else asdict(dimension.when),
         "reason": dimension.reason,
         "source": dimension.source,
         "beliefs": _beliefs_tree(dimension.beliefs),
     }
-
-
-def _rule_value_tree(rule: RuleValue) -> dict[str, Any]:
-    return {
-        "path": rule.path,
-        "value": rule.value,
-        "reason": rule.reason,
-        "source": rule.source,
-        "when": [_when_tree(each) for each in rule.when],
-        "unswept": rule.unswept,
-    }
-
-
-def _when_tree(when: When) -> dict[str, Any]:
-    return {"path": when.path, "values": list(when.values)}
 
 
 def _domain_tree(domain: Domain) -> dict[str, Any]:
@@ -88,7 +73,7 @@ def _beliefs_tree(beliefs: Table[Believed]) -> dict[str, Any]:
     if not isinstance(beliefs, ByValue):
         return {"prior": _prior_tree(beliefs.prior), "reason": beliefs.reason}
     cases = [{"values": list(each.values), "then": _beliefs_tree(each.then)} for each in beliefs.cases]
-    return {"path": beliefs.path, "settled": beliefs.settled, "cases": cases}
+    return {"path": beliefs.path, "settled": beliefs.default, "cases": cases}
 
 
 def _prior_tree(prior: Prior) -> dict[str, Any]:
@@ -126,7 +111,7 @@ class _Node:
         return {str(name): self._part(name, each) for name, each in self.content.items()}
 
     def items(self) -> tuple[_Node, ...]:
-        if not isinstance(self.content, list):
+        if not isinstance(self.content, list | tuple):
             raise self.expected("a list")
         return tuple(self._part(number, each) for number, each in enumerate(self.content))
 
@@ -141,13 +126,13 @@ class _Node:
         return self.content
 
     def value(self) -> Value:
-        (found,) = self.made(lambda: Choice((self.content,))).options  # one option: checked to be a scalar
+        (found,) = self.built(lambda: Choice((self.content,))).options  # one option: checked to be a scalar
         return found
 
     def values(self) -> tuple[Value, ...]:
         return tuple(each.value() for each in self.items())
 
-    def made(self, make: Callable[[], T]) -> T:
+    def built(self, make: Callable[[], T]) -> T:
         """Returns what `make` makes. Raises SpaceError with its faults,
         their paths extended by this part's path."""
         try:
@@ -158,7 +143,7 @@ class _Node:
             ) from None
 
     def expected(self, what: str, got: str | None = None) -> SpaceError:
-        return SpaceError([Fault(self.path, f"expected {what}, got {got or repr(self.content)}")])
+        return SpaceError.at(self.path, f"expected {what}, got {got or repr(self.content)}")
 
     def _part(self, name: object, content: Any) -> _Node:
         return _Node(content, _joined(self.path, str(name)))
@@ -171,7 +156,7 @@ def _joined(path: str, name: str) -> str:
 def _space(node: _Node) -> Space:
     base, pins, dimensions, own, rule_values = node.fields("base", "pins", "dimensions", "own", "rule_values")
     return Space(
-        base.made(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
+        base.built(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
         tuple(map(_dimension, dimensions.items())),
         {path: each.value() for path, each in own.entries().items()},
         frozenset(each.text() for each in pins.items()),
@@ -210,13 +195,13 @@ def _when(node: _Node) -> When:
 def _domain(node: _Node) -> Domain:
     match [*node.entries().items()]:
         case [("choice", options)]:
-            return options.made(lambda: Choice(tuple(each.content for each in options.items())))
+            return options.built(lambda: Choice(tuple(each.content for each in options.items())))
         case [("uniform" | "log" as form, ends)]:
             low, high = _ends(ends)
-            return ends.made(lambda: Float(low, high, form == "log"))
+            return ends.built(lambda: Float(low, high, form == "log"))
         case [("int" | "int_log" as form, ends)]:
             low, high = _ends(ends)
-            return ends.made(lambda: Integer(low, high, form == "int_log"))
+            return ends.built(lambda: Integer(low, high, form == "int_log"))
         case _:
             raise node.expected("one of uniform, log, int, int_log and choice")
 
@@ -233,8 +218,8 @@ def _ends(node: _Node) -> tuple[Any, Any]:
 def _beliefs(node: _Node) -> Table[Believed]:
     if "cases" not in node.entries():
         return _believed(node)
-    path, settled, cases = node.fields("path", "settled", "cases")
-    return ByValue(path.text(), settled.value(), tuple(map(_case, cases.items())))
+    path, default, cases = node.fields("path", "settled", "cases")
+    return ByValue(path.text(), default.value(), tuple(map(_case, cases.items())))
 
 
 def _case(node: _Node) -> Case[Believed]:
@@ -254,7 +239,7 @@ def _prior(node: _Node) -> Prior:
             return Normal(centre.number(), _confidence(confidence))
         case {"weights": weights}:
             node.fields("weights")
-            return weights.made(lambda: Weights(tuple(each.content for each in weights.items())))
+            return weights.built(lambda: Weights(tuple(each.content for each in weights.items())))
         case _:
             node.fields()
             return Uniform()

@@ -139,11 +139,6 @@ class Space:
         self._check_paths(values)
         return {each.name: self._fraction(each, values[each.path]) for each in self._active(values)}
 
-    def validate(self, values: Values) -> None:
-        """Raises SpaceError or RecipeError for values that no trial can have."""
-        self.encode(values)
-        self.recipe(values)
-
     def beliefs(self, values: Values) -> dict[str, Prior]:
         """Returns the prior of each dimension that exists, by name, after the values drawn before it."""
         found: dict[str, Prior] = {}
@@ -175,25 +170,12 @@ class Space:
         return {each.path: each for each in self.rule_values if each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:
-        """Turns values by path into values by dimension name; `values_of` turns them back.
+        """Turns values by path into values by dimension name.
 
         Raises SpaceError unless there is one value for each dimension that exists, and no other.
         """
         self._check_paths(values)
         return {each.name: values[each.path] for each in self._active(values)}
-
-    def values_of(self, named: Values) -> dict[str, Value]:
-        """Turns values by dimension name into values by path. Raises SpaceError as `named` does."""
-
-        def look_up(dimension: Dimension, prior: Prior) -> Value:
-            if dimension.name not in named:
-                raise SpaceError([Fault(dimension.name, "expected a value, got none")])
-            return named[dimension.name]
-
-        values = self.define(look_up)
-        if faults := _unequal(named.keys(), self.named(values).keys()):
-            raise SpaceError(faults)
-        return values
 
     def _check_paths(self, values: Values) -> None:
         if faults := _unequal(values.keys(), {each.path for each in self._active(values)}):
@@ -246,8 +228,8 @@ class Space:
         yield from _unequal(self.own.keys(), {each.path for each in self._active(self.own)})
         for dimension in self._active(self.own):
             if isinstance(dimension.domain, Choice) and self.own.get(dimension.path) not in dimension.domain:
-                told = f"expected {dimension.domain} in the first trial"
-                yield Fault(dimension.path, f"{told}, got {shown(self.own.get(dimension.path))}")
+                problem = f"expected {dimension.domain} in the first trial"
+                yield Fault(dimension.path, f"{problem}, got {shown(self.own.get(dimension.path))}")
 
 
 def _unequal(got: Set[str], expected: Set[str]) -> list[Fault]:

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Generic, Never, TypeAlias, TypeVar, assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values, shown
-from trainable.errors import Fault
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -32,20 +31,19 @@ class Case(Generic[T]):
 
 @dataclass(frozen=True)
 class ByValue(Generic[T]):
-    """Holds answers by the value at `path`; a trial without that value gets the answer for `settled`."""
+    """Holds answers by the value at `path`; a trial without that value gets the answer for `default`."""
 
     path: str
-    settled: Value
+    default: Value
     cases: tuple[Case[T], ...]
 
     def case_of(self, values: Values) -> Table[T]:
         """Returns the answer for these values. Raises SpaceError for a value that the table does not hold."""
-        value = values.get(self.path, self.settled)
+        value = values.get(self.path, self.default)
         try:
             return self._by_value[_key(value)]
         except KeyError:
-            told = f"no trial of this space has {shown(value)}"
-            raise SpaceError([Fault(self.path, told)]) from None
+            raise SpaceError.at(self.path, f"no trial of this space has {shown(value)}") from None
 
     @cached_property
     def _by_value(self) -> dict[tuple[bool, Value], Table[T]]:
@@ -80,28 +78,28 @@ def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
         return function(table)
     return _by_value(
         table.path,
-        table.settled,
+        table.default,
         ((value, mapped(case.then, function)) for case in table.cases for value in case.values),
     )
 
 
 def written_out(
-    ask: Callable[[Values], T], settled: Values, domains: Mapping[str, Sequence[Domain]]
+    ask: Callable[[Values], T], defaults: Values, domains: Mapping[str, Sequence[Domain]]
 ) -> Table[T]:
-    """Returns the answers of `ask` for `settled`,
-    and for all values in `domains` that may replace settled ones.
+    """Returns the answers of `ask` for `defaults`,
+    and for all values in `domains` that may replace them.
 
     It is called again for each value of a path that it was seen to read. Raises SpaceError if the domain of
     such a path is a range of real numbers, which cannot be written out.
     """
-    read = _Read(settled, domains.keys())
+    read = _Read(defaults, domains.keys())
     found = ask(read)
     if (path := read.first) is None:
         return found
     others = {name: each for name, each in domains.items() if name != path}
-    values = _values(path, domains[path], settled[path])
-    pairs = ((value, written_out(ask, {**settled, path: value}, others)) for value in values)
-    return _by_value(path, settled[path], pairs)
+    values = _values(path, domains[path], defaults[path])
+    pairs = ((value, written_out(ask, {**defaults, path: value}, others)) for value in values)
+    return _by_value(path, defaults[path], pairs)
 
 
 class _Read(Mapping[str, Value]):
@@ -118,13 +116,13 @@ class _Read(Mapping[str, Value]):
         return self._values[path]
 
     def __iter__(self) -> Never:
-        raise TypeError("a rule reads values by their paths, so that it is seen which ones")
+        raise TypeError("a rule must read values by their paths: it is recorded which ones it reads")
 
     def __len__(self) -> int:
         return len(self._values)
 
 
-def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
+def _by_value(path: str, default: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
     """Returns a tree in which values with equal answers share a case, or the answer if all are equal."""
     cases: list[tuple[list[Value], Table[T]]] = []
     for value, then in found:
@@ -136,13 +134,13 @@ def _by_value(path: str, settled: Value, found: Iterable[tuple[Value, Table[T]]]
             cases.append(([value], then))
     if len(cases) == 1:
         return cases[0][1]
-    return ByValue(path, settled, tuple(Case(tuple(values), then) for values, then in cases))
+    return ByValue(path, default, tuple(Case(tuple(values), then) for values, then in cases))
 
 
-def _values(path: str, domains: Sequence[Domain], settled: Value) -> Iterable[Value]:
-    """Returns all values of a path's domains, and the settled one, which may lie outside them."""
+def _values(path: str, domains: Sequence[Domain], default: Value) -> Iterable[Value]:
+    """Returns all values of a path's domains, and the default, which may lie outside them."""
     found = {_key(each): each for domain in domains for each in _values_in(path, domain)}
-    return {**found, _key(settled): settled}.values()
+    return {**found, _key(default): default}.values()
 
 
 def _values_in(path: str, domain: Domain) -> Iterable[Value]:
@@ -152,8 +150,9 @@ def _values_in(path: str, domain: Domain) -> Iterable[Value]:
         case Integer(low=low, high=high):
             return range(low, high + 1)
         case Float():
-            told = f"a rule goes by it, so it takes options or whole numbers, not {domain}"
-            raise SpaceError([Fault(path, told)])
+            raise SpaceError.at(
+                path, f"a rule depends on it, so it needs options or whole numbers, not {domain}"
+            )
         case _:
             assert_never(domain)
 

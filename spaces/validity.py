@@ -84,13 +84,13 @@ def _gap_faults(trials: _Trials) -> Iterator[Fault]:
     depths of a residual net."""
     for dimension in trials.space.dimensions:
         domain = dimension.domain
-        if isinstance(domain, Choice) or all(_taken(trials, dimension, each) for each in _inner(domain)):
+        if isinstance(domain, Choice) or all(_accepts(trials, dimension, each) for each in _inner(domain)):
             continue
-        if all(_taken(trials, dimension, end) for end in domain.extremes()):
+        if all(_accepts(trials, dimension, end) for end in domain.extremes()):
             whole = range(math.ceil(domain.low), math.floor(domain.high) + 1)[:MOST_TRIED]
-            taken = ", ".join(str(each) for each in whole if _taken(trials, dimension, each))
-            told = f"from {domain.low:g} to {domain.high:g} the recipe takes {taken} alone"
-            yield Fault(dimension.name, f"{told}: write {{choice: [{taken}]}}")
+            accepted = ", ".join(str(each) for each in whole if _accepts(trials, dimension, each))
+            problem = f"from {domain.low:g} to {domain.high:g} the recipe accepts only {accepted}"
+            yield Fault(dimension.name, f"{problem}: write {{choice: [{accepted}]}}")
 
 
 def _inner(domain: Float | Integer) -> Sequence[Value]:
@@ -101,7 +101,7 @@ def _inner(domain: Float | Integer) -> Sequence[Value]:
     return (value_at(domain, GOLDEN),)
 
 
-def _taken(trials: _Trials, dimension: Dimension, value: Value) -> bool:
+def _accepts(trials: _Trials, dimension: Dimension, value: Value) -> bool:
     """Returns whether a dimension may have a value under every condition in which it exists."""
     return not any(
         trials.refusals({**condition, dimension.path: value}) for condition in _conditions(dimension)
@@ -117,7 +117,7 @@ class _End:
     recipe: Recipe
 
     @property
-    def told(self) -> str:
+    def shown_value(self) -> str:
         return shown(self.chosen[self.dimension.path])
 
     @cached_property
@@ -153,8 +153,8 @@ def _pair_faults(trials: _Trials, ends: Sequence[_End]) -> Iterator[Fault]:
             continue
         if not _join(one, other, compared):
             for fault in trials.refusals({**one.chosen, **other.chosen}):
-                told = f"{one.told} with {other.dimension.path} {other.told} is refused"
-                yield Fault(one.dimension.name, f"{told}: {fault}")
+                problem = f"{one.shown_value} with {other.dimension.path} {other.shown_value} is refused"
+                yield Fault(one.dimension.name, f"{problem}: {fault}")
 
 
 def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:

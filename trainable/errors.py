@@ -39,6 +39,11 @@ class FaultyInput(UserError):
         head = f"{where or self.subject}: {count}"
         super().__init__("\n  ".join([head, *map(str, self.faults)]))
 
+    @classmethod
+    def at(cls, path: str, message: str) -> Self:
+        """Returns the error of one fault; an empty path stands for the whole."""
+        return cls([Fault(path, message)])
+
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
         """Pickles the faults: by default an exception is rebuilt from its message,
         which would be read as the faults."""
@@ -79,6 +84,17 @@ def crashes_named(where: str) -> Iterator[None]:
         raise RunError(f"{where}: {type(error).__name__}: {error}") from error
 
 
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message, or the error's type if it has no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Lists the first of some names, and says how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list[Fault]:
     """Turns pydantic's errors into Faults with the paths that the person wrote (without union tags)."""
     return [_fault(dict(item), tree, model) for item in error.errors(include_url=False)]
@@ -108,10 +124,9 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
 def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:
     """Yields pydantic's location without union tags, which are not in what the person wrote."""
     node = tree
-    for position, part in enumerate(location):
-        last = position == len(location) - 1
+    for part in location:
         if isinstance(node, Mapping):
-            if part not in node and node.get("kind") == part and not (last and part in node):
+            if part not in node and node.get("kind") == part:
                 continue
             yield part
             node = node.get(part)

@@ -112,8 +112,8 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
         changed = changed.model_copy(update={"provenance": None})
     if data_path is None:
         return changed
-    place = {"data.path": data_path, "data.format": "auto", "data.name": None}
-    return changed.with_values({path: value for path, value in place.items() if path not in values})
+    source = {"data.path": data_path, "data.format": "auto", "data.name": None}
+    return changed.with_values({path: value for path, value in source.items() if path not in values})
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
         if wanted is not None and got != wanted:
             say(f"the recipe was trained with {wanted} threads, torch gives {got}: {_DIGITS}")
         elif wanted is not None and wanted > (cores := os.cpu_count() or 1):
-            say(f"the recipe was trained with {wanted} threads, used again on {cores} cores: slower")
+            say(f"the recipe was trained with {wanted} threads, this machine has {cores} cores: slower")
         yield
 
 

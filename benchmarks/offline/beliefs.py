@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from offline.search_task import BareSpace, Task, Trained, Values, seed_of
-from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, place_of, value_at
+from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, index_of, value_at
 from spaces.priors import Confidence, believed, mode
 from spaces.space import Believed, Dimension
 
@@ -53,7 +53,7 @@ def displaced(domain: Domain, value: Value, random: np.random.Generator) -> Valu
     """
     match domain:
         case Choice(options=options):
-            others = [each for at, each in enumerate(options) if at != place_of(domain, value)]
+            others = [each for at, each in enumerate(options) if at != index_of(domain, value)]
             return others[random.integers(len(others))] if others else value
         case Float() | Integer():
             at = fraction_of(domain, value)

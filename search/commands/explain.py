@@ -84,8 +84,8 @@ def _of_space(
     study: Study, space: Space, pruning: Pruning, facts: Facts, measured: Measured, everything: bool
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, facts, begun=measured.recorded)
-    if warning := far_rates(study, space, facts):
+    yield plan_table(study, space, pruning, None if measured.recorded else facts)
+    if not measured.recorded and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]

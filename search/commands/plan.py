@@ -6,7 +6,7 @@ from rich.table import Table
 
 from search.deciding.pruning import Pruning, bits_of
 from search.study import Study
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.loops import wanted_epochs
@@ -26,10 +26,11 @@ DRAWN_WITHOUT_PRIORS = {
 }
 
 
-def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, begun: bool = False) -> Table:
-    """Returns the plan; `begun` says that the facts hold what the study's probes found."""
+def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None) -> Table:
+    """Returns the plan. Without facts the search has begun, and no rule is asked again."""
     budget, objective = study.budget, study.objective
-    epochs = wanted_epochs(facts)
+    wanted = None if facts is None else wanted_epochs(facts)
+    length = [("length", f"{wanted.reason} ({wanted.source})")] if wanted is not None else []
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
     better = "highest" if objective.direction == "max" else "lowest"
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
@@ -37,8 +38,8 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, be
     table.add_column(overflow="fold")
     for name, text in (
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
-        ("length", f"{epochs.reason} ({epochs.source})"),
-        ("first trial", first_trial(study, space, begun=begun)),
+        *length,
+        ("first trial", first_trial(study, space, begun=facts is None)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         ("pruning", pruning.describe(budget.epochs)),
@@ -47,12 +48,12 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts, *, be
     return table
 
 
-def first_trial(study: Study, space: Space, *, begun: bool = False) -> str:
+def first_trial(study: Study, space: Space, *, begun: bool) -> str:
     """Returns which recipe the first trial has: the documents' own, and where it differs from what they name.
 
     Only a sweep and a study's options make it differ.
     """
-    rules = space.values_by_rule(settled_values(space.base))
+    rules = space.values_by_rule(scalars_of(space.base))
     changes = [
         f"{path} {shown(value)} instead of {shown(_named(rule))}: {_why(value, rule)}"
         for path, value in space.own.items()

@@ -5,16 +5,14 @@ A search that went on with other rules, defaults or rungs than it began with wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from search.record.chain import JournalError
+from search.record.differences import first_difference
 from search.record.journal import Event, SettledEvent, TrialEvent
-from spaces.domains import shown
 from spaces.space import Space
 from trainable.errors import FaultyInput
 
-ABSENT = "absent"
 CHANGED = "finish it with the version and the study that began it, or start a new search"
 UNCHECKED = {"sequence", "time", "why", "version"}
 """The fields of a settled event on which no draw and no decision depends."""
@@ -44,28 +42,7 @@ def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
 
 
 def _refuse_difference(where: str, what: str, was: Any, now: Any) -> None:
-    if found := _first_difference(was, now):
+    if found := first_difference(was, now):
         field = f"{what}{found.path or 'the recipe'}"
-        both = f"is {shown(found.one)} in the journal and {shown(found.other)} by this version of tunebook"
+        both = f"is {found.one} in the journal and {found.other} by this version of tunebook"
         raise JournalError(f"{where}: {field} {both}; {CHANGED}")
-
-
-class _Difference(NamedTuple):
-    """Names one value by its dotted path, and holds what either tree has there."""
-
-    path: str
-    one: Any
-    other: Any
-
-
-def _first_difference(one: Any, other: Any, path: str = "") -> _Difference | None:
-    """Returns the first value in which two trees differ; None where they are equal."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in dict.fromkeys([*one, *other]):
-            inner = f"{path}.{name}" if path else str(name)
-            if found := _first_difference(one.get(name, ABSENT), other.get(name, ABSENT), inner):
-                return found
-        return None
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return _first_difference(dict(enumerate(one)), dict(enumerate(other)), path)
-    return None if one == other else _Difference(path, one, other)

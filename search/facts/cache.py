@@ -16,7 +16,7 @@ from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.data.fingerprint import fingerprint
 from trainable.data.measure import DeviceKind
-from trainable.data.remote import digest_of
+from trainable.data.remote_data import digest_of
 from trainable.errors import UserError
 from trainable.files.cache import cache_root
 from trainable.files.store import Store, is_uri

@@ -44,12 +44,10 @@ def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     The model is built without its weights, because none of these facts depends on them.
     """
     from trainable.models.layers import has_attention
-    from trainable.models.make import count_parameters, make_model
+    from trainable.models.make import count_parameters
+    from trainable.training.network import make_network
 
-    untrained = base.model.model_copy(update={"weights": None})
-    model = make_model(
-        untrained, classes=len(info.classes), channels=info.channels, image_size=info.image_size
-    )
+    model = make_network(base.model.model_copy(update={"weights": None}), info)
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),

@@ -36,6 +36,15 @@ def read_search(folder: Path) -> Study:
     return read_study(folder / STUDY_FILE)
 
 
+def as_settled(study: Study, record: Record) -> Study:
+    """Returns the study with the objective and the epochs that its search settled, whatever the file says."""
+    if (settled := record.settled) is None:
+        return study
+    objective = study.objective.model_copy(update={"metric": settled.objective, "mode": None})
+    budget = study.budget.model_copy(update={"epochs": settled.epochs})
+    return study.model_copy(update={"objective": objective, "budget": budget})
+
+
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
     """Returns what was measured when the search began. Raises UserError where the file is missing."""
     if not (folder / FACTS_FILE).exists():
@@ -81,7 +90,8 @@ def read_summary(folder: Path) -> Summary:
     """Returns a search's summary so far, from its journal. Raises UserError where there is none."""
     study, driven = read_search(folder), is_driven(folder)
     # the driver is looked for before the journal is read: a search that ends in between was not killed
-    return summary_of(folder, study, read_record(folder), driven=driven)
+    record = read_record(folder)
+    return summary_of(folder, as_settled(study, record), record, driven=driven)
 
 
 def is_driven(folder: Path) -> bool:
@@ -90,12 +100,14 @@ def is_driven(folder: Path) -> bool:
 
 
 def summary_of(folder: Path, study: Study, record: Record, *, driven: bool) -> Summary:
-    """Returns the summary of a record, with the MLflow runs of its trials."""
-    objective, epochs = study.objective.metric, study.budget.epochs
-    if record.settled is not None:
-        objective, epochs = record.settled.objective, record.settled.epochs
+    """Returns the summary of a record by its settled study, with the MLflow runs of its trials."""
     return summarise(
-        record, time.time(), objective=objective, epochs=epochs, locked=driven, mlflow_run_ids=run_ids(folder)
+        record,
+        time.time(),
+        objective=study.objective.metric,
+        epochs=study.budget.epochs,
+        locked=driven,
+        mlflow_run_ids=run_ids(folder),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, assert_never
 
 from search.record.chain import JournalError
+from search.record.differences import first_difference
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
     EndEvent,
@@ -72,10 +73,17 @@ class Trial:
 
     @property
     def whole_recipe(self) -> Recipe:
-        """The recipe as it was recorded. Raises JournalError where the values make none."""
+        """The recipe as it was recorded.
+
+        Raises JournalError where the values make none, and where this version would train another one.
+        """
         if self.recipe is None:
-            raise JournalError(f"trial {self.id}: its values make no recipe: {self.outcome_reason}")
-        return Recipe.from_tree(self.recipe)
+            raise JournalError(f"trial {self.id}: there is no recipe: {self.outcome_reason}")
+        recipe = Recipe.from_tree(self.recipe)
+        if found := first_difference(self.recipe, recipe.tree()):
+            both = f"is {found.one} in the journal and {found.other} by this version of tunebook"
+            raise JournalError(f"trial {self.id}: {found.path} {both}; use the version that began the search")
+        return recipe
 
     @property
     def ended(self) -> bool:

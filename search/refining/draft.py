@@ -10,11 +10,11 @@ from typing import Any
 from search.deciding.pruning import choose_pruning
 from search.study import Study
 from search.study.space import build_space, check_trials
-from spaces.catalog.overrides import PLACE, Belief, Varying, parse, path_of
+from spaces.catalog.overrides import OVERRIDES, Belief, Varying, parse, path_of
 from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
-from spaces.priors import told
+from spaces.priors import describe
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
 from trainable.recipe.trees import value_at
@@ -43,7 +43,7 @@ class Draft:
 
         Raises UserError where that makes no valid search.
         """
-        name = path.removeprefix(f"{PLACE}.")
+        name = path.removeprefix(f"{OVERRIDES}.")
         study = self._overridden(name, to) if name != path else self.study.with_values({path: to})
         draft = Draft(study, self.facts, self.info)
         _ = draft.space
@@ -51,12 +51,12 @@ class Draft:
 
     def describe(self, path: str) -> str:
         """Returns in words what a path holds: a range with what is believed in it, or a value."""
-        name = path.removeprefix(f"{PLACE}.")
+        name = path.removeprefix(f"{OVERRIDES}.")
         if name == path:
             return shown(value_at(self.study.model_dump(mode="json"), path))
         for dimension in self.space.dimensions:
             if dimension.name == name:
-                return told(dimension.domain, dimension.prior(self.space.own))
+                return describe(dimension.domain, dimension.prior(self.space.own))
         base = self.space.base
         return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
 

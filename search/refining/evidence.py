@@ -11,7 +11,7 @@ from search.record.trials import Trial
 from search.refining.trends import Trends
 from search.results.search import Search
 from search.verdicts.diagnosis import diagnosis_of
-from spaces.catalog.overrides import PLACE
+from spaces.catalog.overrides import OVERRIDES
 from spaces.domains import Value
 from spaces.space import Dimension, Space
 from trainable.curves.diagnosis import Diagnosis
@@ -125,7 +125,7 @@ class Evidence:
 
 def overridden(name: str) -> str:
     """Returns the path at which a study overrides a dimension."""
-    return f"{PLACE}.{name}"
+    return f"{OVERRIDES}.{name}"
 
 
 def _says_something(trial: Trial) -> bool:

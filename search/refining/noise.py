@@ -127,7 +127,7 @@ def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Sh
     """Returns a rate that comes to rest and averaged weights, where accuracies swing to the end."""
     if not _swings(winner):
         return Shifts((), ())
-    recipe = evidence.space.recipe(winner.trial.values)
+    recipe = winner.trial.whole_recipe
     calmer = changes("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
     late_rate = [each for each in calmer if each.path in LATE_RATE]
     return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search.refining.evidence import Evidence
-from spaces.conditions import holds, settled_values
+from spaces.conditions import holds, scalars_of
 from spaces.domains import Choice
 from spaces.rules.heuristics import frame
 from spaces.rules.rules import RULES, Rule
@@ -19,7 +19,7 @@ def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
     It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
     person asks counts as one that offers: nothing in it forbids the value.
     """
-    values = settled_values(recipe)
+    values = scalars_of(recipe)
     speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]
     asked = [(rule, rule.of(evidence.search.facts, values)) for rule in speaking]
     if not asked or any(found is not None and _offers(found, change) for _, found in asked):

@@ -17,7 +17,7 @@ from search.refining.evidence import Evidence, LeftAlone, ProposedEdit, SearchFi
 from search.results.search import Search
 from search.study import Study
 from search.verdicts.words import effect
-from spaces.catalog.overrides import PLACE
+from spaces.catalog.overrides import OVERRIDES
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
@@ -37,7 +37,7 @@ class Edit:
     @property
     def field(self) -> str:
         """The name that a person uses: a dimension's name, or the path in the study."""
-        return self.path.removeprefix(f"{PLACE}.")
+        return self.path.removeprefix(f"{OVERRIDES}.")
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _apply_edits(
     for proposed in proposed_edits:
         found, refusal = _first_valid(proposed, draft)
         if found is None:
-            refusals.append(LeftAlone(proposed.path.removeprefix(f"{PLACE}."), refusal))
+            refusals.append(LeftAlone(proposed.path.removeprefix(f"{OVERRIDES}."), refusal))
             continue
         path = proposed.path
         edits.append(Edit(path, draft.describe(path), found.describe(path), proposed.why))

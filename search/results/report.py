@@ -232,7 +232,7 @@ def rows_table(title: str, rows: Sequence[Row]) -> Rows:
 def _print_diagnosis(summary: Summary) -> None:
     if summary.best is None or summary.diagnosis is None:
         return
-    first, *others = summary.diagnosis.lines()
+    first, *others = with_guide_names(summary.diagnosis.lines())
     say(f"\ntrial {summary.best.id} is {first}")
     for line in others:
         say(line)

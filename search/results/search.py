@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
-from search.record.folder import home_in, is_driven, read_facts, read_record, read_search, summary_of
+from search.record.folder import (
+    as_settled,
+    home_in,
+    is_driven,
+    read_facts,
+    read_record,
+    read_search,
+    summary_of,
+)
 from search.record.home import Home
 from search.record.storage import local_folder
 from search.record.summary import Summary
@@ -46,8 +54,8 @@ class Search:
 
     @cached_property
     def study(self) -> Study:
-        """The resolved study of the search."""
-        return read_search(self.folder)
+        """The resolved study of the search, with the objective and the epochs that the search has settled."""
+        return as_settled(read_search(self.folder), self.record)
 
     @property
     def facts(self) -> Facts:

@@ -20,7 +20,7 @@ from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
-from search.record.folder import read_record, read_search, read_summary, recipe_text
+from search.record.folder import as_settled, read_record, read_search, read_summary, recipe_text
 from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
 from search.record.lease import Lease
@@ -130,7 +130,7 @@ def tracker_of(home: Home) -> Tracker:
     search = Search(home.folder)  # its space is read once a trial is in the journal
     return Tracker(
         home,
-        search.study,
+        as_settled(read_search(home.folder), read_record(home.folder)),
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
         lambda: conclusion(Search(home.folder).summary),

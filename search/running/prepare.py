@@ -98,15 +98,9 @@ def check_weights(base: Recipe, info: DataInfo, *, download: bool = False) -> No
     Raises ModelError where they are missing or do not fit, which would fail in every trial.
     """
     if base.model.weights is not None:
-        from trainable.models.make import make_model
+        from trainable.training.network import make_network
 
-        make_model(
-            base.model,
-            classes=len(info.classes),
-            channels=info.channels,
-            image_size=info.image_size,
-            download=download,
-        )
+        make_network(base.model, info, download=download)
 
 
 def _assemble(

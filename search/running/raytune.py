@@ -29,7 +29,7 @@ from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
 from search.record.lease import Lease
 from search.running.prepare import Prepared
-from trainable.checkpoints.checkpoint_store import Kept
+from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
@@ -280,9 +280,9 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         return self._switch.interrupted or self._switch.out_of_time or self._switch.lost
 
 
-def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> Kept:
+def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> CheckpointStore:
     """Returns a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
-    return Kept.at(prepared.home.checkpoints(trial), attempts=attempts)
+    return CheckpointStore.at(prepared.home.checkpoints(trial), attempts=attempts)
 
 
 def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, assert_never
 from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import positions, standings
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
-from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn, told
+from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, drawn
 from spaces.space import Dimension, RuleValue, Space, Values
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
@@ -101,7 +101,7 @@ class RuleAgreement:
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
         """Returns the record of a verdict without an effect."""
-        says = told(self.dimension.domain, self.example)
+        says = describe(self.dimension.domain, self.example)
         sides = len(self.follow), len(self.depart)
         return Verdict(self.dimension.name, word, says, self.dimension.source, *sides, why=why)
 
@@ -144,7 +144,7 @@ def _usual(domain: Domain, prior: Prior) -> float:
 
 def verdicts_of(summary: Summary, space: Space) -> Verdicts:
     """Returns the verdicts on every rule that gave the space a prior or a value."""
-    values = settled_values(space.base)
+    values = scalars_of(space.base)
     ruled = space.values_by_rule(values).items()
     return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
 

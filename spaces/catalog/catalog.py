@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, assert_never, get_args
 
+from spaces.catalog.dimensions import dimension_of, make_dimensions, with_beliefs
 from spaces.catalog.overrides import in_study, parse_all
-from spaces.catalog.placing import dimension_of, make_dimensions, with_beliefs
-from spaces.catalog.wide import WIDE
-from spaces.conditions import check_fixed, domains_of, has, holds, settled_values
+from spaces.catalog.wide_space import WIDE
+from spaces.conditions import check_fixed, domains_of, has, holds, scalars_of
 from spaces.domains import Choice, Domain, SpaceError, Value, is_number
 from spaces.facts import Facts
 from spaces.rules import schedules
@@ -68,13 +68,13 @@ def make_space(
         base = base.with_values(fixed)
         _check_cycles(base, domains)
         own = _own_recipe(facts, base, pins, domains, rules)
-        placed = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
-        dimensions = tuple(each.dimension for each in placed)
+        ruled = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
+        dimensions = tuple(each.dimension for each in ruled)
         space = Space(own, dimensions, _own_values(own, dimensions), pins)
         check_recipes(space)
         return replace(
             space,
-            dimensions=with_beliefs(placed, facts, own),
+            dimensions=with_beliefs(ruled, facts, own),
             rule_values=rule_values(facts, own, pins, domains_of(dimensions)),
         )
 
@@ -82,9 +82,9 @@ def make_space(
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
     """Returns every dimension of the space `document` around a recipe,
     also those of kinds that it does not have."""
-    settled = settled_values(recipe)
-    made = [dimension_of(rule, facts, settled) for rule in RULES if not rule.optional]
-    return [each for each in made if each is not None]
+    own_values = scalars_of(recipe)
+    dimensions = [dimension_of(rule, facts, own_values) for rule in RULES if not rule.optional]
+    return [each for each in dimensions if each is not None]
 
 
 def named(name: str) -> Name:
@@ -92,17 +92,18 @@ def named(name: str) -> Name:
     for each in NAMES:
         if each == name:
             return each
-    raise SpaceError([Fault("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")])
+    raise SpaceError.at("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")
 
 
 def _checked(name: str, base: Recipe, facts: Facts) -> Name:
     found = named(name)
     if base.loop.epochs != facts.epochs:
-        told = f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
-        raise SpaceError([Fault("loop.epochs", told)])
+        raise SpaceError.at(
+            "loop.epochs", f"expected the {facts.epochs} epochs of the facts, got {base.loop.epochs}"
+        )
     if found == "finetune" and base.model.weights is None:
-        told = "finetune starts from pretrained weights, and base has none: write model.weights under base"
-        raise SpaceError([Fault("space.name", f"{told}, or take the space document")])
+        problem = "finetune starts from pretrained weights, and base has none: write model.weights under base"
+        raise SpaceError.at("space.name", f"{problem}, or use the space document")
     return found
 
 
@@ -173,12 +174,12 @@ def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
     faults = []
     kinds = domains.get("schedule.kind")
     for kind in (each for each in schedules.CYCLED if isinstance(kinds, Choice) and each in kinds):
-        told = (
+        problem = (
             f"{kind} cannot be one choice among others: trials with it are compared at the ends of its cycles"
         )
-        faults.append(Fault("schedule.kind", f"{told}; pin it under base, as schedule: {{kind: {kind}}}"))
+        faults.append(Fault("schedule.kind", f"{problem}; pin it under base, as schedule: {{kind: {kind}}}"))
     if base.schedule.kind in schedules.CYCLED:
-        told = "moves the ends of the cycles, at which trials are compared; write one value under base"
-        faults += [Fault(path, told) for path in domains if path in MOVING_CYCLES]
+        problem = "moves the ends of the cycles, at which trials are compared; write one value under base"
+        faults += [Fault(path, problem) for path in domains if path in MOVING_CYCLES]
     if faults:
         raise SpaceError(faults)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
 from spaces.catalog.sources import with_guide_names
-from spaces.conditions import holds, options_of, settled_values
+from spaces.conditions import holds, options_of, scalars_of
 from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
 from spaces.forms import purpose_of
-from spaces.priors import Normal, Prior, told
+from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
 from spaces.space import Dimension, RuleValue, Space, Values
 from trainable.recipe import REFERENCE_BATCH, Recipe
@@ -50,8 +50,8 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
 
     Without a space, the documents' rules for the facts of its data are used; without both, no rule.
     """
-    ruled, dimensions, pins = _spoken_of(recipe, space, facts)
-    values = settled_values(recipe)
+    ruled, dimensions, pins = _rules_of(recipe, space, facts)
+    values = scalars_of(recipe)
     holding = [each for each in dimensions if holds(each.when, recipe)]
     return [
         _pinned(path, value) if path in pins else _row(path, value, ruled, holding, values)
@@ -66,7 +66,7 @@ def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = No
     return {row.path: f"{row.reason} ({source})" for row, source in zip(rows, sources, strict=True)}
 
 
-def _spoken_of(
+def _rules_of(
     recipe: Recipe, space: Space | None, facts: Facts | None
 ) -> tuple[Mapping[str, RuleValue], Sequence[Dimension], Set[str]]:
     """Returns the values that rules give to a recipe, the dimensions that it may come from, and its pins."""
@@ -78,12 +78,12 @@ def _spoken_of(
 
 
 def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
-    return space.values_by_rule(settled_values(recipe))
+    return space.values_by_rule(scalars_of(recipe))
 
 
 def _ranged(dimension: Dimension, space: Space) -> str:
     """Describes the domain of a dimension, its prior, and the condition under which it exists."""
-    words = told(dimension.domain, dimension.prior(space.own))
+    words = describe(dimension.domain, dimension.prior(space.own))
     if dimension.path == RATE:
         words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
     if (when := dimension.when) is None:
@@ -135,14 +135,14 @@ def _row(
             drawn_from = _drawn_from(each, values)
             return Row(path, _shown(value), f"{drawn_from}: {each.reason_for(values)}", each.source)
     if rule is not None:
-        told_rule = f"other than the rule's {shown(rule.value)}: {rule.reason}"
-        return Row(path, _shown(value), told_rule, rule.source)
+        reason = f"other than the rule's {shown(rule.value)}: {rule.reason}"
+        return Row(path, _shown(value), reason, rule.source)
     return Row(path, _shown(value), *purpose_of(path))
 
 
 def _drawn_from(dimension: Dimension, values: Values) -> str:
     prior = dimension.prior(values)
-    words = told(dimension.domain, prior)
+    words = describe(dimension.domain, prior)
     return words if isinstance(prior, Normal) else f"from {words}"
 
 

@@ -14,7 +14,7 @@ from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
-PLACE = "space.overrides"
+OVERRIDES = "space.overrides"
 """Overrides stand under this path in a study; it begins the path of each of their faults."""
 
 FORMS = ("uniform", "log", "int", "int_log", "choice", "fixed")
@@ -87,7 +87,7 @@ def parse(written: Any) -> Varying | Fixed:
         raise _expected(f"got {unknown[0]!r}; {_hint(unknown[0])}")
     if "rule" in written:
         if written != {"rule": True}:
-            raise SpaceError([Fault("", f"expected {{rule: true}} alone, got {dict(written)!r}")])
+            raise SpaceError.at("", f"expected {{rule: true}} alone, got {dict(written)!r}")
         return Varying(None)
     forms = [key for key in written if key in FORMS]
     if len(forms) > 1 or (forms == ["fixed"] and len(written) > 1):
@@ -112,7 +112,7 @@ def _domain(kind: str, content: Any) -> Domain:
             return Integer(low, high, log=kind == "int_log")
         case _:
             if not isinstance(content, Sequence) or isinstance(content, str):
-                raise SpaceError([Fault("", f"expected choice: [option, ...], got {content!r}")])
+                raise SpaceError.at("", f"expected choice: [option, ...], got {content!r}")
             return Choice(tuple(content))
 
 
@@ -120,21 +120,19 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
     """Returns the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
-            raise SpaceError([Fault("", "weights stand beside choice: [option, ...], and without a prior")])
+            raise SpaceError.at("", "weights stand beside choice: [option, ...], and without a prior")
         weights = written["weights"]
         if not isinstance(weights, Sequence) or isinstance(weights, str):
-            raise SpaceError([Fault("", f"expected weights: [number, ...], got {weights!r}")])
+            raise SpaceError.at("", f"expected weights: [number, ...], got {weights!r}")
         return Weights(tuple(weights))
     if "prior" not in written:
         if "confidence" in written:
-            raise SpaceError(
-                [Fault("", "confidence needs the prior that it is of: {prior: 0.1, confidence: high}")]
-            )
+            raise SpaceError.at("", "confidence needs a prior beside it: {prior: 0.1, confidence: high}")
         return None
     confidence = written.get("confidence", "medium")
     if not isinstance(confidence, str) or confidence not in SPREADS:
         known = ", ".join(SPREADS)
-        raise SpaceError([Fault("", f"expected confidence to be one of {known}, got {confidence!r}")])
+        raise SpaceError.at("", f"expected confidence to be one of {known}, got {confidence!r}")
     (value,) = Choice((written["prior"],)).options
     return Belief(value, confidence)
 
@@ -164,7 +162,7 @@ def parse_all(
                 case found:
                     varying[name] = found
         except (SpaceError, RecipeError) as error:
-            faults += placed(error.faults, name)
+            faults += in_overrides(error.faults, name)
     if faults:
         raise SpaceError(faults)
     return varying, fixed
@@ -175,9 +173,9 @@ def path_of(name: str) -> str:
     return name.partition("[")[0]
 
 
-def placed(faults: Sequence[Fault], name: str) -> list[Fault]:
+def in_overrides(faults: Sequence[Fault], name: str) -> list[Fault]:
     """Returns the faults of one override, with its path in the study."""
-    return [Fault(f"{PLACE}.{name}", fault.message) for fault in faults]
+    return [Fault(f"{OVERRIDES}.{name}", fault.message) for fault in faults]
 
 
 @contextmanager
@@ -187,15 +185,15 @@ def in_study(overridden: Set[str]) -> Iterator[None]:
     try:
         yield
     except (SpaceError, RecipeError) as error:
-        raise SpaceError([_moved(fault, overridden) for fault in error.faults]) from None
+        raise SpaceError([_in_overrides(fault, overridden) for fault in error.faults]) from None
 
 
-def _moved(fault: Fault, overridden: Set[str]) -> Fault:
+def _in_overrides(fault: Fault, overridden: Set[str]) -> Fault:
     """Moves a fault to the override that it concerns. `optimizer.lr[sgd]` may be overridden as
     `optimizer.lr`, and the reverse if only one kind is left."""
     same = [name for name in overridden if path_of(name) == path_of(fault.path)]
     if fault.path in overridden or len(same) == 1:
-        (moved,) = placed([fault], fault.path if fault.path in overridden else same[0])
+        (moved,) = in_overrides([fault], fault.path if fault.path in overridden else same[0])
         return moved
     return fault
 
@@ -206,10 +204,10 @@ def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) ->
     if not types_of(path):
         base.get(path)  # says which fields there are
     if fields := fields_of(path):
-        raise SpaceError([Fault("", _section(path, fields, written))])
+        raise SpaceError.at("", _section(path, fields, written))
     if name != path and name not in names:
         variants = ", ".join(each for each in names if path_of(each) == path != each) or "none"
-        raise SpaceError([Fault("", f"no such variant of {path}; known: {variants}")])
+        raise SpaceError.at("", f"no such variant of {path}; known: {variants}")
 
 
 def _section(path: str, fields: Sequence[str], written: Any) -> str:
@@ -222,23 +220,22 @@ def _section(path: str, fields: Sequence[str], written: Any) -> str:
 def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
     for part, why in FORBIDDEN.items():
         if path == part or path.startswith(f"{part}."):
-            raise SpaceError([Fault("", f"can never vary: {why}")])
+            raise SpaceError.at("", f"can never vary: {why}")
     if path in pins:
-        told = f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
-        raise SpaceError([Fault("", told)])
+        raise SpaceError.at(
+            "", f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
+        )
 
 
 def _check_once(name: str, written: Set[str]) -> None:
     path = path_of(name)
     if name != path and path in written:
-        raise SpaceError(
-            [Fault("", f"{path} is written too, which speaks of every variant: keep one of the two")]
-        )
+        raise SpaceError.at("", f"{path} is written too, which covers every variant: keep one of the two")
 
 
 def _pair(kind: str, content: Any) -> tuple[Any, Any]:
     if not isinstance(content, Sequence) or isinstance(content, str) or len(content) != 2:
-        raise SpaceError([Fault("", f"expected {kind}: [low, high], got {content!r}")])
+        raise SpaceError.at("", f"expected {kind}: [low, high], got {content!r}")
     return content[0], content[1]
 
 
@@ -257,4 +254,4 @@ def _hint(key: Any) -> str:
 def _expected(got: str) -> SpaceError:
     ranges = "{uniform|log|int|int_log: [low, high]}, {choice: [option, ...]}"
     forms = f"{ranges}, {{prior: value}}, {{rule: true}} or {{fixed: value}}"
-    return SpaceError([Fault("", f"expected {forms}, {got}")])
+    return SpaceError.at("", f"expected {forms}, {got}")

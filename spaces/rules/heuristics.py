@@ -15,9 +15,10 @@ log-log: there are no jumps where a formula can avoid them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Literal, assert_never, get_args
 
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Domain, Value
 from spaces.facts import Facts
 from spaces.rules import augmentations, loops, optimizers, regularisation, schedules
@@ -48,7 +49,7 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
     A section with any pinned field does not change its kind, since the field was written for that kind.
     """
     framed = _unpinned(frame(facts), _with_kinds(pinned))
-    values = {**settled_values(base), **{path: ruling.what for path, ruling in framed.items()}}
+    values = {**scalars_of(base), **{path: ruling.what for path, ruling in framed.items()}}
     return framed | _unpinned(details(facts, values), _with_pairs(pinned))
 
 
@@ -58,9 +59,9 @@ def rule_values(
     """Returns what the rules give to every recipe around `own` with values in their paths' domains."""
     framed = _unpinned(frame(facts), _with_kinds(pinned))
     found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
-    settled, left_out = settled_values(own), _with_pairs(pinned)
-    for part in DETAILS:
-        table = _written_out(part, facts, settled, domains)
+    own_values, left_out = scalars_of(own), _with_pairs(pinned)
+    for rule in DETAILS:
+        table = written_out(partial(rule, facts), own_values, domains)
         paths = dict.fromkeys(path for _, answer in with_conditions(table) for path in answer)
         found += [each for path in paths if path not in left_out for each in _conditional(path, table)]
     return tuple(found)
@@ -68,7 +69,7 @@ def rule_values(
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
     """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
-    found = frame(facts) | details(facts, settled_values(recipe))
+    found = frame(facts) | details(facts, scalars_of(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
@@ -88,7 +89,7 @@ def frame(facts: Facts) -> Rulings:
 
 def details(facts: Facts, values: Values) -> Rulings:
     """Returns the values that the documents give to a recipe of these kinds and this batch."""
-    return {path: ruling for part in DETAILS for path, ruling in part(facts, values).items()}
+    return {path: ruling for rule in DETAILS for path, ruling in rule(facts, values).items()}
 
 
 def _warmup(facts: Facts, values: Values) -> Rulings:
@@ -145,8 +146,8 @@ def _masking(facts: Facts, values: Values) -> Rulings:
             assert_never(kind)
 
 
-Part = Callable[[Facts, Values], Rulings]
-DETAILS: tuple[Part, ...] = (
+DetailRule = Callable[[Facts, Values], Rulings]
+DETAILS: tuple[DetailRule, ...] = (
     optimizers.details,
     _warmup,
     _smoothing,
@@ -171,12 +172,6 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:
     return {path: ruling for path, ruling in found.items() if path not in pinned}
-
-
-def _written_out(
-    part: Part, facts: Facts, settled: Values, domains: Mapping[str, Sequence[Domain]]
-) -> Table[Rulings]:
-    return written_out(lambda values: part(facts, values), settled, domains)
 
 
 def _conditional(path: str, table: Table[Rulings]) -> Iterator[RuleValue]:

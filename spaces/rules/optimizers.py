@@ -157,7 +157,7 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
     confidence: Confidence = "high" if _measured(facts, kind) else "medium"
     domain, prior = around(centre, DECADES, confidence)
     domain = Float(min(domain.low, rule.what), domain.high, log=True)  # also the documents' own
-    moved = f"; x{centre / rule.what:.2g} in so short a run" if centre > rule.what else ""
+    moved = f"; x{centre / rule.what:.2g} in such a short run" if centre > rule.what else ""
     return Distribution(domain, prior, f"{rule.reason}{moved}", f"{rule.source}; the factors are ours")
 
 
@@ -172,8 +172,8 @@ def _rates_of_sweep(band: tuple[float, float], rule: float, kind: str) -> Distri
     middle = (low * high) ** 0.5
     around_middle, prior = around(middle, DECADES, "high")
     domain = Float(min(around_middle.low, low), max(around_middle.high, high), log=True)
-    place = "below" if rule < low else "above" if rule > high else "within"
-    reason = f"a sweep recommends {low:g} to {high:g} for {kind}; the rule's {rule:g} lies {place}"
+    position = "below" if rule < low else "above" if rule > high else "within"
+    reason = f"a sweep recommends {low:g} to {high:g} for {kind}; the rule's {rule:g} lies {position}"
     return Distribution(domain, prior, reason, _SWEEP)
 
 

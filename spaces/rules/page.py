@@ -10,10 +10,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import assert_never
 
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import shown
 from spaces.facts import Facts
-from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, told
+from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import MILLION, Distribution, Words
@@ -110,11 +110,11 @@ def _examples() -> Iterator[str]:
 def _rules() -> Iterator[str]:
     """Yields a section for each field; rules of the field that share their text share a part of it."""
     yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
-    told_before: dict[str, str] = {}
+    path_of_text: dict[str, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
         yield from (f"### `{path}`", "")
         for text, alike in groupby(of_path, lambda rule: _text(rule.words)):
-            before = told_before.setdefault(text, path)
+            before = path_of_text.setdefault(text, path)
             rules = list(alike)
             yield from _condition(rules)
             yield from (text if before == path else f"As for `{before}`.", "", *_table(rules), "")
@@ -140,10 +140,10 @@ def _table(rules: Sequence[Rule]) -> Iterator[str]:
 def _fixed() -> Iterator[str]:
     """Yields the documents' own values for the examples:
     those of the first trial, and of what does not vary."""
-    told_first = (
+    introduction = (
         "The documents' own values: the first trial has them all, every other those that do not vary."
     )
-    yield from ("## What is fixed", "", told_first, "")
+    yield from ("## What is fixed", "", introduction, "")
     yield from (f"| | {' | '.join(EXAMPLES)} | source |", f"|-|{'-|' * len(EXAMPLES)}-|")
     found = [rulings(facts, _base(facts, values), frozenset()) for facts, values in EXAMPLES.values()]
     for path in dict.fromkeys(path for each in found for path in each):
@@ -154,7 +154,7 @@ def _fixed() -> Iterator[str]:
 
 def _asked(rule: Rule) -> list[str]:
     """Returns what a rule says of each example."""
-    found = (rule.of(facts, _settled(facts, values)) for facts, values in EXAMPLES.values())
+    found = (rule.of(facts, _own_values(facts, values)) for facts, values in EXAMPLES.values())
     return [_cell(each) if each is not None else "silent" for each in found]
 
 
@@ -163,22 +163,22 @@ def _cell(found: Distribution) -> str:
         case Normal(centre=centre, confidence=confidence):
             return f"{centre:.3g} ({confidence}) in {found.domain}"
         case Uniform() | Weights():
-            return told(found.domain, found.prior)
+            return describe(found.domain, found.prior)
         case _:
             assert_never(found.prior)
 
 
 def _sources(rules: Iterable[Rule]) -> str:
     found: list[Distribution | None] = [
-        rule.of(facts, _settled(facts, values)) for rule in rules for facts, values in EXAMPLES.values()
+        rule.of(facts, _own_values(facts, values)) for rule in rules for facts, values in EXAMPLES.values()
     ]
     return "; ".join(dict.fromkeys(part for each in found if each for part in each.source.split("; ")))
 
 
-def _settled(facts: Facts, values: Values) -> Values:
+def _own_values(facts: Facts, values: Values) -> Values:
     """Returns every value of the documents' own recipe for an example."""
     base = _base(facts, values)
-    return settled_values(base.with_values(fixed_by_rule(facts, base, frozenset())))
+    return scalars_of(base.with_values(fixed_by_rule(facts, base, frozenset())))
 
 
 def _base(facts: Facts, values: Values) -> Recipe:
@@ -191,8 +191,8 @@ def _condition(rules: Sequence[Rule]) -> Iterator[str]:
     parts = [f"drawn when {when}" for when in whens if when is not None and len(whens) == 1]
     parts += ["only where you ask for it"] if all(rule.optional for rule in rules) else []
     if parts:
-        told_parts = "; ".join(parts)
-        yield from (f"*{told_parts[0].upper()}{told_parts[1:]}.*", "")
+        condition = "; ".join(parts)
+        yield from (f"*{condition[0].upper()}{condition[1:]}.*", "")
 
 
 def _linked(source: str) -> str:

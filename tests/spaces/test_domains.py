@@ -14,7 +14,7 @@ from spaces.domains import (
     SpaceError,
     cell_of,
     fraction_of,
-    place_of,
+    index_of,
     shown,
     value_at,
 )
@@ -143,7 +143,7 @@ def test_what_is_not_in_a_domain_lies_nowhere_in_it(domain: Domain, value: Any, 
 
 
 def test_an_option_is_found_by_its_kind_and_value() -> None:
-    assert [place_of(Choice((1, True, 0, False, None)), each) for each in (True, 1, None, False)] == [
+    assert [index_of(Choice((1, True, 0, False, None)), each) for each in (True, 1, None, False)] == [
         1,
         0,
         4,

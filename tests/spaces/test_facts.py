@@ -30,7 +30,7 @@ def test_each_fact_can_be_written_or_is_said_to_belong_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"lr_band": [0.3, 0.1]}, "a band that rises"),
+        ({"lr_band": [0.3, 0.1]}, "low < high"),
         ({"lr_band": [0.0, 0.1]}, "greater than 0"),
         ({"lr_band_kind": "sdg"}, "expected one of sgd"),
         ({"largest_micro_batch": 0}, "greater than or equal to 1"),

@@ -20,9 +20,9 @@ from spaces.priors import (
     believed,
     check_prior,
     density,
+    describe,
     drawn,
     mode,
-    told,
     within,
 )
 
@@ -214,4 +214,4 @@ def test_a_centre_outside_the_domain_moves_to_its_nearer_end(prior: Prior, moved
     ],
 )
 def test_a_prior_is_told_in_words(domain: Domain, prior: Prior, words: str) -> None:
-    assert told(domain, prior) == words
+    assert describe(domain, prior) == words

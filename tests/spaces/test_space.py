@@ -63,11 +63,8 @@ def test_a_condition_is_looked_up_in_the_base_where_nothing_was_drawn() -> None:
         (ADAM, {"optimizer.kind": "adamw", "optimizer.lr[adamw]": 1e-3}),
     ],
 )
-def test_values_by_path_and_by_name_turn_into_each_other(
-    values: dict[str, Value], named: dict[str, Value]
-) -> None:
+def test_values_by_path_have_a_name_each(values: dict[str, Value], named: dict[str, Value]) -> None:
     assert space().named(values) == named
-    assert space().values_of(named) == values
 
 
 @pytest.mark.parametrize(
@@ -80,21 +77,6 @@ def test_values_by_path_and_by_name_turn_into_each_other(
 def test_values_that_do_not_belong_together_have_no_names(values: dict[str, Value], fault: str) -> None:
     with pytest.raises(SpaceError, match=fault):
         space().named(values)
-
-
-@pytest.mark.parametrize(
-    ("named", "fault"),
-    [
-        ({"optimizer.kind": "adamw", "optimizer.lr[sgd]": 0.1}, "lr[adamw]: expected a value, got none"),
-        (
-            {"optimizer.kind": "adamw", "optimizer.lr[adamw]": 0.1, "optimizer.momentum": 0.9},
-            "optimizer.momentum: is no dimension here",
-        ),
-    ],
-)
-def test_names_that_do_not_belong_together_have_no_values(named: dict[str, Value], fault: str) -> None:
-    with pytest.raises(SpaceError, match=re.escape(fault)):
-        space().values_of(named)
 
 
 def test_a_trial_that_switches_the_optimizer_takes_its_defaults_and_keeps_the_pins() -> None:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spaces.catalog.catalog import NAMES, make_space
-from spaces.conditions import settled_values
+from spaces.catalog.overrides import path_of
+from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
 from spaces.rules.optimizers import KINDS, OptimizerKind
@@ -88,7 +89,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     base = base_recipe(pretrained, **weights)
     space = make_space(name, base, frozenset({"model.weights"} if weights else ()), pretrained, {})
     values = space.sample(lambda each: data.draw(FRACTIONS, label=each.name))
-    space.validate(values)
+    space.recipe(values)
     assert all(0.0 <= place <= 1.0 for place in space.encode(values).values())
     assert space.beliefs(values).keys() == space.named(values).keys()
 
@@ -97,7 +98,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
 @settings(max_examples=50)
 def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.DataObject) -> None:
     space = space_of(facts)
-    settled = settled_values(space.base)
+    settled = scalars_of(space.base)
     drawn = {**settled, **space.sample(lambda each: data.draw(FRACTIONS, label=each.name))}
     for rule in RULES:
         first, again = (rule.of(facts, values) for values in (settled, drawn))
@@ -111,7 +112,7 @@ def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.Data
 def test_names_lead_back_to_the_values(facts: Facts, data: st.DataObject) -> None:
     space = space_of(facts)
     values = space.define(lambda each, _: data.draw(in_domain(each.domain), label=each.name))
-    assert space.values_of(space.named(values)) == values
+    assert {path_of(name): value for name, value in space.named(values).items()} == values
 
 
 @given(facts=FACTS)

@@ -37,7 +37,8 @@ def test_a_range_of_which_some_values_are_refused_is_told_with_those_that_are_no
         of({path: written})
     (fault,) = caught.value.faults
     assert fault.path == f"space.overrides.{path}"
-    assert fault.message == f"{told} the recipe takes {choice} alone: write {{choice: [{choice}]}}"
+    assert fault.message.startswith(told)
+    assert fault.message.endswith(f"{{choice: [{choice}]}}")
     assert of({path: {"choice": [int(each) for each in choice.split(", ")]}})
 
 

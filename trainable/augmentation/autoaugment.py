@@ -41,11 +41,11 @@ def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
     pairs = learnt_pairs(policy)
     strengths = narrow_strengths(BINS, images.shape[-1])
     drawn = integers(uniform[:, 0], len(pairs.operations))
-    for place in (0, 1):
-        applied = uniform[:, 1 + 2 * place] < pairs.probabilities[drawn, place]
-        chosen = np.where(applied, pairs.operations[drawn, place], int(Operation.IDENTITY))
-        amounts = strengths[chosen, pairs.magnitudes[drawn, place]]
-        images = apply_each(images, chosen, directed(chosen, amounts, uniform[:, 2 + 2 * place] < 0.5))
+    for step in (0, 1):
+        applied = uniform[:, 1 + 2 * step] < pairs.probabilities[drawn, step]
+        chosen = np.where(applied, pairs.operations[drawn, step], int(Operation.IDENTITY))
+        amounts = strengths[chosen, pairs.magnitudes[drawn, step]]
+        images = apply_each(images, chosen, directed(chosen, amounts, uniform[:, 2 + 2 * step] < 0.5))
     return images
 
 

@@ -28,8 +28,8 @@ def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Ra
     heights, widths = _sides(uniform[:, 2:], height * width, scale, (1 / ratio[1], 1 / ratio[0]))
     fits = (heights > 0) & (heights <= height) & (widths > 0) & (widths <= width)
     size, found = _first(heights, widths, fits)
-    place = integers(uniform[:, :2], np.array([height, width]) - size + 1)
-    drawn = np.concatenate([place, size], axis=1)
+    corner = integers(uniform[:, :2], np.array([height, width]) - size + 1)
+    drawn = np.concatenate([corner, size], axis=1)
     return np.where(found[:, None], drawn, _central_box(height, width, ratio))
 
 
@@ -42,8 +42,8 @@ def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: 
     """
     heights, widths = _sides(uniform[:, 2:], height * width, area, ratio)
     size, found = _first(heights, widths, (heights < height) & (widths < width))
-    place = integers(uniform[:, :2], np.array([height, width]) - size + 1)
-    return np.where(found[:, None], np.concatenate([place, size], axis=1), 0)
+    corner = integers(uniform[:, :2], np.array([height, width]) - size + 1)
+    return np.where(found[:, None], np.concatenate([corner, size], axis=1), 0)
 
 
 def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Integers, Integers]:

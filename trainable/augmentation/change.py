@@ -16,7 +16,7 @@ Change = Callable[[Tensor, Draws], Tensor]
 """A change maps images [B, C, H, W] and their draws to new images of the same shape and type."""
 
 
-def placed(drawn: NDArray[Any], device: torch.device) -> Tensor:
+def on_device(drawn: NDArray[Any], device: torch.device) -> Tensor:
     """Returns numbers drawn on the host as a tensor on a device, without waiting for the device."""
     return torch.from_numpy(drawn).to(device, non_blocking=True)
 
@@ -28,4 +28,4 @@ def replaced(images: Tensor, rows: Integers, others: Tensor) -> Tensor:
     """
     order = np.arange(len(images))
     order[rows] = len(images) + np.arange(len(rows))
-    return torch.cat([images, others]).index_select(0, placed(order, images.device))
+    return torch.cat([images, others]).index_select(0, on_device(order, images.device))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
-from trainable.augmentation.change import placed, replaced
+from trainable.augmentation.change import on_device, replaced
 from trainable.augmentation.draws import Integers
 
 
@@ -30,13 +30,13 @@ def pad_crop(images: Tensor, offsets: Integers, border: int) -> Tensor:
     last = (channels - 1) * plane + (height - 1) * row + width
     windows = padded.as_strided((padded.numel() - last + 1, channels, height, width), (1, plane, row, 1))
     starts = np.arange(count) * image + offsets @ np.array([row, 1])
-    return windows.index_select(0, placed(starts, images.device))
+    return windows.index_select(0, on_device(starts, images.device))
 
 
 def flip(images: Tensor, chosen: NDArray[np.bool_], axis: int) -> Tensor:
     """Returns the batch with the chosen images [B] mirrored: axis -1 swaps left and right, -2 up and down."""
     rows = np.flatnonzero(chosen)
-    mirrored = images.index_select(0, placed(rows, images.device)).flip(axis)
+    mirrored = images.index_select(0, on_device(rows, images.device)).flip(axis)
     return replaced(images, rows, mirrored)
 
 
@@ -47,7 +47,7 @@ def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
     antialiasing: a box is never larger than the result, so there is nothing to alias).
     """
     height, width = images.shape[-2:]
-    top, left, box_height, box_width = placed(boxes.astype(np.float32), images.device).unbind(1)
+    top, left, box_height, box_width = on_device(boxes.astype(np.float32), images.device).unbind(1)
     grid = torch.stack(
         [
             _samples(left, box_width, width)[:, None, :].expand(-1, height, -1),

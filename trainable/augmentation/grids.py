@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainable.augmentation.change import placed
+from trainable.augmentation.change import on_device
 from trainable.augmentation.draws import Floats, Integers, integers
 
 Mask = NDArray[np.bool_]
@@ -69,7 +69,7 @@ def between_turned_stripes(stripes: Stripes, height: int, width: int, device: to
     Each pixel's position in its grid is computed, so no larger canvas need be built and cropped.
     """
     numbers = np.stack([*stripes[:4], np.radians(stripes.angle)]).astype(np.float32)
-    period, kept, top, left, angle = placed(numbers, device)[:, :, None, None].unbind(0)
+    period, kept, top, left, angle = on_device(numbers, device)[:, :, None, None].unbind(0)
     y = (torch.arange(height, device=device) - (height - 1) / 2)[:, None]
     x = torch.arange(width, device=device) - (width - 1) / 2
     rows = (y * angle.cos() - x * angle.sin() + height / 2).floor_()
@@ -77,8 +77,8 @@ def between_turned_stripes(stripes: Stripes, height: int, width: int, device: to
     return (rows.sub_(top).remainder_(period) >= kept) & (columns.sub_(left).remainder_(period) >= kept)
 
 
-def _between(places: Integers, offset: Integers, stripes: Stripes) -> Mask:
-    return np.asarray((places - offset[:, None]) % stripes.period[:, None] >= stripes.kept[:, None])
+def _between(pixels: Integers, offset: Integers, stripes: Stripes) -> Mask:
+    return np.asarray((pixels - offset[:, None]) % stripes.period[:, None] >= stripes.kept[:, None])
 
 
 def cell_sides(side: int) -> Integers:
@@ -94,7 +94,7 @@ def in_hidden_cells(cells: Integers, hidden: Tensor, height: int, width: int) ->
     Cells are counted from the top left corner. `hidden`, bool [n, rows, columns], has at least as many as the
     smallest cells need; those beyond an image's own are not looked at.
     """
-    down = placed(np.arange(height) // cells[:, None], hidden.device)[:, :, None]
-    across = placed(np.arange(width) // cells[:, None], hidden.device)[:, None, :]
+    down = on_device(np.arange(height) // cells[:, None], hidden.device)[:, :, None]
+    across = on_device(np.arange(width) // cells[:, None], hidden.device)[:, None, :]
     rows = hidden.gather(1, down.expand(-1, -1, hidden.shape[2]))
     return rows.gather(2, across.expand(-1, height, -1))

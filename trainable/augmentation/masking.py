@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainable.augmentation.boxes import BOX_DRAWS, erasing_boxes
-from trainable.augmentation.change import Change, placed
+from trainable.augmentation.change import Change, on_device
 from trainable.augmentation.draws import Draws, Floats, Integers, Stream, integers
 from trainable.augmentation.grids import (
     GRID_DRAWS,
@@ -82,7 +82,7 @@ def _grid_mask(spec: GridMask, epochs: int) -> Change:
             down, across = between_stripes(stripes, height, width)
             return hide_crossings(images, down & hit, across)
         between = between_turned_stripes(stripes, height, width, images.device)
-        return hide(images, between & placed(hit, images.device)[:, :, None])
+        return hide(images, between & on_device(hit, images.device)[:, :, None])
 
     return masked
 
@@ -98,7 +98,7 @@ def _hide_and_seek(spec: HideAndSeek) -> Change:
         chosen = (uniform < spec.probability) & (sides[grid] > 0)[:, None]
         cells = np.where(sides[grid] > 0, sides[grid], smallest)
         return hide(
-            images, in_hidden_cells(cells, placed(chosen.reshape(shape), images.device), height, width)
+            images, in_hidden_cells(cells, on_device(chosen.reshape(shape), images.device), height, width)
         )
 
     return hidden
@@ -134,7 +134,7 @@ def erase(images: Tensor, boxes: Integers) -> Tensor:
 def hide_crossings(images: Tensor, down: Mask, across: Mask) -> Tensor:
     """Returns the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column,
     of `across` [B, W]."""
-    rows, columns = (placed(each.astype(np.float32), images.device) for each in (down, across))
+    rows, columns = (on_device(each.astype(np.float32), images.device) for each in (down, across))
     return hide(images, rows[:, :, None] * columns[:, None, :])
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from trainable.augmentation.change import placed, replaced
+from trainable.augmentation.change import on_device, replaced
 from trainable.augmentation.draws import Floats, Integers
 
 
@@ -64,7 +64,7 @@ def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
     for operation in Operation:
         members = np.flatnonzero(chosen == operation)
         if operation is not Operation.IDENTITY and len(members):
-            drew = images.index_select(0, placed(members, images.device))
+            drew = images.index_select(0, on_device(members, images.device))
             rows.append(members)
             changed.append(apply(operation, drew, amounts[members]))
     return replaced(images, np.concatenate(rows), torch.cat(changed)) if rows else images.clone()
@@ -115,7 +115,7 @@ def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
 def _per_image(values: NDArray[np.float64] | NDArray[np.uint8], images: Tensor) -> Tensor:
     """Returns values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
     narrow = values.astype(np.float32) if values.dtype == np.float64 else values
-    return placed(narrow, images.device).view(-1, 1, 1, 1)
+    return on_device(narrow, images.device).view(-1, 1, 1, 1)
 
 
 def _bytes(images: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def _moved(images: Tensor, matrices: Floats) -> Tensor:
     count, _, height, width = images.shape
     across = torch.arange(width, device=images.device) - (width - 1) / 2
     down = torch.arange(height, device=images.device) - (height - 1) / 2
-    places = torch.stack(
+    points = torch.stack(
         [
             across.expand(height, -1),
             down[:, None].expand(-1, width),
@@ -187,8 +187,8 @@ def _moved(images: Tensor, matrices: Floats) -> Tensor:
         ],
         dim=-1,
     )
-    thetas = placed(matrices.astype(np.float32), images.device).transpose(1, 2)
+    thetas = on_device(matrices.astype(np.float32), images.device).transpose(1, 2)
     thetas = thetas / torch.tensor([width / 2, height / 2], device=images.device)
-    grid = places.view(1, -1, 3).expand(count, -1, -1).bmm(thetas).view(count, height, width, 2)
+    grid = points.view(1, -1, 3).expand(count, -1, -1).bmm(thetas).view(count, height, width, 2)
     fetched = grid_sample(images.float(), grid, mode="nearest", padding_mode="zeros", align_corners=False)
     return fetched.round_().to(torch.uint8)

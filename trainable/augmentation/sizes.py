@@ -67,8 +67,8 @@ def resized(images: Tensor, size: int) -> Tensor:
     if images.shape[-2:] == (size, size):
         return images
     shrinks = size < max(images.shape[-2:])
-    made = interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=shrinks)
-    return made.contiguous(memory_format=_memory_format(images))
+    scaled = interpolate(images, size=(size, size), mode="bilinear", align_corners=False, antialias=shrinks)
+    return scaled.contiguous(memory_format=_memory_format(images))
 
 
 def _choices(spec: Size, side: int) -> tuple[int, ...]:

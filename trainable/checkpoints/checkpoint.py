@@ -27,7 +27,7 @@ STATE = "state.pt"
 HISTORY = "history.json"
 NAME = re.compile(r"epoch-(\d{4,})")
 UNFINISHED = ".epoch-"
-KEPT = 2
+KEEP_LAST = 2
 """A run has so many checkpoints: if the last one cannot be read, the run continues from the one before."""
 
 
@@ -60,30 +60,26 @@ def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
         raise StateError(f"{where} was written by another version: {error}") from None
 
 
-def save(
-    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], keep: int = KEPT
-) -> Checkpoint:
-    """Writes the checkpoint of the history's last epoch; removes all but the last `keep` up to it.
+def save(folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult]) -> Checkpoint:
+    """Writes the checkpoint of the history's last epoch; removes all but the last two up to it.
 
     Checkpoints of later epochs are removed too: they could not be read, and the run continued from before
     them. A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty
-    history or `keep` below 1, OSError if the disk refuses.
+    history, OSError if the disk refuses.
     """
-    if not history or keep < 1:
-        raise ValueError(
-            f"a checkpoint needs at least one epoch and keep >= 1, got {len(history)} and {keep}"
-        )
+    if not history:
+        raise ValueError("a checkpoint needs at least one epoch, got none")
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     _remove_unfinished(root)
     checkpoint = Checkpoint(root / f"epoch-{history[-1].epoch:04d}", history[-1].epoch)
     unfinished = Path(tempfile.mkdtemp(dir=root, prefix=UNFINISHED))
     _write(unfinished, state, history)
-    _put_in_place(unfinished, checkpoint.folder)
+    _move_into_place(unfinished, checkpoint.folder)
     finished_ones = finished(root)
-    kept = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:keep]
+    remaining = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:KEEP_LAST]
     for other in finished_ones:
-        if other not in kept:
+        if other not in remaining:
             _discard(other.folder)
     return checkpoint
 
@@ -169,7 +165,7 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
     _folder_to_disk(folder)
 
 
-def _put_in_place(unfinished: Path, final: Path) -> None:
+def _move_into_place(unfinished: Path, final: Path) -> None:
     """Renames the unfinished folder;
     a checkpoint of the same epoch, which a retry writes again, is removed first."""
     if final.exists():

@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class There:
+class StoredCheckpoint:
     """Names a finished checkpoint in a store."""
 
     name: str
@@ -37,23 +37,23 @@ class There:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CheckpointStore:
     """Reads and writes the checkpoints of one trial, whose folder on this machine is `folder`."""
 
     folder: Path
     store: Store | None = None
 
     @classmethod
-    def at(cls, place: str, key: str = "", attempts: int = ATTEMPTS) -> Kept:
+    def at(cls, address: str, key: str = "", attempts: int = ATTEMPTS) -> CheckpointStore:
         """Returns the checkpoints in a folder, or behind a URI:
         then each machine has a folder in its own cache.
 
         That folder is another one for each `key`: it has no checkpoints of an earlier search with the same
         URI.
         """
-        if not is_uri(place):
-            return cls(Path(place))
-        store = Store(place, attempts)
+        if not is_uri(address):
+            return cls(Path(address))
+        store = Store(address, attempts)
         digest = hashlib.sha256(f"{store.at().uri} {key}".encode()).hexdigest()
         return cls(cache_root() / "trials" / digest[:16], store)
 
@@ -84,7 +84,7 @@ class Kept:
             checkpoint.remove(self.folder)
             # later ones may be of another process that is further
             earlier = [each for each in _finished(self.store) if each.epoch <= saved.epoch]
-            for each in earlier[checkpoint.KEPT :]:
+            for each in earlier[checkpoint.KEEP_LAST :]:
                 self._drop(each)
         except StoreError as error:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
@@ -100,7 +100,7 @@ class Kept:
         Raises StateError for another version's, StoreError if the store does not answer.
         """
         newest = next(iter(self._found()), None)
-        if not isinstance(newest, There):
+        if not isinstance(newest, StoredCheckpoint):
             return newest.history() if newest is not None else ()
         assert self.store is not None
         name = f"{newest.name}/{checkpoint.HISTORY}"
@@ -112,35 +112,35 @@ class Kept:
         for each in _finished(self.store):
             self._drop(each)
 
-    def _found(self) -> list[checkpoint.Checkpoint | There]:
+    def _found(self) -> list[checkpoint.Checkpoint | StoredCheckpoint]:
         """Returns all whole checkpoints, newest first; of the same epoch the one on this machine is first."""
         here, there = checkpoint.finished(self.folder), _finished(self.store)
-        found: list[checkpoint.Checkpoint | There] = [*here, *there]
+        found: list[checkpoint.Checkpoint | StoredCheckpoint] = [*here, *there]
         return sorted(found, key=_epoch, reverse=True)
 
-    def _read(self, there: There) -> dict[str, Any] | None:
+    def _read(self, there: StoredCheckpoint) -> dict[str, Any] | None:
         """Returns the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
         assert self.store is not None
         store, name = self.store, f"{there.name}/{checkpoint.STATE}"
-        with tempfile.TemporaryDirectory() as place:
-            _patiently(lambda: store.get(name, Path(place) / checkpoint.STATE))
-            found = checkpoint.Checkpoint(Path(place), there.epoch)
+        with tempfile.TemporaryDirectory() as temporary:
+            _patiently(lambda: store.get(name, Path(temporary) / checkpoint.STATE))
+            found = checkpoint.Checkpoint(Path(temporary), there.epoch)
             return checkpoint.readable(found, str(store.at(there.name)))
 
-    def _drop(self, there: There) -> None:
+    def _drop(self, there: StoredCheckpoint) -> None:
         """Removes a checkpoint's history first, so that no half of one is ever found."""
         assert self.store is not None
         self.store.remove(f"{there.name}/{checkpoint.HISTORY}")
         self.store.remove(there.name)
 
 
-def _finished(store: Store | None) -> list[There]:
+def _finished(store: Store | None) -> list[StoredCheckpoint]:
     """Returns the whole checkpoints in a store, newest first."""
     if store is None:
         return []
     files = store.files()
     named = {name: checkpoint.NAME.fullmatch(name) for name in {path.split("/")[0] for path in files}}
-    found = [There(name, int(match[1])) for name, match in named.items() if match]
+    found = [StoredCheckpoint(name, int(match[1])) for name, match in named.items() if match]
     whole = [
         each
         for each in found
@@ -149,7 +149,7 @@ def _finished(store: Store | None) -> list[There]:
     return sorted(whole, key=_epoch, reverse=True)
 
 
-def _epoch(found: checkpoint.Checkpoint | There) -> int:
+def _epoch(found: checkpoint.Checkpoint | StoredCheckpoint) -> int:
     return found.epoch
 
 

@@ -20,11 +20,11 @@ from trainable.checks.learning import check_learning, teach
 from trainable.checks.loader import check_loader
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
-from trainable.checks.shuffled import check_shuffled
+from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for
-from trainable.errors import UserError
+from trainable.errors import UserError, first_line
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
@@ -156,14 +156,14 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         return
     run = Run(recipe, data=subject.data, model=subject.network(), device=subject.device)
     with run.probing():
-        taken = first_steps(run, seconds)
+        steps = first_steps(run, seconds)
     run.close()
-    if not isinstance(taken, FirstSteps):
-        yield taken
+    if not isinstance(steps, FirstSteps):
+        yield steps
         return
-    yield check_first_steps(taken)
+    yield check_first_steps(steps)
     workers = subject.recipe.loop.workers
-    yield check_loader(taken, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
+    yield check_loader(steps, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
 
 
 def _seconds_an_image(run: Run, images: Tensor) -> float:
@@ -180,11 +180,10 @@ def _seconds_an_image(run: Run, images: Tensor) -> float:
 
 
 def _crash(error: Exception) -> Finding:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
     return Finding(
         "outputs",
         "error",
-        f"a forward and backward pass fails: {type(error).__name__}: {reason}",
+        f"a forward and backward pass fails: {type(error).__name__}: {first_line(error)}",
         "no step can be made",
-        "mend the model's forward; it takes images [B, C, H, W] and returns logits [B, classes]",
+        "correct the model's forward: it takes images [B, C, H, W] and returns logits [B, classes]",
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import get_args
 
 import numpy as np
 
-from trainable.checks.finding import Finding, Level, listed, passed
-from trainable.checks.sampling import parts, pixels, some
-from trainable.data import ArrayPart, DataSet, FilePart, Part
+from trainable.checks.finding import Finding, Level, passed
+from trainable.checks.sampling import pixels, some
+from trainable.data import ArrayPart, DataSet, FilePart, Part, PartName
 from trainable.data.source import FileSource, Integers
+from trainable.errors import listed
 
 MOST = 50_000
 """At most so many images are compared; a larger set is sampled."""
@@ -37,10 +40,10 @@ fewer (CIFAR, ImageNet)."""
 
 
 @dataclass(frozen=True)
-class Place:
+class NamedImage:
     """Says where an image is, and what its label is."""
 
-    part: str
+    part: PartName
     position: int
     label: int
     name: str
@@ -52,31 +55,30 @@ def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
 
     `full` decodes all of them and takes no sample.
     """
-    places, told = _places(data, full)
-    groups = [group for group in places.values() if len(group) > 1]
-    total = {name: len(part) for name, part in parts(data)}
-    seen = {name: sum(place.part == name for group in places.values() for place in group) for name in total}
-    leaks = list(_leaks(groups, seen, told))
+    images, extent = _by_fingerprint(data, full)
+    groups = [group for group in images.values() if len(group) > 1]
+    seen = Counter(image.part for group in images.values() for image in group)
+    leaks = list(_leaks(groups, seen, extent))
     yield from leaks
     if not leaks:
-        yield passed("duplicates", f"no image is in two parts ({told})")
+        yield passed("duplicates", f"no image is in two parts ({extent})")
     yield _contradictions(groups, sum(seen.values()), data.info.classes)
 
 
-def _leaks(groups: Sequence[list[Place]], seen: dict[str, int], told: str) -> Iterator[Finding]:
-    for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
-        both = [group for group in groups if {first, second} <= {place.part for place in group}]
+def _leaks(groups: Sequence[list[NamedImage]], seen: Counter[PartName], extent: str) -> Iterator[Finding]:
+    for first, second in combinations(get_args(PartName), 2):
+        both = [group for group in groups if {first, second} <= {image.part for image in group}]
         if not both:
             continue
-        count = sum(place.part == second for group in both for place in group)
+        count = sum(image.part == second for group in both for image in group)
         share = count / seen[second]
         pairs = [f"{_named(group, second)} = {_named(group, first)}" for group in both]
         yield Finding(
             "duplicates",
             _level(share, seen[second]),
-            f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({told})",
+            f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({extent})",
             f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
-            f"take them out of {second}, and keep images of one origin in one part",
+            f"remove them from {second}, and put all images of one origin into one part",
         )
 
 
@@ -87,50 +89,50 @@ def _level(share: float, images: int) -> Level:
     return "note" if share < math.sqrt(0.25 / images) and share < 0.01 else "warning"
 
 
-def _contradictions(groups: Sequence[list[Place]], seen: int, classes: Sequence[str]) -> Finding:
-    torn = [group for group in groups if len({place.label for place in group}) > 1]
+def _contradictions(groups: Sequence[list[NamedImage]], seen: int, classes: Sequence[str]) -> Finding:
+    torn = [group for group in groups if len({image.label for image in group}) > 1]
     if not torn:
         return passed("contradictions", "no image has two labels")
     count = sum(map(len, torn))
-    named = [" = ".join(f"{place.name} ({classes[place.label]})" for place in group[:2]) for group in torn]
+    named = [" = ".join(f"{image.name} ({classes[image.label]})" for image in group[:2]) for group in torn]
     return Finding(
         "contradictions",
         "warning" if count >= CONTRADICTING * seen else "note",
-        f"{count:,} of {seen:,} images are there with another label too: {listed(named, 3)}",
+        f"{count:,} of {seen:,} images also occur with another label: {listed(named, 3)}",
         "at least one of the labels is wrong, and no model can get both right",
         "look at them, and correct or remove them",
     )
 
 
-def _named(group: Sequence[Place], part: str) -> str:
-    return f"{part} {next(place.name for place in group if place.part == part)}"
+def _named(group: Sequence[NamedImage], part: str) -> str:
+    return f"{part} {next(image.name for image in group if image.part == part)}"
 
 
-def _places(data: DataSet, full: bool) -> tuple[dict[bytes, list[Place]], str]:
+def _by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedImage]], str]:
     """Returns where each image is, by its fingerprint; and in words, what was compared."""
-    total = sum(len(part) for _, part in parts(data))
-    chosen = {name: np.arange(len(part)) for name, part in parts(data)} if full else _chosen(data)
+    total = sum(map(len, data.parts.values()))
+    chosen = {name: np.arange(len(part)) for name, part in data.parts.items()} if full else _chosen(data)
     compared = sum(map(len, chosen.values()))
     by_pixels = full or total <= DECODED
-    places: dict[bytes, list[Place]] = defaultdict(list)
-    for name, part in parts(data):
+    images: dict[bytes, list[NamedImage]] = defaultdict(list)
+    for name, part in data.parts.items():
         prints = _fingerprints(data, part, chosen[name], by_pixels)
         for position, fingerprint in zip(chosen[name].tolist(), prints, strict=True):
             label = int(part.labels[position])
-            places[fingerprint].append(Place(name, position, label, _name(part, position)))
-    told = (
+            images[fingerprint].append(NamedImage(name, position, label, _name(part, position)))
+    extent = (
         f"all {total:,} compared" if compared == total else f"a sample of {compared:,} of {total:,} compared"
     )
     if isinstance(data.train, FilePart) and not by_pixels:
-        places, told = _of_whole_files(data, places), f"{told}, by their files; --full decodes them"
-    return places, told
+        return _of_whole_files(data, images), f"{extent}, by their files; --full decodes them"
+    return images, extent
 
 
-def _chosen(data: DataSet) -> dict[str, Integers]:
+def _chosen(data: DataSet) -> dict[PartName, Integers]:
     """Returns positions by part, at most MOST:
     the parts that are scored come first, as each of their images counts."""
     left, chosen = MOST, {}
-    for name, part in sorted(parts(data), key=lambda item: len(item[1])):
+    for name, part in sorted(data.parts.items(), key=lambda item: len(item[1])):
         share = left if name == "train" else min(left, MOST // 4)
         chosen[name] = some(len(part), share)
         left -= len(chosen[name])
@@ -146,21 +148,21 @@ def _fingerprints(data: DataSet, part: Part, positions: Integers, by_pixels: boo
             yield hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 
-def _of_whole_files(data: DataSet, places: dict[bytes, list[Place]]) -> dict[bytes, list[Place]]:
+def _of_whole_files(data: DataSet, images: dict[bytes, list[NamedImage]]) -> dict[bytes, list[NamedImage]]:
     """Separates files with equal ends by all their bytes."""
-    by_name, sure = dict(parts(data)), defaultdict(list)
-    for fingerprint, group in places.items():
-        for place in group:
+    sure: dict[bytes, list[NamedImage]] = defaultdict(list)
+    for fingerprint, group in images.items():
+        for image in group:
             whole = fingerprint
-            part = by_name[place.part]
+            part = data.parts[image.part]
             if (
                 len(group) > 1
                 and isinstance(part, FilePart)
                 and isinstance(part.selection.source, FileSource)
             ):
-                with open(_path(part, place.position), "rb") as file:
+                with open(_path(part, image.position), "rb") as file:
                     whole = hashlib.file_digest(file, "blake2b").digest()
-            sure[whole].append(place)
+            sure[whole].append(image)
     return sure
 
 

@@ -66,9 +66,3 @@ def counts(findings: Sequence[Finding]) -> tuple[int, int]:
     """Returns how many errors there are, and how many warnings."""
     levels = [finding.level for finding in findings]
     return levels.count("error"), levels.count("warning")
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Lists the first of some names, and says how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

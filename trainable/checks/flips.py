@@ -13,7 +13,7 @@ LOST_SKILL = 0.35
 """If a net loses more than this share of its skill on mirror images, the mirror is said to change labels. A
 net that saw no mirror image lost nothing on CIFAR-10, 0.2 on clothes, and 0.6 and more on digits and
 signs."""
-KEPT_SKILL = 0.05
+HARMLESS_LOSS = 0.05
 """A loss of skill up to this share means that a mirror costs nothing."""
 LEAST_SKILL = 0.3
 """A net with less skill than this cannot say what a mirror does."""
@@ -65,8 +65,8 @@ def _forbidden_flip(lesson: Lesson) -> Finding:
     what = (
         f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
     )
-    if 1.0 - turned.skill / known.skill > KEPT_SKILL:
-        return passed("horizontal flip", f"not allowed, nor do labels seem to survive it: {what}")
+    if 1.0 - turned.skill / known.skill > HARMLESS_LOSS:
+        return passed("horizontal flip", f"not allowed, and labels do not seem to survive it: {what}")
     return Finding(
         "horizontal flip",
         "note",

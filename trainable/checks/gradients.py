@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
+from trainable.errors import first_line
 
 KNOWN = ("torch.", "torchvision.", "timm.", "trainable.")
 """Layers of these packages are assumed to be right: only a person's own layers are checked one by one."""
@@ -45,21 +46,21 @@ def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = ""
     double = copy.deepcopy(layer).cpu().double().eval()
     names = [each for each, parameter in double.named_parameters() if parameter.requires_grad]
     weights = [double.get_parameter(each).detach().clone().requires_grad_() for each in names]
-    given = [_double(each) for each in inputs]
+    doubles = [_double(each) for each in inputs]
 
     def computed(*values: Tensor) -> Any:
-        arguments = values[: len(given)]
-        return functional_call(double, dict(zip(names, values[len(given) :], strict=True)), arguments)
+        arguments = values[: len(doubles)]
+        return functional_call(double, dict(zip(names, values[len(doubles) :], strict=True)), arguments)
 
     try:
         torch.autograd.gradcheck(
-            computed, (*given, *weights), eps=EPS, atol=1e-5, rtol=TOLERANCE, fast_mode=True
+            computed, (*doubles, *weights), eps=EPS, atol=1e-5, rtol=TOLERANCE, fast_mode=True
         )
     except GradcheckError as error:
         return _wrong(title, error)
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        what, means = f"{title} cannot be checked in fp64: {reason}", "nothing is known about its gradients"
+        what = f"{title} cannot be checked in fp64: {first_line(error)}"
+        means = "nothing is known about its gradients"
         return Finding("gradients", "note", what, means, "let forward compute in the format of its inputs")
     return passed("gradients", f"{title}: gradients agree with differences ({len(weights)} parameters)")
 
@@ -90,12 +91,12 @@ def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, 
     for name, module in model.named_modules():
         if module is not model and not type(module).__module__.startswith(KNOWN):
             first.setdefault(type(module), (name, module))
-    taken: dict[str, tuple[Tensor, ...]] = {}
+    received: dict[str, tuple[Tensor, ...]] = {}
 
     def keep(name: str) -> Any:
         def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
             if all(isinstance(each, Tensor) for each in inputs):
-                taken.setdefault(name, tuple(each.detach().clone() for each in inputs))
+                received.setdefault(name, tuple(each.detach().clone() for each in inputs))
 
         return hook
 
@@ -106,7 +107,7 @@ def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, 
     finally:
         for hook in hooks:
             hook.remove()
-    return [(name, module, taken[name]) for name, module in first.values() if name in taken]
+    return [(name, module, received[name]) for name, module in first.values() if name in received]
 
 
 def _double(value: Tensor) -> Tensor:
@@ -116,11 +117,10 @@ def _double(value: Tensor) -> Tensor:
 
 
 def _wrong(title: str, error: Exception) -> Finding:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return Finding(
         "gradients",
         "error",
-        f"{title}: {lines[0]}",
+        f"{title}: {first_line(error)}",
         "training follows a direction that does not lower the loss",
-        "mend backward of its torch.autograd.Function, or let autograd derive it",
+        "correct backward of its torch.autograd.Function, or let autograd derive it",
     )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainable.checks.finding import Finding, Level, listed, passed
-from trainable.checks.sampling import parts, pixels, some
-from trainable.data import DataSet, FilePart
+from trainable.checks.finding import Finding, Level, passed
+from trainable.checks.sampling import pixels, some
+from trainable.data import DataSet, FilePart, PartName
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader
 from trainable.data.source import Pixels, Selection
+from trainable.errors import listed
 from trainable.recipe import Recipe
 
 SAMPLE = 500
@@ -52,7 +53,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
     for a set that is not in memory (others were decoded when loaded)."""
     broken: list[Broken] = []
     looked_at = 0
-    for _, part in parts(data):
+    for part in data.parts.values():
         if isinstance(part, FilePart):
             broken += _broken(part, Form(data.info.channels, data.info.image_size, data.resize))
         looked_at += len(part)
@@ -65,14 +66,16 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
         "error",
         f"{len(broken):,} of {looked_at:,} images cannot be decoded: {listed(named, 10)}",
         "training stops at the first of them",
-        "mend them or move them away",
+        "repair or remove them",
     )
 
 
 def check_pixels(data: DataSet) -> Iterator[Finding]:
     """Yields findings about a sample of each part's pixels, and about how the parts compare."""
     sampled = {
-        name: _Sample(pixels(data, part, some(len(part), SAMPLE))) for name, part in parts(data) if len(part)
+        name: _Sample(pixels(data, part, some(len(part), SAMPLE)))
+        for name, part in data.parts.items()
+        if len(part)
     }
     yield from _values(sampled["train"], data.info.channels)
     yield from _alike(sampled)
@@ -109,7 +112,7 @@ def check_normalisation(data: DataSet, recipe: Recipe, device: torch.device) -> 
         what,
         "initialisations and learning rates are made for mean 0 and deviation 1: slow or unstable training",
         "measure mean and std on these training images (loading the data with trainable.data does): "
-        f"now mean {_told(data.info.mean)}, std {_told(data.info.std)}",
+        f"now mean {_per_channel(data.info.mean)}, std {_per_channel(data.info.std)}",
     )
 
 
@@ -139,32 +142,32 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
     what = f"{len(images):,} training images, values from {low.min()} to {high.max()} where 255 is white"
     faults: list[Finding] = []
     if constant:
-        told = f"{what}; channel {', '.join(constant)} has one value throughout"
-        means = "it tells the model nothing: the channel was lost on the way"
+        found = f"{what}; channel {', '.join(constant)} has one value throughout"
+        means = "it tells the model nothing: the channel was lost when the images were prepared"
         level: Level = "error" if len(constant) == channels else "warning"
         faults.append(
-            Finding("pixel values", level, told, means, "look at the files, or set data.channels: 1")
+            Finding("pixel values", level, found, means, "look at the files, or set data.channels: 1")
         )
     elif high.max() - low.min() < LEAST_SPAN:
         means = "images in [0, 1] were cast to whole numbers, or masks are taken for images: detail is lost"
         faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
     if blank > 0.0 and len(constant) < channels:
-        told = f"{blank:.1%} of {len(images):,} training images are of one colour"
+        found = f"{blank:.1%} of {len(images):,} training images are of one colour"
         means = "their labels can only be learnt by heart"
         level = "warning" if blank >= MANY_BLANK else "note"
         faults.append(
-            Finding("pixel values", level, told, means, "look at them, and move away what is broken")
+            Finding("pixel values", level, found, means, "look at them, and remove the broken ones")
         )
     yield from faults
     if not faults:
         yield passed("pixel values", what)
     if channels == 3 and bool((images == images[:, :1]).all()):
-        told = f"{what}; the three channels are equal in every image"
-        means = "the images are grey: two thirds of the memory and some of the first layer are for nothing"
-        yield Finding("pixel values", "note", told, means, "data.channels: 1")
+        found = f"{what}; the three channels are equal in every image"
+        means = "the images are grey: two thirds of the memory, and part of the first layer, are wasted"
+        yield Finding("pixel values", "note", found, means, "data.channels: 1")
 
 
-def _alike(sampled: dict[str, _Sample]) -> Iterator[Finding]:
+def _alike(sampled: Mapping[PartName, _Sample]) -> Iterator[Finding]:
     train = sampled["train"].features()
     for name, sample in sampled.items():
         if name != "train":
@@ -188,8 +191,8 @@ def _compared(name: str, train: Floats, other: Floats) -> Finding:
             "parts alike",
             "warning",
             f"{what}: {effect[worst]:.1f} standard deviations apart",
-            f"{name} images are made otherwise than training images: scores say little about the training",
-            "make all parts the same way: range, inversion, colours, crop; or split anew (data.split_seed)",
+            f"{name} images were prepared differently from training images: their scores say little",
+            "prepare all parts alike: range, inversion, colours, crop; or split anew (data.split_seed)",
         )
     return passed("parts alike", what)
 
@@ -198,5 +201,5 @@ def _is_off(mean: float, deviation: float, noise: float) -> bool:
     return abs(mean) > OFF_CENTRE + noise or not 1 / OFF_SCALE <= deviation <= OFF_SCALE
 
 
-def _told(values: tuple[float, ...]) -> str:
+def _per_channel(values: tuple[float, ...]) -> str:
     return "(" + ", ".join(f"{value:.3g}" for value in values) + ")"

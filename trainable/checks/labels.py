@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainable.checks.finding import Finding, listed, passed
-from trainable.checks.sampling import parts
+from trainable.checks.finding import Finding, passed
 from trainable.data import DataSet
+from trainable.errors import listed
 
 LEAST_BALANCE = 0.1
 """This is the smallest class over the largest:
@@ -33,7 +33,7 @@ def check_labels(data: DataSet) -> Iterator[Finding]:
 
 
 def _missing(data: DataSet) -> Iterator[Finding]:
-    for name, part in parts(data):
+    for name, part in data.parts.items():
         held = np.bincount(part.labels, minlength=len(data.info.classes))
         absent = [data.info.classes[label] for label in np.flatnonzero(held == 0)]
         if absent:

@@ -109,23 +109,23 @@ def check_learning(lesson: Lesson) -> Finding:
         return unchecked("learning", f"{known.images} validation images are too few to tell", "gather more")
     if lesson.steps < LEAST_STEPS:
         return unchecked(
-            "learning", f"there was time for {lesson.steps} steps only", "give it more time: --seconds"
+            "learning", f"there was only time for {lesson.steps} steps", "give it more time: --seconds"
         )
-    told = f"{what}; training images {lesson.train}"
+    what = f"{what}; training images {lesson.train}"
     if lesson.train.is_sure and not known.is_sure:
         return Finding(
             "learning",
             "error",
-            told,
-            "what is learnt by heart does not carry over: labels do not belong to their images, or not in "
-            "the same way in both parts",
-            "look at some images with their labels; see that images and labels are in one order in each part",
+            what,
+            "what is learnt by heart does not help with other images: labels do not belong to their images, "
+            "or not in the same way in both parts",
+            "look at some images with their labels; make sure that they are in the same order in each part",
         )
     return Finding(
         "learning",
         "note" if known.is_sure and known.classes < FEW_CLASSES else "warning",
-        told,
-        f"images tell a small net next to nothing about labels at {SIDE} px; or labels are mixed up",
+        what,
+        f"a small net learns almost nothing about labels from images of {SIDE} px, or labels are mixed up",
         "look at some images with their labels before anything else",
     )
 

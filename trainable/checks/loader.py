@@ -12,12 +12,12 @@ MUCH = 0.25
 """Above this share of waiting time, more processes are worth their memory."""
 
 
-def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int | None = None) -> Finding:
+def check_loader(steps: FirstSteps, *, workers: int, in_memory: bool, cpus: int | None = None) -> Finding:
     """Checks the share of a step's time that reading images takes, from steps without loader processes.
 
     `cpus` is how many processors the run has; by default those that this process may use.
     """
-    data, step = taken.data_seconds, taken.step_seconds
+    data, step = steps.data_seconds, steps.step_seconds
     if in_memory:
         share = data / (data + step)
         what = f"images in memory: {_percent(share)} of a step's {1000 * (data + step):.3g} ms"
@@ -30,7 +30,7 @@ def check_loader(taken: FirstSteps, *, workers: int, in_memory: bool, cpus: int 
     waited = waited_share(data, step, workers)
     what = (
         f"a batch takes {1000 * data:.3g} ms to read and augment, a step {1000 * step:.3g} ms: with "
-        f"loop.workers {workers} about {_percent(waited)} of the time is waited"
+        f"loop.workers {workers} about {_percent(waited)} of the time is spent waiting"
     )
     better = waited_share(data, step, needed)
     if waited <= MUCH or better > 0.9 * waited:

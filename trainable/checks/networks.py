@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainable.checks.finding import CheckName, Finding, Level, listed, passed
+from trainable.checks.finding import CheckName, Finding, Level, passed
 from trainable.checks.subject import Subject
+from trainable.errors import listed
 from trainable.models.lint import Lint, lints
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
@@ -48,20 +49,22 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
         alone = full_precision(run.model(images[:1]))
     if together.shape != (len(images), len(run.data.info.classes)):
         got, expected = tuple(together.shape), (len(images), len(run.data.info.classes))
-        yield _outputs("error", f"outputs are {got}, expected {expected}", "no loss can be had", "the head")
+        yield _outputs(
+            "error", f"outputs are {got}, expected {expected}", "no loss can be computed", "the head"
+        )
     elif not together.isfinite().all():
-        means = "training would begin with a loss that is no number"
-        yield _outputs("error", "the untrained network answers nan or inf", means, "its initialisation")
+        means = "training would begin with a loss that is not a number"
+        yield _outputs("error", "the untrained network outputs nan or inf", means, "its initialisation")
     elif float((together[:1] - alone).abs().max()) > DEPENDENT * max(float(together.abs().max()), 1e-6):
-        told = "in evaluation mode an image's answer depends on the other images of its batch"
+        found = "in evaluation mode an image's answer depends on the other images of its batch"
         means = "scores depend on evaluation.batch_size and on the order of images; labels may leak"
         yield _outputs(
-            "warning", told, means, "softmax or mean over the batch, or BatchNorm without statistics"
+            "warning", found, means, "softmax or mean over the batch, or BatchNorm without statistics"
         )
     elif _are_probabilities(together):
-        told = "outputs are probabilities: the network ends in a softmax"
+        found = "outputs are probabilities: the network ends in a softmax"
         means = "cross-entropy takes logits and would apply softmax again: training is slow and stops early"
-        yield _outputs("warning", told, means, "leave the softmax out of forward")
+        yield _outputs("warning", found, means, "leave the softmax out of forward")
     else:
         yield passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
 
@@ -69,10 +72,10 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 def check_initial_loss(run: Run) -> Finding:
     """Compares the loss before any step, with batch statistics and without augmentation, with ln K;
     call it in `probing`."""
-    losses, seen, epoch = 0.0, 0, 0
+    losses, seen = 0.0, 0
     run.model.train()
     with torch.no_grad():
-        for window in run.windows(epoch):
+        for window in run.windows():
             for images, labels in window:
                 outputs = full_precision(run.model(images))
                 losses += float(functional.cross_entropy(outputs, labels, reduction="sum"))
@@ -90,12 +93,14 @@ def initial_loss(loss: float, classes: int) -> Finding:
     if not loss <= HIGH * guessing:
         level: Level = "error" if not loss <= FAR_TOO_HIGH * guessing else "warning"
         means = "the network is sure of wrong answers at first: large steps, slow or unstable beginnings"
-        do = "smaller weights in the last layer, or model.initialisation; see that images are normalised"
+        do = (
+            "smaller weights in the last layer, or model.initialisation; make sure that images are normalised"
+        )
         return Finding("initial loss", level, what, means, do)
     if loss < LOW * guessing:
         means = "the network knows these labels already: it was trained on them, or they are in the images"
         return Finding(
-            "initial loss", "warning", what, means, "look where its weights (model.weights) are from"
+            "initial loss", "warning", what, means, "find out where its weights (model.weights) come from"
         )
     return passed("initial loss", what)
 
@@ -118,7 +123,7 @@ def _frozen(subject: Subject, names: list[str]) -> Finding:
         "error" if len(names) == total else "warning",
         f"{len(names):,} of {total:,} parameters have requires_grad=False: {listed(names)}",
         "they stay as they are for the whole run",
-        "if it is meant to be for a while only, model.freeze_epochs does it; else set requires_grad",
+        "to freeze them for some epochs only, use model.freeze_epochs; else set requires_grad",
     )
 
 
@@ -139,7 +144,7 @@ def _biases(subject: Subject, names: list[str]) -> Finding:
         "bias before norm",
         names,
         "a BatchNorm subtracts the bias of {}",
-        "parameters, memory and time for nothing",
+        "parameters, memory and time are wasted",
         "build these layers with bias=False",
     )
 

@@ -44,7 +44,7 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
         if not own[-1].in_time:
             break
     easy = _learnt(subject.plain_run(batch, EASY), None, seconds)
-    return judged(own, easy, batch)
+    return finding_after_failure(own, easy, batch)
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Attempt:
         return f"{self.accuracy:.0%} right after {self.steps} steps, loss {first:.3g} to {last:.3g}"
 
 
-def judged(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
+def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
     """Returns the finding about a batch that the recipe's optimizer did not learn,
     from how an easy one did."""
     best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
-        told = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
-        return passed("one batch", f"{told}; by the recipe's optimizer more slowly: {best}")
+        what = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
+        return passed("one batch", f"{what}; by the recipe's optimizer more slowly: {best}")
     if easy.done and not own[-1].in_time and own[-1].falling:
-        return unchecked("one batch", f"there was not time enough: {best}", "give it more time: --seconds")
+        return unchecked("one batch", f"there was not enough time: {best}", "give it more time: --seconds")
     if easy.done:
         grew = any(not each.losses[-1] < each.losses[0] for each in own)
         return Finding(
@@ -91,18 +91,18 @@ def judged(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
             "warning",
             f"{batch} images are not learnt by heart by the recipe's optimizer: {best}; by Adam at 0.001 "
             f"they are, in {easy.steps} steps",
-            f"its rate is too {'high' if grew else 'low'} for this network, or its momentum or decay are off",
+            f"its rate is too {'high' if grew else 'low'} for this network, or momentum or decay is wrong",
             f"{'lower' if grew else 'raise'} optimizer.lr: `tunebook lr-find` gives a band",
         )
     if not easy.in_time and (easy.falling or easy.steps < LEAST_STEPS):
-        return unchecked("one batch", f"there was not time enough: {easy}", "give it more time: --seconds")
-    told = f"{batch} images cannot be learnt by heart: {easy} (Adam at 0.001)"
+        return unchecked("one batch", f"there was not enough time: {easy}", "give it more time: --seconds")
+    what = f"{batch} images cannot be learnt by heart: {easy} (Adam at 0.001)"
     return Finding(
         "one batch",
         "error",
-        told + (", and every image gets the same answer" if easy.constant else ""),
-        "the network cannot learn: dead units, outputs cut from inputs, or labels it cannot tell apart",
-        "look at forward and at the loss's way back: detach, argmax, a ReLU at the end, a constant input",
+        what + (", and every image gets the same answer" if easy.constant else ""),
+        "the network cannot learn: dead units, outputs that ignore inputs, or labels it cannot tell apart",
+        "look at forward, and for what stops gradients: detach, argmax, a ReLU at the end, a constant input",
     )
 
 
@@ -139,7 +139,7 @@ def _distinct(window: list[Batch]) -> Batch:
     seen: dict[bytes, int] = {}
     for position, image in enumerate(images.cpu()):
         seen.setdefault(image.double().contiguous().numpy().tobytes(), position)
-    kept = torch.tensor(sorted(seen.values()), device=images.device)
-    if len(kept) < 2:  # nothing to tell apart, and BatchNorm needs two
+    distinct = torch.tensor(sorted(seen.values()), device=images.device)
+    if len(distinct) < 2:  # nothing to tell apart, and BatchNorm needs two
         return images, labels
-    return images[kept], labels[kept]
+    return images[distinct], labels[distinct]

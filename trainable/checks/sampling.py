@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -15,19 +14,11 @@ from trainable.data.decode import Form, decode, raise_broken
 from trainable.data.source import Integers, Pixels, Selection
 
 
-def parts(data: DataSet) -> Iterator[tuple[str, Part]]:
-    """Yields the parts that exist, by name."""
-    yield "train", data.train
-    yield "validation", data.validation
-    if data.test is not None:
-        yield "test", data.test
-
-
-def some(count: int, most: int, seed: int = 0) -> Integers:
+def some(count: int, most: int) -> Integers:
     """Returns at most `most` positions below `count`, at random but always the same ones, ascending."""
     if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
@@ -56,14 +47,14 @@ def in_memory(
 
     Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
     """
-    kept = classes if classes is not None else np.arange(len(data.info.classes))
+    chosen = classes if classes is not None else np.arange(len(data.info.classes))
     side = min(side or data.info.image_size, data.info.image_size)
-    trained = _part(data, data.train, kept, train, side)
-    validated = _part(data, data.validation, kept, validation, side)
+    trained = _part(data, data.train, chosen, train, side)
+    validated = _part(data, data.validation, chosen, validation, side)
     info = replace(
         data.info,
-        classes=tuple(data.info.classes[each] for each in kept),
-        class_counts=tuple(np.bincount(trained.labels, minlength=len(kept)).tolist()),
+        classes=tuple(data.info.classes[each] for each in chosen),
+        class_counts=tuple(np.bincount(trained.labels, minlength=len(chosen)).tolist()),
         image_size=side,
         train_images=len(trained),
         validation_images=len(validated),

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 
 import torch
 from torch import Tensor
 
-from trainable.checks.finding import Finding, listed, passed
+from trainable.checks.finding import Finding, passed
 from trainable.data.loading import Batch
+from trainable.errors import listed
 from trainable.training import schedule
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import applied_lr
@@ -56,7 +58,7 @@ def check_step(run: Run) -> Iterator[Finding]:
         yield Finding(
             "training step",
             "error",
-            f"the same batch and weights give another gradient the second time: {apart:.0%} apart",
+            f"the same batch and weights give another gradient the second time: they differ by {apart:.0%}",
             "gradients are added up over steps (never zeroed), or the network keeps things between batches",
             "zero gradients before each window; keep no tensor on the module between two calls of forward",
         )
@@ -67,11 +69,11 @@ def check_step(run: Run) -> Iterator[Finding]:
             "training step",
             "error",
             f"{len(still):,} of {len(before):,} parameters with a gradient do not move: {listed(still)}",
-            "the optimizer does not step them: they stay as they were drawn",
-            "see that the optimizer has the parameters that the model uses, and that optimizer.lr is above 0",
+            "the optimizer does not update them: they keep their first values",
+            "give the optimizer the parameters that the model uses, and an optimizer.lr above 0",
         )
         return
-    yield passed("training step", f"gradients are a window's own, and all {len(before):,} parameters move")
+    yield passed("training step", f"each step has its own gradients, and all {len(before):,} parameters move")
 
 
 def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
@@ -83,7 +85,7 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
     waits: list[float] = []
     steps: list[float] = []
     began = time.perf_counter()
-    windows = _endless(run)
+    windows = chain.from_iterable(map(run.windows, count()))
     try:
         while len(losses) < FIRST_STEPS and (
             len(losses) < ENOUGH_STEPS or time.perf_counter() - began < seconds
@@ -111,16 +113,16 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
     return FirstSteps(tuple(losses), _typical(waits), _typical(steps))
 
 
-def check_first_steps(taken: FirstSteps) -> Finding:
+def check_first_steps(steps: FirstSteps) -> Finding:
     """Checks whether the loss stays within bounds over the recipe's own first steps."""
-    first, last = taken.losses[0], taken.losses[-1]
-    what = f"over the recipe's first {len(taken.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
-    if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in taken.losses):
+    first, last = steps.losses[0], steps.losses[-1]
+    what = f"over the recipe's first {len(steps.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
+    if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in steps.losses):
         return passed("first steps", what)
     return Finding(
         "first steps",
         "warning",
-        f"{what}, at most {max(taken.losses):.3g}",
+        f"{what}, at most {max(steps.losses):.3g}",
         "the rate is too high to begin with: the run may diverge",
         "lower optimizer.lr (`tunebook lr-find` gives a band) or set schedule.warmup_epochs",
     )
@@ -152,7 +154,7 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
     """
     before = {name: each.detach().clone() for name, each in run.model.named_parameters() if name in names}
     pushed: set[str] = set()
-    windows = _endless(run)
+    windows = chain.from_iterable(map(run.windows, count()))
     for _ in range(3):
         run.train_on(next(windows), lr)
         sizes = {
@@ -178,13 +180,6 @@ def _scheduled(run: Run, step: int) -> float:
     steps = len(run.data.train) // recipe.loop.batch_size
     factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
     return applied_lr(recipe.optimizer, recipe.loop.batch_size) * factor
-
-
-def _endless(run: Run) -> Iterator[list[Batch]]:
-    epoch = 0
-    while True:
-        yield from run.windows(epoch)
-        epoch += 1
 
 
 def _typical(seconds: list[float]) -> float:

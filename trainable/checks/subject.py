@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet, resolve
 from trainable.data.loading import make_loader
-from trainable.models.make import make_model
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
+from trainable.training.network import make_network
 from trainable.training.run import Run
 from trainable.training.seeds import Use
 
@@ -78,15 +79,12 @@ class Subject:
         """Returns a copy of the network, to be trained or not."""
         return copy.deepcopy(self.untrained)
 
-    def plain_recipe(self, batch_size: int, values: Mapping[str, Any] | None = None) -> Recipe:
-        return self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})})
-
     def plain_run(
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
         """Returns a run of the network without dropout on images without augmentation."""
         return Run(
-            self.plain_recipe(batch_size, values),
+            self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
             model=copy.deepcopy(self.without_drops),
             device=self.device,
@@ -102,24 +100,17 @@ def make_subject(
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
     else:
         drops = {"dropout": 0.0 if recipe.model.dropout is not None else None, "stochastic_depth": None}
-        untrained = _made(recipe, data, device, download)
-        bare = _made(
+        untrained = _make_network(recipe, data, device, download)
+        bare = _make_network(
             recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)}), data, device, download
         )
     return Subject(resolved, data, untrained, _without_drops(bare), device, is_own=model is not None)
 
 
-def _made(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
+def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
     """Returns the recipe's network, drawn as `Run` draws it."""
-    info = data.info
     with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
-        return make_model(
-            recipe.model,
-            classes=len(info.classes),
-            channels=info.channels,
-            image_size=info.image_size,
-            download=download,
-        )
+        return make_network(recipe.model, data.info, download=download)
 
 
 def _without_drops(model: nn.Module) -> nn.Module:
@@ -142,15 +133,14 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
     part of the time.
     """
-    began, done, epoch = time.perf_counter(), 0, 0
-    while True:
-        for window in run.windows(epoch):
-            left = 1.0 - (time.perf_counter() - began) / seconds
-            if done >= steps or left <= 0.0:
-                return done
-            run.train_on(window, lr * min(1.0 - done / steps, left / LAST))
-            done += 1
-        epoch += 1
+    began = time.perf_counter()
+    windows = chain.from_iterable(map(run.windows, count()))
+    for done in range(steps):
+        left = 1.0 - (time.perf_counter() - began) / seconds
+        if left <= 0.0:
+            return done
+        run.train_on(next(windows), lr * min(1.0 - done / steps, left / LAST))
+    return steps
 
 
 @torch.inference_mode()

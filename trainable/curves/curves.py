@@ -165,7 +165,7 @@ class Curves:
             points = f"{100 * self.fluctuation:.1f} points"
             yield f"validation swings by {points} from epoch to epoch, {self.rate_left:.0%} of the rate left"
         if self._fall() > max(limits.collapse, 2 * self.noise) and self.gap <= self.overfit_limit:
-            yield f"validation fell {100 * self._fall():.1f} points below its best, training with it"
+            yield f"validation fell {100 * self._fall():.1f} points below its best, and training fell with it"
         if (share := self._skipped_share()) > limits.skipped_share:
             yield f"{share:.1%} of the last epochs' steps were skipped: gradients overflow"
         if self._spike() >= limits.gradient_spike:
@@ -178,8 +178,8 @@ class Curves:
         if losses[-1] > limits.lost_loss * guessing:
             yield f"the training loss ends at {losses[-1]:.3g}, guessing costs {guessing:.3g}"
         elif max(losses) > limits.knocked_out * guessing and not self._has_learnt():
-            told = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
-            yield f"{told}; the net has hardly learnt"
+            loss = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
+            yield f"{loss}; the net has hardly learnt"
 
     def _visible(self) -> float:
         """Returns by how much one epoch's validation accuracy must differ to say anything."""

@@ -90,14 +90,14 @@ def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
     figures = {"epochs": float(last.epoch), "applied_lr": last.applied_lr, "grad_norm": last.grad_norm}
     if before := [result.val_accuracy for result in history[:-1]]:
         figures["best_val_accuracy"] = max(before)
-    reason = f"the loss was lost in epoch {last.epoch}, at a rate of {last.applied_lr:.3g}"
+    reason = f"the loss was no longer finite in epoch {last.epoch}, at a rate of {last.applied_lr:.3g}"
     return Diagnosis("diverged", figures, (reason,), changes("diverged", recipe))
 
 
 def _verdict(curves: Curves) -> tuple[Verdict, tuple[str, ...]]:
     limits = curves.thresholds
     train, apart = _percent(curves.train), curves.gap > curves.overfit_limit
-    levels = f"{train} of the training images are known, validation is {_distance(curves.gap)}"
+    levels = f"{train} of the training images are right, validation is {_distance(curves.gap)}"
     known = curves.train >= limits.train_saturated
     if apart and known:
         return "overfit", (levels,)
@@ -106,8 +106,10 @@ def _verdict(curves: Curves) -> tuple[Verdict, tuple[str, ...]]:
     if apart and not curves.rises:
         return "overfit", (f"{levels} and no longer rises",)
     if curves.rises and not known:
-        told = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
-        return "still improving", (f"{told}, and {_percent(1 - curves.train)} of training is still wrong",)
+        rise = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
+        return "still improving", (
+            f"{rise}, and {_percent(1 - curves.train)} of the training images are still wrong",
+        )
     if curves.gap <= curves.agreement and curves.train < limits.train_target:
         return "underfit", (f"only {levels}",)
     return "healthy", (levels,)

@@ -66,7 +66,7 @@ def changes(
 def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Change]:
     for name in _rates(recipe.optimizer):
         now = recipe.get(f"optimizer.{name}")
-        why = f"a {factor:g} times lower rate; `tunebook lr-find` gives the band"
+        why = f"a rate {factor:g} times lower; `tunebook lr-find` gives the band"
         yield Change(
             f"optimizer.{name}", now, _rounded(now / factor), why, "001:22-76; arXiv 1803.09820, 4.1"
         )
@@ -89,13 +89,13 @@ def _warmer(recipe: Recipe) -> Iterator[Change]:
         case schedule:
             longest = min(5.0, recipe.loop.epochs / 10)
             if longest > schedule.warmup_epochs:
-                why = "the first steps, from random weights, are the ones that a high rate spoils"
+                why = "a high rate does most harm in the first steps, from random weights"
                 source = "000:29, 003:20; arXiv 1706.02677, 2.2"
                 yield _change(recipe, "schedule.warmup_epochs", longest, why, source)
 
 
 def _bounded(recipe: Recipe) -> Iterator[Change]:
-    why, source = "one wild batch cannot throw the weights far", "000:7, 004:155; arXiv 1211.5063, 3.2"
+    why, source = "one unusual batch cannot move the weights far", "000:7, 004:155; arXiv 1211.5063, 3.2"
     match recipe.regularisation.clipping:
         case NoClipping():
             yield _change(recipe, "regularisation.clipping.kind", "norm", why, source)
@@ -108,7 +108,7 @@ def _bounded(recipe: Recipe) -> Iterator[Change]:
 
 
 def _to_rest(recipe: Recipe) -> Iterator[Change]:
-    why = "the rate ends high, so the last epoch's weights are one draw of many; let it fall to 0"
+    why = "the rate ends high, so the last weights are still random; let it fall to 0"
     match recipe.schedule:
         case schedules.Cosine(final_factor=final) if final > 0.0:
             yield _change(recipe, "schedule.final_factor", 0.0, why, "003:13; arXiv 1608.03983")
@@ -122,14 +122,14 @@ def _to_rest(recipe: Recipe) -> Iterator[Change]:
 
 def _more_regularisation(recipe: Recipe) -> Iterator[Change]:
     if recipe.data.train_limit is not None:
-        yield _change(recipe, "data.train_limit", None, "more images are the surest cure", "arXiv 1707.02968")
+        yield _change(recipe, "data.train_limit", None, "more images help most", "arXiv 1707.02968")
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
             to = _rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
             yield Change(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
     yield from _more_augmentation(recipe)
     if recipe.regularisation.label_smoothing == 0.0:
-        why = "targets that no logit can reach keep the net from certainty"
+        why = "softer targets keep the network from being too sure"
         yield _change(
             recipe, "regularisation.label_smoothing", 0.1, why, "003:84; arXiv 1512.00567, section 7"
         )
@@ -141,7 +141,7 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
     augmentation, section = recipe.augmentation, "augmentation"
     match augmentation.policy:
         case augmentations.NoPolicy():
-            why = "two random operations an image"
+            why = "two random operations for each image"
             yield _change(recipe, f"{section}.policy.kind", "randaugment", why, f"{TABLE}; arXiv 1909.13719")
         case augmentations.RandAugment(magnitude=magnitude) if magnitude < 15:
             stronger = min(15, magnitude + 5)
@@ -154,15 +154,15 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
         why = "the largest gain in the documents' table"
         yield _change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
     if isinstance(augmentation.masking, augmentations.NoMasking):
-        why = "no one part of an image may be relied on"
+        why = "the network cannot rely on one part of an image"
         yield _change(recipe, f"{section}.masking.kind", "erasing", why, f"{TABLE}; arXiv 1708.04896")
     match augmentation.crop:
         case augmentations.NoCrop():
-            why = "the object is never in the same place"
+            why = "the object is in another position each time"
             yield _change(recipe, f"{section}.crop.kind", "pad", why, "arXiv 1512.03385, 4.2")
         case augmentations.ResizedCrop(scale_min=scale) if scale > 0.08:
             to = _rounded(max(0.08, scale / 2))
-            yield _change(recipe, f"{section}.crop.scale_min", to, "smaller crops, more of them", "003:62")
+            yield _change(recipe, f"{section}.crop.scale_min", to, "smaller crops vary more", "003:62")
         case _:
             pass
     if recipe.data.flips and augmentation.flip_probability == 0.0:
@@ -171,7 +171,7 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
 
 
 def _longer(recipe: Recipe) -> Iterator[Change]:
-    why = "trained anew over twice the epochs, its schedule stretched with them"
+    why = "train again for twice the epochs; the schedule is stretched with them"
     yield _change(recipe, "loop.epochs", 2 * recipe.loop.epochs, why, "003:17; arXiv 1705.08741")
 
 
@@ -190,7 +190,7 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change
             yield Change(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
     for name in ("dropout", "stochastic_depth"):
         if recipe.get(f"model.{name}"):
-            yield _change(recipe, f"model.{name}", 0.0, "all of the net, all of the time", "001:251")
+            yield _change(recipe, f"model.{name}", 0.0, "the whole network learns in every step", "001:251")
     if 2 * recipe.model.freeze_epochs >= recipe.loop.epochs:
         why = "the whole net is trained for less than half of the run"
         yield _change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
@@ -203,7 +203,7 @@ def _less_augmentation(recipe: Recipe) -> Iterator[Change]:
     for name in ("mixing", "masking", "policy"):
         if recipe.get(f"augmentation.{name}.kind") != "none":
             path = f"augmentation.{name}.kind"
-            yield _change(recipe, path, "none", "easier images", "003:84; gains need a net that fits: 003:70")
+            yield _change(recipe, path, "none", "easier images", "003:84, 003:70")
     match recipe.augmentation.crop:
         case augmentations.ResizedCrop() as crop:
             path, largest = "augmentation.crop", min(0.35, crop.scale_max)

@@ -11,6 +11,7 @@ from trainable.data.dataset import (
     load_for,
     resolve,
 )
+from trainable.data.source import PartName
 
 __all__ = [
     "ArrayPart",
@@ -18,6 +19,7 @@ __all__ = [
     "DataSet",
     "FilePart",
     "Part",
+    "PartName",
     "from_arrays",
     "load",
     "load_for",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.source import ArraySource, Collection
+from trainable.data.source import ArraySource, Collection, PartName, Source
 from trainable.errors import DataError
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
@@ -16,7 +16,7 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 
 
 def collect(
-    path: str, format: str, parts: Mapping[str, Arrays], classes: Sequence[str] | None = None
+    path: str, format: str, parts: Mapping[PartName, Arrays], classes: Sequence[str] | None = None
 ) -> Collection:
     """Returns the collection of some of the parts `train`, `validation`, `test`;
     `train` alone counts as one tree.
@@ -35,20 +35,12 @@ def collect(
         raise DataError(f"{path}: there is one class only, {known.tolist()}; two are needed")
     if classes is not None and len(classes) != len(known):
         raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {known.tolist()}")
-    sources = {
+    sources: dict[PartName, Source] = {
         part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64))
         for part, (images, labels) in checked.items()
     }
     names = tuple(classes) if classes is not None else tuple(str(value) for value in known)
-    return Collection(
-        path,
-        format,
-        names,
-        sources["train"],
-        sources.get("validation"),
-        sources.get("test"),
-        whole=len(sources) == 1,
-    )
+    return Collection(path, format, names, sources)
 
 
 def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never, final
+from typing import TYPE_CHECKING, Any, Literal, assert_never, final, get_args
 
 import numpy as np
 
@@ -31,8 +31,8 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.remote import cached, data_root
-from trainable.data.source import Collection, Flip, Integers, Pixels, Selection
+from trainable.data.remote_data import cached, data_root
+from trainable.data.source import Collection, Flip, Integers, PartName, Pixels, Selection
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.files.store import Store, is_uri
@@ -91,6 +91,8 @@ class FilePart:
 
 
 Part = ArrayPart | FilePart
+Members = dict[PartName, Selection]
+"""Members are the images of each part."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,12 @@ class DataSet:
 
     copy: Path | None = None
     """For data behind a URI, this is their copy on the machine that loaded them."""
+
+    @property
+    def parts(self) -> dict[PartName, Part]:
+        """Returns the parts that exist, by name, in this order."""
+        parts: dict[PartName, Part] = {"train": self.train, "validation": self.validation}
+        return parts if self.test is None else {**parts, "test": self.test}
 
     def be_here(self) -> None:
         """Makes sure that files behind a URI are on this machine too, where they are read while training.
@@ -200,23 +208,16 @@ def from_arrays(
     are split off as `spec` says; its path is only a name here. Raises DataError.
     """
     spec = spec or Data(path="arrays")
-    parts = {"train": train, "validation": validation, "test": test}
-    given = {part: arrays for part, arrays in parts.items() if arrays is not None}
-    collection = collect(spec.path, spec.format, given, classes)
+    parts: dict[PartName, Arrays | None] = {"train": train, "validation": validation, "test": test}
+    found = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    collection = collect(spec.path, spec.format, found, classes)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
 
 
 def resolve(spec: Data, info: DataInfo) -> Data:
     """Returns the section with everything that was measured or found filled in."""
-    found = {
-        "path": info.path,
-        "format": info.format,
-        "channels": info.channels,
-        "image_size": info.image_size,
-        "flips": info.flips,
-        "in_memory": info.in_memory,
-    }
-    return Data.model_validate({**dict(spec), **found})
+    measured = ("path", "format", "channels", "image_size", "flips", "in_memory")
+    return Data.model_validate({**dict(spec), **{name: getattr(info, name) for name in measured}})
 
 
 def _read(spec: Data, download: bool) -> Collection:
@@ -288,33 +289,26 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
     return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize)
 
 
-def _members(collection: Collection, spec: Data) -> dict[str, Selection]:
+def _members(collection: Collection, spec: Data) -> Members:
     """Returns the images of each part:
     the data's own parts, else parts split from the training images; then the limit."""
-    given = {"train": collection.train, "validation": collection.validation, "test": collection.test}
-    members = {
-        part: Selection(source, np.arange(len(source)))
-        for part, source in given.items()
-        if source is not None
-    }
-    if collection.validation is None:
+    members = {part: Selection(source, np.arange(len(source))) for part, source in collection.parts.items()}
+    if "validation" not in members:
+        train = collection.parts["train"]
         test_fraction = spec.test_fraction if collection.whole else 0.0
         cut = stratified_split(
-            collection.train.labels,
-            collection.classes,
-            spec.validation_fraction,
-            test_fraction,
-            spec.split_seed,
+            train.labels, collection.classes, spec.validation_fraction, test_fraction, spec.split_seed
         )
         members |= {
-            part: Selection(collection.train, indices)
-            for part, indices in zip(("train", "validation", "test"), cut, strict=True)
+            part: Selection(train, indices)
+            for part, indices in zip(get_args(PartName), cut, strict=True)
             if len(indices)
         }
     if spec.train_limit is not None:
-        train = members["train"]
-        chosen = stratified_limit(train.labels, collection.classes, spec.train_limit, spec.split_seed)
-        members["train"] = Selection(train.source, train.indices[chosen])
+        source, indices = members["train"]
+        labels = members["train"].labels
+        chosen = stratified_limit(labels, collection.classes, spec.train_limit, spec.split_seed)
+        members["train"] = Selection(source, indices[chosen])
     return members
 
 
@@ -330,7 +324,9 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
     return Form(channels, side, resize)
 
 
-def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
+def _held(
+    members: Mapping[PartName, Selection], form: Form, where: str
+) -> tuple[dict[PartName, Part], Counts]:
     """Decodes every part, and counts how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
@@ -340,11 +336,13 @@ def _held(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dic
         pixels[part], broken = decode(selection, form)
         faults.extend(broken)
     raise_broken(faults, sum(map(len, pixels.values())), where)
-    parts: dict[str, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
+    parts: dict[PartName, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
     return parts, count_values(pixels["train"])
 
 
-def _streamed(members: Mapping[str, Selection], form: Form, where: str) -> tuple[dict[str, Part], Counts]:
+def _streamed(
+    members: Mapping[PartName, Selection], form: Form, where: str
+) -> tuple[dict[PartName, Part], Counts]:
     """Leaves every part in its files,
     and counts how often each value occurs in a sample of the training images.
 

@@ -98,20 +98,21 @@ def to_array(image: Image.Image) -> Pixels:
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
-def decode(selection: Selection, form: Form, threads: int | None = None) -> tuple[Pixels, list[Broken]]:
+def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
     """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined.
 
-    They are decoded in threads, one for each processor by default: Pillow releases the interpreter's lock.
+    They are decoded in threads, one for each processor: Pillow releases the interpreter's lock.
     """
     if (ready := _as_they_are(selection, form)) is not None:
         return ready, []
     pixels = np.empty((len(selection.indices), form.channels, form.side, form.side), np.uint8)
 
     def fill(positions: Integers) -> list[Broken]:
-        return [fault for place in positions if (fault := _fill(pixels[place], selection, place, form))]
+        found = (_fill(pixels[position], selection, position, form) for position in positions)
+        return [fault for fault in found if fault]
 
     chunks = np.array_split(np.arange(len(pixels)), max(1, len(pixels) // CHUNK))
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         return pixels, [fault for faults in pool.map(fill, chunks) for fault in faults]
 
 
@@ -121,7 +122,7 @@ def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
         count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
-        head = f"{where}: {count}; mend them or move them away:"
+        head = f"{where}: {count}; repair or remove them:"
         raise DataError("\n  ".join([head, *named, *more]))
 
 

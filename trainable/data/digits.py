@@ -14,6 +14,5 @@ def read() -> Collection:
     bundle = load_digits()
     images = np.rint(bundle.images * (255.0 / 16.0)).astype(np.uint8)
     classes = tuple(str(digit) for digit in range(10))
-    return Collection(
-        "digits", "digits", classes, ArraySource(images, bundle.target.astype(np.int64)), whole=True
-    )
+    source = ArraySource(images, bundle.target.astype(np.int64))
+    return Collection("digits", "digits", classes, {"train": source})

@@ -22,9 +22,9 @@ def fingerprint(path: Path) -> str:
 
 
 def _below(folder: Path) -> Iterator[str]:
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for root, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (_line(os.path.join(place, name)) for name in names if not name.startswith("."))
+        yield from (_line(os.path.join(root, name)) for name in names if not name.startswith("."))
 
 
 def _beside(file: Path) -> Iterator[str]:

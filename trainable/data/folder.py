@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainable.data.source import Collection, FileSource
+from trainable.data.source import Collection, FileSource, PartName
 from trainable.errors import DataError
 
 ENDINGS = (
@@ -18,7 +18,7 @@ ENDINGS = (
 )
 """Files with these endings are read as images; others (README, labels.csv) are ignored."""
 
-USUAL_NAMES = {
+USUAL_NAMES: dict[PartName, tuple[str, ...]] = {
     "train": ("train", "training"),
     "validation": ("val", "valid", "validation"),
     "test": ("test", "testing"),
@@ -50,16 +50,8 @@ def read(
     trees = {part: _tree(folder) for part, folder in folders.items()} or {"train": _tree(root)}
     classes = tuple(sorted(trees["train"].images))
     _check_classes(root, trees)
-    sources = {part: _source(root, tree, classes) for part, tree in trees.items()}
-    return Collection(
-        str(root),
-        "folder",
-        classes,
-        sources["train"],
-        sources.get("validation"),
-        sources.get("test"),
-        whole=len(sources) == 1,
-    )
+    parts = {part: _source(root, tree, classes) for part, tree in trees.items()}
+    return Collection(str(root), "folder", classes, parts)
 
 
 def _check_not_wrapped(root: Path) -> None:
@@ -76,7 +68,7 @@ def _check_not_wrapped(root: Path) -> None:
         raise DataError(f"{root} holds no folders; expected one for each class, with its images")
 
 
-def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
+def _part_folders(root: Path, named: dict[PartName, str | None]) -> dict[PartName, Path]:
     """Returns folders by part: those named, else those with usual names;
     empty if the root is one tree of classes."""
     children = {child.name: child for child in _subfolders(root)}
@@ -96,7 +88,7 @@ def _part_folders(root: Path, named: dict[str, str | None]) -> dict[str, Path]:
     return folders
 
 
-def _are_parts(folders: dict[str, Path], children: dict[str, Path]) -> bool:
+def _are_parts(folders: dict[PartName, Path], children: dict[str, Path]) -> bool:
     """Returns whether usual names are parts:
     `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
@@ -115,12 +107,12 @@ def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
     left_out = [folder.name for folder in folders if next(_images(folder), None) is not None]
     if left_out:
         raise DataError(
-            f"{root}: {', '.join(left_out)} would be left out: no part is called so. Name it by data.train, "
-            "data.validation or data.test, or move it away"
+            f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
+            "data.train, data.validation or data.test, or move it away"
         )
 
 
-def _check_classes(root: Path, trees: dict[str, Tree]) -> None:
+def _check_classes(root: Path, trees: dict[PartName, Tree]) -> None:
     known = set(trees["train"].images)
     for part, tree in trees.items():
         missing = [f"{name} is not in the {part} part" for name in sorted(known - set(tree.images))]
@@ -141,7 +133,7 @@ def _tree(folder: Path) -> Tree:
         )
     if len(images) < 2:
         count = ", ".join(images) or "none"
-        raise DataError(f"{folder}: two class folders are needed at least, found {count}")
+        raise DataError(f"{folder}: at least two class folders are needed, found {count}")
     return Tree(folder, images)
 
 
@@ -154,9 +146,9 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
 def _images(folder: Path) -> Iterator[Path]:
     """Yields every image in the folder and below it;
     links are followed, as image sets are often made of them."""
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for root, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _is_hidden(name)]
-        yield from (Path(place, name) for name in names if _is_image(name))
+        yield from (Path(root, name) for name in names if _is_image(name))
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -7,8 +7,8 @@ What is random in a batch depends on (seed, epoch, position) alone. The caller c
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, assert_never, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, assert_never, final
 
 import numpy as np
 import torch
@@ -17,18 +17,17 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from trainable.augmentation.augment import make_augment, make_boxes
-from trainable.augmentation.change import placed
+from trainable.augmentation.change import on_device
 from trainable.augmentation.draws import Draws
 from trainable.augmentation.geometry import resized_crop
 from trainable.augmentation.masking import make_masking
-from trainable.data import ArrayPart, DataSet, FilePart, Part
+from trainable.data import ArrayPart, DataSet, FilePart, PartName
 from trainable.data.decode import Form, is_finer, part_of_square, square, to_array
-from trainable.data.source import Integers, Selection
+from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import NoCrop, ResizedCrop
 
-PartName = Literal["train", "validation", "test"]
 Batch = tuple[Tensor, Tensor]
 """A batch is images float32 [B, C, H, W], normalised, and labels int64 [B];
 both are on the loader's device."""
@@ -69,9 +68,8 @@ class Loader(abc.ABC):
             torch.tensor(values, device=device).mul_(255.0).view(1, -1, 1, 1)
             for values in (data.info.mean, data.info.std)
         )
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        self.parts: Mapping[str, Part] = {name: part for name, part in given.items() if part is not None}
-        self.labels: Mapping[str, Integers] = {name: part.labels for name, part in self.parts.items()}
+        self.parts = data.parts
+        self.labels = {name: part.labels for name, part in self.parts.items()}
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
         """Yields augmented training batches;
@@ -123,7 +121,7 @@ class Loader(abc.ABC):
         return images.contiguous(memory_format=self.memory_format)
 
     def _labels(self, name: PartName, batch: Integers) -> Tensor:
-        return placed(self.labels[name][batch], self.device)
+        return on_device(self.labels[name][batch], self.device)
 
 
 @final
@@ -139,11 +137,6 @@ class ArrayLoader(Loader):
         self.images: dict[str, Tensor] = {}
         """Parts are copied to the device when first asked for: during a search, a test part is not."""
 
-    @property
-    def resident_bytes(self) -> int:
-        """Returns the device memory that the parts copied so far take; 0 on a CPU, where they are views."""
-        return sum(images.nbytes for images in self.images.values() if images.device.type != "cpu")
-
     def close(self) -> None:
         self.images.clear()
 
@@ -155,12 +148,12 @@ class ArrayLoader(Loader):
             yield images
 
     def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        held = self._placed(name)
+        held = self._images_of(name)
         for batch in batches:
-            chosen = held.index_select(0, placed(batch, held.device))
+            chosen = held.index_select(0, on_device(batch, held.device))
             yield chosen.to(self.device, non_blocking=True)
 
-    def _placed(self, name: PartName) -> Tensor:
+    def _images_of(self, name: PartName) -> Tensor:
         if name not in self.images:
             part = self.parts[name]
             assert isinstance(part, ArrayPart)  # all parts of a data set are of one kind
@@ -205,7 +198,7 @@ class FileLoader(Loader):
         self.batches[:] = batches
         for images in self.reader:
             if turn != self.turn:  # the workers serve one turn at a time: these images are another's
-                raise RuntimeError("batches were asked for while others were still being taken")
+                raise RuntimeError("new batches were requested before the last ones were all read")
             yield images.to(self.device, non_blocking=True)
 
 
@@ -234,9 +227,8 @@ class FileImages(Dataset[Tensor]):
         """This draws the boxes of a resized crop, which is made while decoding; `augment` does the rest."""
         rest = spec if self.boxes is None else spec.model_copy(update={"crop": NoCrop()})
         self.augment = make_augment(rest, info.flips, info.image_size)
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        self.selections: dict[str, Selection] = {
-            name: part.selection for name, part in given.items() if isinstance(part, FilePart)
+        self.selections = {
+            name: part.selection for name, part in data.parts.items() if isinstance(part, FilePart)
         }
 
     def __getitem__(self, batch: FileBatch) -> Tensor:
@@ -297,8 +289,10 @@ def _check_agree(data: DataSet, recipe: Recipe) -> None:
     """Raises DataError if the images were made for another form than the recipe's,
     which would train on wrong ones."""
     asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
-    made = (data.info.channels, data.info.image_size, data.resize)
+    loaded_form = (data.info.channels, data.info.image_size, data.resize)
     names = ("data.channels", "data.image_size", "evaluation.resize")
-    for name, wanted, given in zip(names, asked, made, strict=True):
-        if wanted is not None and wanted != given:
-            raise DataError(f"{name}: the recipe asks for {wanted}, but the data set was loaded with {given}")
+    for name, wanted, loaded in zip(names, asked, loaded_form, strict=True):
+        if wanted is not None and wanted != loaded:
+            raise DataError(
+                f"{name}: the recipe asks for {wanted}, but the data set was loaded with {loaded}"
+            )

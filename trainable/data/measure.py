@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Literal
 
 import numpy as np
 
-from trainable.data.source import Integers, Pixels, Selection, Source
+from trainable.data.source import Integers, PartName, Pixels, Selection, Source
+from trainable.files.host_memory import available_bytes
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -29,11 +28,11 @@ HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
 
 
-def sample(selection: Selection, count: int = SAMPLE, seed: int = 0) -> Selection:
+def sample(selection: Selection, count: int = SAMPLE) -> Selection:
     """Returns at most `count` of the images, the same ones every time, in order."""
     if len(selection.indices) <= count:
         return selection
-    chosen = np.random.default_rng(seed).choice(len(selection.indices), count, replace=False)
+    chosen = np.random.default_rng(0).choice(len(selection.indices), count, replace=False)
     return Selection(selection.source, selection.indices[np.sort(chosen)])
 
 
@@ -84,7 +83,7 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means.tolist()), tuple(deviations.tolist())
 
 
-def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) -> str:
+def membership_digest(parts: Mapping[PartName, Selection], classes: Sequence[str]) -> str:
     """Returns sixteen hexadecimal digits over which image is in which part with which label,
     and the stored size."""
     lines = sorted(
@@ -101,24 +100,5 @@ def membership_digest(parts: Mapping[str, Selection], classes: Sequence[str]) ->
 def may_be_held(size: int, device_kind: DeviceKind) -> bool:
     """Returns whether so many decoded bytes fit in memory:
     a quarter of what is free, at most 1 GiB on a CPU."""
-    limit = available_memory() // 4
+    limit = available_bytes() // 4
     return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)
-
-
-def available_memory() -> int:
-    """Returns the bytes that this process could still take:
-    the machine's or its control group's, the less of both."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for line in _lines("/proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) * 1024
-    limit = "".join(_lines("/sys/fs/cgroup/memory.max")).strip()
-    used = "".join(_lines("/sys/fs/cgroup/memory.current")).strip()
-    return min(free, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else free
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:  # not Linux, or no control groups
-        return []

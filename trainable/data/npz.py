@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, collect
-from trainable.data.source import Collection
+from trainable.data.source import Collection, PartName
 from trainable.errors import DataError
 
-PREFIXES = {"train": "train", "validation": "val", "test": "test"}
+PREFIXES: dict[PartName, str] = {"train": "train", "validation": "val", "test": "test"}
 
 
 def read(path: Path) -> Collection:
     """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
     if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: not an .npz file, or cut short")
+        raise DataError(f"{path}: not an .npz file, or an incomplete one")
     try:
         with np.load(path, allow_pickle=False) as file:
             return collect(str(path), "npz", _parts(path, file))
@@ -26,8 +26,8 @@ def read(path: Path) -> Collection:
         raise DataError(f"{path}: cannot be read as an .npz file: {error}") from error
 
 
-def _parts(path: Path, file: np.lib.npyio.NpzFile) -> dict[str, Arrays]:
-    parts = {}
+def _parts(path: Path, file: np.lib.npyio.NpzFile) -> dict[PartName, Arrays]:
+    parts: dict[PartName, Arrays] = {}
     for part, prefix in PREFIXES.items():
         names = [f"{prefix}_images", f"{prefix}_labels"]
         present = [name for name in names if name in file.files]

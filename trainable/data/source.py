@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
@@ -15,6 +15,7 @@ from PIL import Image
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Flip = Literal["horizontal", "vertical"]
+PartName = Literal["train", "validation", "test"]
 
 
 class Source(abc.ABC):
@@ -86,13 +87,16 @@ class Collection:
     """This is the path in a resolved recipe: absolute, or the name of a bundled set."""
     format: str
     classes: tuple[str, ...]
-    train: Source
-    validation: Source | None = None
-    test: Source | None = None
-    whole: bool = False
-    """The data are one tree without parts: a test part is split off too, not just a validation part."""
+    parts: Mapping[PartName, Source]
+    """There is a training part at least."""
     flips: tuple[Flip, ...] = ()
     """Labels are known to survive these flips."""
+
+    @property
+    def whole(self) -> bool:
+        """Returns whether the data are one tree without parts:
+        then a test part is split off too, not just a validation part."""
+        return len(self.parts) == 1
 
 
 class Selection(NamedTuple):

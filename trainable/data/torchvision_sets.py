@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, final, get_args
 
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Collection, Flip, Integers, Source
+from trainable.data.source import Collection, Flip, Integers, PartName, Source
 from trainable.errors import DataError
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
@@ -83,7 +83,7 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
     layout = LAYOUTS[name]
     datasets = {
         part: _open(name, root, arguments, download)
-        for part, arguments in zip(("train", "validation", "test"), layout[:3], strict=True)
+        for part, arguments in zip(get_args(PartName), layout[:3], strict=True)
         if arguments is not None
     }
     labels = {part: _labels(dataset) for part, dataset in datasets.items()}
@@ -95,11 +95,8 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
         str(root),
         "torchvision",
         _classes(datasets["train"], known_labels),
-        sources["train"],
-        sources.get("validation"),
-        sources.get("test"),
-        whole=len(sources) == 1,
-        flips=layout.flips,
+        sources,
+        layout.flips,
     )
 
 

@@ -19,6 +19,6 @@ def state_root() -> Path:
 
 
 def _below(variable: str, default: str) -> Path:
-    given = os.environ.get(variable, "")
-    root = Path(given) if os.path.isabs(given) else Path.home() / default
+    value = os.environ.get(variable, "")
+    root = Path(value) if os.path.isabs(value) else Path.home() / default
     return root / "tunebook"

@@ -14,15 +14,15 @@ PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
 
 
-class FolderTaken(RuntimeError):
+class FolderInUse(RuntimeError):
     """Says that another process is at work in the folder and did not end in time."""
 
 
-class Claim:
+class FolderLock:
     """Holds this process's sole right to a folder, from its making until `release` or the process's end.
 
-    It waits up to `patience_seconds` for another process's claim to end, then raises FolderTaken. Within one
-    process claims do not exclude each other: make only one for a folder.
+    It waits up to `patience_seconds` for another process to release the folder, then raises FolderInUse.
+    Within one process locks do not exclude each other: make only one for a folder.
     """
 
     def __init__(self, folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -54,4 +54,4 @@ def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
         else:
             return
     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-    raise FolderTaken(f"{folder}: {holder} was still at work here after {patience_seconds:g} s")
+    raise FolderInUse(f"{folder}: {holder} still used this folder after {patience_seconds:g} s")

@@ -26,7 +26,7 @@ from trainable.errors import UserError
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
-URI = re.compile(r"^(?P<place>[a-z][a-z0-9+]*://[^?]+?)/*(?P<query>\?.*)?$")
+URI = re.compile(r"^(?P<path>[a-z][a-z0-9+]*://[^?]+?)/*(?P<query>\?.*)?$")
 CREDENTIALS = re.compile(
     r"^s3://[^/?]*@|^[a-z0-9+]+://[^/?@]*:[^/?@]*@|[?&]([^=&]*(key|secret|token|password)[^=&]*|sig)=",
     re.IGNORECASE,
@@ -57,9 +57,9 @@ def without_credentials(text: str) -> str:
     return text
 
 
-def name_in(place: str) -> str:
+def name_in(path: str) -> str:
     """Returns the last part of a path or a URI."""
-    return Store(place).name if is_uri(place) else Path(place).name
+    return Store(path).name if is_uri(path) else Path(path).name
 
 
 class StoreError(UserError):
@@ -86,16 +86,16 @@ class Store:
 
     def at(self, *names: str) -> Store:
         """Returns a folder below this one."""
-        place, query = self._parts()
-        return replace(self, uri="/".join([place, *names]) + query)
+        path, query = self._parts()
+        return replace(self, uri="/".join([path, *names]) + query)
 
     @property
     def parent(self) -> Store:
         """Returns the folder above this one."""
-        place, query = self._parts()
-        above = place.rpartition("/")[0]
+        path, query = self._parts()
+        above = path.rpartition("/")[0]
         if not is_uri(above):
-            raise StoreError(f"{self}: expected a folder in it, as {place}/folder")
+            raise StoreError(f"{self}: expected a folder in it, such as {path}/folder")
         return replace(self, uri=above + query)
 
     @property
@@ -115,11 +115,9 @@ class Store:
 
         If the URI is that of a file, the path is `.`.
         """
-        import pyarrow.fs as fs
-
-        with self._told(""):
+        with self._errors_named(""):
             here = self._files.get_file_info(self._path)
-        if here.type == fs.FileType.File:
+        if here.is_file:
             return {".": (here.size, here.mtime_ns / 1e9)}
         return {
             os.path.relpath(each.path, self._path): (each.size, each.mtime_ns / 1e9)
@@ -133,12 +131,12 @@ class Store:
         import pyarrow.fs as fs
 
         copy.parent.mkdir(parents=True, exist_ok=True)
-        with self._told(""):
+        with self._errors_named(""):
             fs.copy_files(self._path, str(copy), self._files, fs.LocalFileSystem())
 
     def read(self, name: str) -> bytes | None:
         """Returns a file's content, or None if there is no such file."""
-        with self._told(name):
+        with self._errors_named(name):
             try:
                 with self._files.open_input_stream(f"{self._path}/{name}") as stream:
                     content: bytes = stream.read()
@@ -149,17 +147,15 @@ class Store:
     def age(self, name: str) -> float | None:
         """Returns seconds since a file was written, by the store's clock and this machine's;
         None if there is no file."""
-        import pyarrow.fs as fs
-
-        with self._told(name):
+        with self._errors_named(name):
             found = self._files.get_file_info(f"{self._path}/{name}")
-        return time.time() - found.mtime_ns / 1e9 if found.type == fs.FileType.File else None
+        return time.time() - found.mtime_ns / 1e9 if found.is_file else None
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a small file to the store."""
         with (
-            self._told(name),
-            self._placed(name) as path,
+            self._errors_named(name),
+            self._whole_file(name) as path,
             self._files.open_output_stream(path) as stream,
         ):
             stream.write(content)
@@ -168,7 +164,7 @@ class Store:
         """Copies a file of this machine to the store."""
         import pyarrow.fs as fs
 
-        with self._told(name), self._placed(name) as path:
+        with self._errors_named(name), self._whole_file(name) as path:
             fs.copy_files(str(file), path, fs.LocalFileSystem(), self._files)
 
     def get(self, name: str, file: Path) -> None:
@@ -176,8 +172,9 @@ class Store:
         import pyarrow.fs as fs
 
         file.parent.mkdir(parents=True, exist_ok=True)
-        with self._told(name), tempfile.TemporaryDirectory(dir=file.parent, prefix=".getting-") as place:
-            coming = Path(place) / "file"
+        beside = tempfile.TemporaryDirectory(dir=file.parent, prefix=".getting-")
+        with self._errors_named(name), beside as folder:
+            coming = Path(folder) / "file"
             fs.copy_files(f"{self._path}/{name}", str(coming), self._files, fs.LocalFileSystem())
             coming.replace(file)
 
@@ -186,7 +183,7 @@ class Store:
         import pyarrow.fs as fs
 
         path = f"{self._path}/{name}"
-        with self._told(name):
+        with self._errors_named(name):
             match self._files.get_file_info(path).type:
                 case fs.FileType.Directory:
                     self._files.delete_dir(path)
@@ -197,12 +194,12 @@ class Store:
         import pyarrow.fs as fs
 
         selector = fs.FileSelector(self._path, allow_not_found=True, recursive=recursive)
-        with self._told(""):
+        with self._errors_named(""):
             found: list[FileInfo] = self._files.get_file_info(selector)
             return found
 
     @contextmanager
-    def _placed(self, name: str) -> Iterator[str]:
+    def _whole_file(self, name: str) -> Iterator[str]:
         """Yields the path to write a file's content to, and afterwards gives the file its name."""
         path = f"{self._path}/{name}"
         if self._files.type_name in WHOLE_FILES:
@@ -215,7 +212,7 @@ class Store:
         self._files.move(coming, path)
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _errors_named(self, name: str) -> Iterator[None]:
         from pyarrow import ArrowException
 
         try:
@@ -263,8 +260,8 @@ class Store:
         and the rest from there on."""
         match = URI.match(self.uri)
         if match is None:
-            raise StoreError(f"{self.uri}: expected a URI, as s3://bucket/folder")
-        return match["place"], match["query"] or ""
+            raise StoreError(f"{self.uri}: expected a URI, such as s3://bucket/folder")
+        return match["path"], match["query"] or ""
 
     def __getstate__(self) -> dict[str, object]:
         return {"uri": self.uri, "attempts": self.attempts}  # the file system is opened again

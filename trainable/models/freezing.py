@@ -6,10 +6,12 @@ model, `freeze_norm` if the recipe says so, then `freeze_body` while the body is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torch import nn
 
 from trainable.models.groups import head_of, head_parameters
-from trainable.models.layers import batch_norms
+from trainable.models.layers import BATCH_NORMS, batch_norms, parameters_in
 
 _HELD = "_held_back"
 
@@ -34,7 +36,7 @@ def unfreeze(model: nn.Module) -> None:
 
 def freeze_norm(model: nn.Module) -> None:
     """Freezes scale and shift of every BatchNorm; `set_training` freezes the statistics."""
-    names = _norm_parameters(model)
+    names = parameters_in(model, BATCH_NORMS)
     _stop(model, names)
     setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
 
@@ -57,21 +59,11 @@ def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> N
         module.eval()
 
 
-def _stop(model: nn.Module, names: list[str]) -> None:
+def _stop(model: nn.Module, names: Iterable[str]) -> None:
     for name in names:
         parameter = model.get_parameter(name)
         parameter.requires_grad_(False)
         parameter.grad = None  # an optimizer that has it would go on stepping with the last one
-
-
-def _norm_parameters(model: nn.Module) -> list[str]:
-    norms = set(batch_norms(model))
-    return [
-        f"{prefix}.{name}" if prefix else name
-        for prefix, module in model.named_modules()
-        if module in norms
-        for name, _ in module.named_parameters(recurse=False)
-    ]
 
 
 def _held_back(model: nn.Module) -> tuple[str, ...]:

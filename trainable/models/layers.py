@@ -28,6 +28,16 @@ def batch_norms(model: nn.Module) -> list[nn.Module]:
     return [each for each in model.modules() if isinstance(each, BATCH_NORMS)]
 
 
+def parameters_in(model: nn.Module, layers: tuple[type[nn.Module], ...]) -> set[str]:
+    """Returns the names of the parameters that layers of these types have themselves."""
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if isinstance(module, layers)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
+
 def has_attention(model: nn.Module) -> bool:
     """Returns whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainable.errors import ModelError
+from trainable.errors import ModelError, first_line
 from trainable.recipe import models as specs
 
 RGB = 3
@@ -46,10 +46,10 @@ def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size:
 
     check_timm_name(spec.name)
     drops = {"drop_rate": spec.dropout, "drop_path_rate": spec.stochastic_depth}
-    given: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
+    rates: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
     size = timm_options(spec.name, classes=classes, channels=channels, image_size=image_size)
     try:
-        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **given)
+        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **rates)
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
         for option, field in (("drop_rate", "dropout"), ("drop_path_rate", "stochastic_depth")):
             if isinstance(error, TypeError) and f"'{option}'" in str(error):
@@ -102,10 +102,10 @@ def title_of(spec: specs.Model) -> str:
 
 def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:
     """Returns the fault of a network that refuses the images of the data, with its own reason."""
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
-        f"data.image_size): {reason}; most such models need larger images, resnet_small takes small ones"
+        f"data.image_size): {first_line(error)}; most such models need larger images, resnet_small takes "
+        "small ones"
     )
 
 

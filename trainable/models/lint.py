@@ -63,7 +63,8 @@ def _traced(model: nn.Module, images: Tensor) -> _Trace:
     twin = copy.deepcopy(model).train()
     batch = images if len(images) > 1 else images.repeat(2, 1, 1, 1)  # BatchNorm needs two numbers a channel
     trace = _Trace()
-    with _generators_kept(images.device), torch.enable_grad(), _watched(twin, trace):
+    devices = [images.device] if images.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.enable_grad(), _watched(twin, trace):
         logits = twin(batch)
         twin.zero_grad(set_to_none=True)
         if isinstance(logits, Tensor) and logits.requires_grad:
@@ -73,25 +74,19 @@ def _traced(model: nn.Module, images: Tensor) -> _Trace:
 
 
 @contextmanager
-def _generators_kept(device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        yield
-
-
-@contextmanager
 def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
     """Records the layers' outputs and the BatchNorms' inputs;
     outputs are stored, so that no id occurs twice."""
     names = {module: name for name, module in model.named_modules()}
-    made: dict[int, tuple[str, Tensor, int]] = {}
+    outputs: dict[int, tuple[str, Tensor, int]] = {}
 
     def after(layer: nn.Module, _inputs: Any, output: Any) -> None:
         if isinstance(layer, nn.Conv2d | nn.Linear) and isinstance(output, Tensor):
-            made[id(output)] = (names[layer], output, output._version)
+            outputs[id(output)] = (names[layer], output, output._version)
             trace.areas[names[layer]] = output.shape[2:].numel()
 
     def before(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
-        layer, output, version = made.get(id(inputs[0]), ("", None, 0))
+        layer, output, version = outputs.get(id(inputs[0]), ("", None, 0))
         if output is not None and output._version == version:  # an activation in place raises it
             trace.followed[layer] = names[norm]
 

@@ -11,7 +11,7 @@ from trainable.errors import ModelError
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
 from trainable.models.initialise import begin_as_identity, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
-from trainable.models.published import timm_weights, torchvision_weights
+from trainable.models.published_weights import timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
 from trainable.models.weights import load_weights, read_weights
 from trainable.recipe import models as specs

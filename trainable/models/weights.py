@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.errors import ModelError
+from trainable.errors import ModelError, first_line, listed
 from trainable.models.groups import head_parameters
 from trainable.recipe.models import OWN_WEIGHTS
 
@@ -54,7 +54,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     try:
         content = _content(file)
     except Exception as error:  # torch raises nearly anything for bytes that are not its own
-        reason = str(error).strip().split("\n")[0].split(". ")[0] or type(error).__name__
+        reason = first_line(error).split(". ")[0]
         raise ModelError(
             f"model.weights: {file} cannot be read: {reason}; expected safetensors, or a torch file of "
             "nothing but a state dict (torch.load with weights_only=True)"
@@ -93,11 +93,8 @@ def _state_in(content: Any, file: Path) -> dict[str, Tensor]:
             tensors = {str(name): each for name, each in candidate.items() if isinstance(each, Tensor)}
             if len(tensors) == len(candidate):
                 return tensors
-    got = (
-        f"the keys {_listed(list(map(str, content)))}"
-        if isinstance(content, Mapping)
-        else type(content).__name__
-    )
+    keys = isinstance(content, Mapping) and f"the keys {listed(list(map(str, content)), NAMES_SHOWN)}"
+    got = keys or type(content).__name__
     raise ModelError(
         f"model.weights: {file}: expected tensors by name, alone or under `state_dict` or `model`; got {got}"
     )
@@ -134,10 +131,7 @@ def _check(expected: Mapping[str, Tensor], got: Mapping[str, Tensor], source: st
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
     if any(faults.values()):
-        lines = [f"{len(names)} {fault}: {_listed(names)}" for fault, names in faults.items() if names]
+        lines = [
+            f"{len(names)} {fault}: {listed(names, NAMES_SHOWN)}" for fault, names in faults.items() if names
+        ]
         raise ModelError("\n  ".join([f"model.weights: {source} does not fit the network", *lines]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

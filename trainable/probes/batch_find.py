@@ -17,9 +17,9 @@ import torch
 
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
-from trainable.probes.host_memory import available_bytes
+from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
-from trainable.probes.reckoning import SMALLEST, Line, draw_line
+from trainable.probes.memory_estimate import SMALLEST, Line, draw_line
 from trainable.training.memory import give_back, ran_out
 from trainable.training.run import Run
 
@@ -120,7 +120,7 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
             if run.device.type == "cuda":
                 tried, bound = _tried_on_cuda(steps, grid, limit_bytes)
             else:
-                limit_bytes = limit_bytes if limit_bytes is not None else _half_of_free()
+                limit_bytes = limit_bytes if limit_bytes is not None else available_bytes() // 2
                 tried, bound = _tried_on_cpu(steps, grid, limit_bytes)
     finally:
         give_back(run.device)
@@ -150,12 +150,12 @@ def search(
     """
     tried: list[Tried] = []
     fits, fails = -1, len(grid)
-    for place in _doubling(grid):
-        tried.append(attempt(grid[place]))
+    for index in _doubling(grid):
+        tried.append(attempt(grid[index]))
         if not tried[-1].fits:
-            fails = place
+            fails = index
             break
-        fits = place
+        fits = index
         if enough(tried[-1]):
             return tried
     while fails - fits > 1:
@@ -168,7 +168,7 @@ def search(
 def _doubling(grid: Sequence[int]) -> list[int]:
     """Returns the indices of the powers of two, and the last;
     a single image only if no more are asked for."""
-    powers = [place for place, size in enumerate(grid) if size.bit_count() == 1]
+    powers = [index for index, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
 
 
@@ -262,10 +262,6 @@ class _Steps:
         if self.speed(SMALLEST) is None:
             return None
         return draw_line(self.take, held_bytes(self._run.state_dict()), limit)
-
-
-def _half_of_free() -> int:
-    return available_bytes() // 2
 
 
 def _check(limit_bytes: int | None, largest: int | None) -> None:

@@ -34,13 +34,13 @@ class LiveBytes(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = {_place(each) for each in _tensors((args, kwargs))}
-        made = function(*args, **(kwargs or {}))
-        for each in _tensors(made):
+        inputs = {_storage_address(each) for each in _tensors((args, kwargs))}
+        result = function(*args, **(kwargs or {}))
+        for each in _tensors(result):
             storage = each.untyped_storage()
-            if id(storage) not in self._known and storage.data_ptr() not in given:
+            if id(storage) not in self._known and storage.data_ptr() not in inputs:
                 self._add(storage)
-        return made
+        return result
 
     def _add(self, storage: torch.UntypedStorage) -> None:
         key, size = id(storage), storage.nbytes()
@@ -56,11 +56,11 @@ class LiveBytes(TorchDispatchMode):
 
 def held_bytes(tree: Any) -> int:
     """Returns the bytes of the tensors in nested containers, each storage once."""
-    sizes = {_place(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
+    sizes = {_storage_address(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
     return sum(sizes.values())
 
 
-def _place(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from statistics import fmean, median, stdev
 from typing import Any
 
-from trainable.data.loading import Batch
 from trainable.errors import UserError
 from trainable.recipe.optimizers import Optimizer
 from trainable.training.memory import ran_out
@@ -205,7 +205,7 @@ def _read(rates: Sequence[float], smoothed: Sequence[float]) -> Suggestions | No
 def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, exploded: bool) -> str | None:
     """Returns why nothing can be read from a curve, or None if something can."""
     if len(losses) < first + LAST:
-        return f"the loss exploded within {len(losses)} steps: sweep from a lower rate"
+        return f"the loss exploded within {len(losses)} steps: start the sweep at a lower rate"
     start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
     needed = max(LEAST_FALL * start, NOISE * stdev(losses[:first]) / math.sqrt(LAST))
     least = min(smoothed[first:])
@@ -216,7 +216,7 @@ def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, 
     if not exploded and least in smoothed[-LAST:]:
         if max(losses[-LAST:]) < LEARNT * start:
             return "the images were learnt before any rate was too high: take more images or fewer steps"
-        return "the loss was falling still at the highest rate: sweep to a higher one"
+        return "the loss was still falling at the highest rate: end the sweep at a higher one"
     return None
 
 
@@ -235,7 +235,7 @@ def _medians(said: Sequence[Suggestions]) -> Suggestions:
 
 def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
     with run.probing():
-        windows = _windows(run, turn, turns)
+        windows = chain.from_iterable(map(run.windows, count(turn, turns)))  # other epochs in each turn
         try:
             return sweep(lambda rate: float(run.train_on(next(windows), rate)), rates)
         except Exception as error:
@@ -245,14 +245,6 @@ def _swept(run: Run, rates: Sequence[float], turn: int, turns: int) -> Sweep:
         f"loop.micro_batch: {run.micro_batch} images at once do not fit into the memory of {run.device}; "
         "`tunebook batch-find` says how many do"
     )
-
-
-def _windows(run: Run, turn: int, turns: int) -> Iterator[list[Batch]]:
-    """Yields a turn's own windows, without end: those of epochs turn, turn + turns, ..."""
-    epoch = turn
-    while True:
-        yield from run.windows(epoch)
-        epoch += turns
 
 
 def _ends(spec: Optimizer, at_256: float, lowest: float | None, highest: float | None) -> tuple[float, float]:
@@ -274,5 +266,5 @@ def _check(low: float, high: float, steps: int, sweeps: int) -> None:
 
 def _notes(run: Run) -> tuple[str, ...]:
     if run.epoch < run.recipe.model.freeze_epochs:
-        return ("model.freeze_epochs: the body is frozen at first, so the band is the head's",)
+        return ("model.freeze_epochs: the body is frozen at first, so the band holds for the head alone",)
     return ()

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, Purpose, Spec
+from trainable.recipe.base import Fraction, Purpose, Spec, check_ordered
 
 ERASING = "003:81; arXiv 1708.04896"
 GRID = "003:79; arXiv 2001.04086, section 3"
@@ -38,7 +38,9 @@ class PadCrop(Spec):
 
     kind: Literal["pad"] = "pad"
     fraction: Annotated[
-        float, Field(gt=0.0, le=0.5), Purpose("largest shift, of the side", "arXiv 1512.03385, section 4.2")
+        float,
+        Field(gt=0.0, le=0.5),
+        Purpose("largest shift as a share of the side", "arXiv 1512.03385, section 4.2"),
     ] = 0.125
 
 
@@ -55,10 +57,8 @@ class ResizedCrop(Spec):
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
-        if self.scale_min > self.scale_max:
-            raise ValueError(f"scale_min {self.scale_min} is above scale_max {self.scale_max}")
-        if self.ratio_min > self.ratio_max:
-            raise ValueError(f"ratio_min {self.ratio_min} is above ratio_max {self.ratio_max}")
+        check_ordered(scale_min=self.scale_min, scale_max=self.scale_max)
+        check_ordered(ratio_min=self.ratio_min, ratio_max=self.ratio_max)
         return self
 
 
@@ -116,10 +116,8 @@ class RandomErasing(Spec):
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
-        if self.area_min > self.area_max:
-            raise ValueError(f"area_min {self.area_min} is above area_max {self.area_max}")
-        if self.ratio_min > self.ratio_max:
-            raise ValueError(f"ratio_min {self.ratio_min} is above ratio_max {self.ratio_max}")
+        check_ordered(area_min=self.area_min, area_max=self.area_max)
+        check_ordered(ratio_min=self.ratio_min, ratio_max=self.ratio_max)
         return self
 
 
@@ -131,7 +129,10 @@ class Cutout(Spec):
     side: Annotated[
         float,
         Field(gt=0.0, le=2.0),
-        Purpose("the square's, of the image's: 16 of 32 px", "003:78; arXiv 1708.04552, section 3.2"),
+        Purpose(
+            "side of the square as a share of the image's: 16 of 32 px",
+            "003:78; arXiv 1708.04552, section 3.2",
+        ),
     ] = 0.5
 
 
@@ -143,22 +144,25 @@ class GridMask(Spec):
 
     kind: Literal["gridmask"] = "gridmask"
     probability: MaskingProbability = 0.8
-    kept: Annotated[float, Field(gt=0.0, lt=1.0), Purpose("the kept stripe of each period: r", GRID)] = 0.6
+    kept: Annotated[
+        float, Field(gt=0.0, lt=1.0), Purpose("share of each period that stays visible: r", GRID)
+    ] = 0.6
     period_min: Annotated[
-        float, Field(gt=0.0, le=1.0), Purpose("least distance of the squares, of the side: 96 of 224", GRID)
+        float,
+        Field(gt=0.0, le=1.0),
+        Purpose("least distance of the squares as a share of the side: 96 of 224", GRID),
     ] = 96 / 224
     period_max: Annotated[
-        float, Field(gt=0.0, le=1.0), Purpose("largest distance of the squares, of the side", GRID)
+        float, Field(gt=0.0, le=1.0), Purpose("largest distance of the squares as a share of the side", GRID)
     ] = 1.0
     rotation: Annotated[
-        float, Field(ge=0.0, le=360.0), Purpose("the grid turns by so many degrees at most", GRID)
+        float, Field(ge=0.0, le=360.0), Purpose("largest rotation of the grid in degrees", GRID)
     ] = 0.0
     ramp: Annotated[Fraction, Purpose("part of the run in which the probability rises from 0", GRID)] = 0.8
 
     @model_validator(mode="after")
     def periods_are_ordered(self) -> Self:
-        if self.period_min > self.period_max:
-            raise ValueError(f"period_min {self.period_min} is above period_max {self.period_max}")
+        check_ordered(period_min=self.period_min, period_max=self.period_max)
         return self
 
 
@@ -186,12 +190,12 @@ class MultiScale(Spec):
 
     kind: Literal["multi_scale"] = "multi_scale"
     smallest: Annotated[
-        float, Field(ge=0.25, le=1.0), Purpose("smallest size, of data.image_size", SCALES)
+        float, Field(ge=0.25, le=1.0), Purpose("smallest size as a share of data.image_size", SCALES)
     ] = 0.75
     largest: Annotated[
         float,
         Field(ge=1.0, le=2.0),
-        Purpose("largest size, of data.image_size", SCALES),
+        Purpose("largest size as a share of data.image_size", SCALES),
     ] = 1.25
     every: Annotated[int, Field(ge=1), Purpose("steps until the size changes", SCALES)] = 10
 
@@ -204,7 +208,7 @@ class Progressive(Spec):
 
     kind: Literal["progressive"] = "progressive"
     start: Annotated[
-        float, Field(ge=0.25, lt=1.0), Purpose("the first size, of data.image_size", GROWING)
+        float, Field(ge=0.25, lt=1.0), Purpose("the first size as a share of data.image_size", GROWING)
     ] = 0.5
     until: Annotated[
         float,

@@ -13,6 +13,13 @@ YOURS = "yours to say"
 """The source of what no rule can know."""
 
 
+def check_ordered(**bounds: float) -> None:
+    """Raises ValueError if the first of two numbers, each given by its field's name, is above the second."""
+    (low, least), (high, most) = bounds.items()
+    if least > most:
+        raise ValueError(f"{low} {least} is above {high} {most}")
+
+
 class Purpose(NamedTuple):
     """What a field is for, whatever its value, and who says so; it stands in the field's `Annotated` type.
 

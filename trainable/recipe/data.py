@@ -35,19 +35,19 @@ class Data(Spec):
     ] = "digits"
     format: Annotated[
         Literal["auto", "digits", "folder", "npz", "idx", "torchvision"],
-        Purpose("how the images are stored; auto looks", YOURS),
+        Purpose("how the images are stored; auto detects it", YOURS),
     ] = "auto"
     name: Annotated[
         str | None,
         Purpose("torchvision's name of the set, for format torchvision", YOURS),
     ] = None
-    train: Annotated[str | None, Purpose("the training folder, where it has another name", YOURS)] = None
+    train: Annotated[str | None, Purpose("the training folder, if it has another name", YOURS)] = None
     validation: Annotated[
         str | None,
-        Purpose("the validation folder, where it has another name", YOURS),
+        Purpose("the validation folder, if it has another name", YOURS),
     ] = None
     test: Annotated[
-        str | None, Purpose("the test folder, where it has another name; never seen by a search", YOURS)
+        str | None, Purpose("the test folder, if it has another name; a search never uses it", YOURS)
     ] = None
     validation_fraction: Annotated[
         float, Field(gt=0.0, lt=1.0), Purpose("part of the images to compare recipes on", "ours")
@@ -60,21 +60,21 @@ class Data(Spec):
         ),
     ] = 0.15
     split_seed: Annotated[int, Field(ge=0), Purpose("which image is in which part", "ours")] = 0
-    train_limit: Annotated[int | None, Field(ge=2), Purpose("at most so many training images", YOURS)] = None
+    train_limit: Annotated[int | None, Field(ge=2), Purpose("the most training images to use", YOURS)] = None
     channels: Annotated[
-        Literal[1, 3] | None, Purpose("grey or colour, as most of the images unless said so", "the data")
+        Literal[1, 3] | None, Purpose("grey or colour; by default as most of the images are", "the data")
     ] = None
     image_size: Annotated[
         int | None,
         Field(ge=4, le=4096),
-        Purpose("side in pixels, the short side at most 64 on a CPU unless said so", "the data"),
+        Purpose("side in pixels; by default the short side, at most 64 on a CPU", "the data"),
     ] = None
     flips: Annotated[
         tuple[Literal["horizontal", "vertical"], ...] | None,
-        Purpose("flips under which a label survives; none for folders unless said so", "000:22"),
+        Purpose("flips under which a label survives; none for folders by default", "000:22"),
     ] = None
     in_memory: Annotated[
-        bool | None, Purpose("small sets are held decoded; the numbers stay the same", "ours")
+        bool | None, Purpose("holds decoded images in memory; results stay the same", "ours")
     ] = None
 
     @property

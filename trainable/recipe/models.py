@@ -64,7 +64,7 @@ class ModelSpec(Spec):
     initialisation: Annotated[
         Literal["default", "kaiming", "xavier", "orthogonal"],
         Purpose(
-            "how layers without loaded weights begin",
+            "how layers without loaded weights are initialised",
             "001:86; arXiv 1502.01852, Glorot 2010, arXiv 1312.6120",
         ),
     ] = "default"

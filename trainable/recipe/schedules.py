@@ -10,14 +10,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import Fraction, OpenFraction, Purpose, Spec
+from trainable.recipe.base import Fraction, OpenFraction, Purpose, Spec, check_ordered
 
 RESTARTS = "001:130-189; arXiv 1608.03983, section 3"
 ONE_CYCLE = "000:55, 001:136, 002:6; arXiv 1708.07120"
 TRIANGLES = "001:136; arXiv 1506.01186, section 3"
 
 # The fields that several schedules have, each with its one purpose.
-FinalFactor = Annotated[Fraction, Purpose("where each cosine ends, of the rate", "001:126; arXiv 1608.03983")]
+FinalFactor = Annotated[
+    Fraction, Purpose("where each cosine ends, as a share of the rate", "001:126; arXiv 1608.03983")
+]
 Gamma = Annotated[
     float, Field(gt=0.0, le=1.0), Purpose("factor of each fall, or of each epoch", "003:13; arXiv 1506.01186")
 ]
@@ -102,7 +104,8 @@ class OneCycle(ScheduleSpec):
     equal_legs: Annotated[
         bool,
         Purpose(
-            "down as fast as up, then to the end in what is left", "004:23; arXiv 1803.09820, section 4.3"
+            "falls as fast as it rises, then to the end in the steps that remain",
+            "004:23; arXiv 1803.09820, section 4.3",
         ),
     ] = False
     cycle_momentum: Annotated[
@@ -116,10 +119,7 @@ class OneCycle(ScheduleSpec):
     def legs_fit(self) -> Self:
         if self.equal_legs and self.rise >= 0.5:
             raise ValueError(f"equal_legs needs rise below 0.5, got {self.rise:g}")
-        if self.momentum_low > self.momentum_high:
-            raise ValueError(
-                f"momentum_low {self.momentum_low:g} is above momentum_high {self.momentum_high:g}"
-            )
+        check_ordered(momentum_low=self.momentum_low, momentum_high=self.momentum_high)
         return self
 
 
@@ -133,7 +133,7 @@ class Cyclic(ScheduleSpec):
     mode: Annotated[
         Literal["triangular", "triangular2", "exp_range"], Purpose("how the triangles shrink", TRIANGLES)
     ] = "triangular"
-    lowest: Annotated[Fraction, Purpose("the triangles' lower end, of the rate", TRIANGLES)] = 0.1
+    lowest: Annotated[Fraction, Purpose("the triangles' lower end, as a share of the rate", TRIANGLES)] = 0.1
     rise_epochs: Annotated[float, Field(gt=0.0), Purpose("half a cycle: 2 to 10 epochs", TRIANGLES)] = 4.0
     gamma: Gamma = 0.9
 

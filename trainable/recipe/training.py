@@ -90,7 +90,7 @@ class Precision(Spec):
 
     kind: Annotated[
         Literal["auto", "fp32", "tf32", "bf16", "fp16"],
-        Purpose("half precision where the device gains by it", "000:5, 001:212, 004:51"),
+        Purpose("half precision where the device is faster with it", "000:5, 001:212, 004:51"),
     ] = "auto"
     channels_last: Annotated[
         bool, Purpose("the layout that convolutions are fastest in", "torch's documentation")
@@ -105,9 +105,11 @@ class Loop(Spec):
     micro_batch: Annotated[
         int | None,
         Field(ge=1),
-        Purpose("at most so many images at once, gradients accumulated", "002:24, 004:113"),
+        Purpose("the most images computed at once; gradients are accumulated", "002:24, 004:113"),
     ] = None
-    seed: Annotated[int, Field(ge=0, lt=2**32), Purpose("weights, order and augmentation", "ours")] = 0
+    seed: Annotated[
+        int, Field(ge=0, lt=2**32), Purpose("decides weights, order and augmentation", "ours")
+    ] = 0
     workers: Annotated[
         int, Field(ge=0), Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37")
     ] = 0
@@ -119,7 +121,7 @@ class Loop(Spec):
         Purpose("BatchNorm over all ranks, for small micro-batches", "004:135"),
     ] = False
     checkpoint_activations: Annotated[
-        bool, Purpose("less memory, for computing blocks twice", "004:101; arXiv 1604.06174")
+        bool, Purpose("saves memory by computing blocks twice", "004:101; arXiv 1604.06174")
     ] = False
     compile: Annotated[
         bool,

@@ -56,9 +56,9 @@ def parse_tree(text: str, where: str) -> dict[str, Any]:
         tree = YAML(typ="safe", pure=True).load(text)
     except DuplicateKeyError as error:
         problem = _first_line(error.problem)
-        raise UserError(f"{where}: {_place(error)}{problem}; write each key once") from None
+        raise UserError(f"{where}: {_position(error)}{problem}; write each key once") from None
     except MarkedYAMLError as error:
-        raise UserError(f"{where}: {_place(error)}not valid YAML: {_first_line(error.problem)}") from None
+        raise UserError(f"{where}: {_position(error)}not valid YAML: {_first_line(error.problem)}") from None
     except (YAMLError, ValueError) as error:
         raise UserError(f"{where}: not valid YAML: {error}") from None
     if tree is None:
@@ -117,7 +117,7 @@ def _commented(tree: Mapping[str, Any], comments: Mapping[str, str], prefix: str
     return node
 
 
-def _place(error: MarkedYAMLError) -> str:
+def _position(error: MarkedYAMLError) -> str:
     mark = error.problem_mark
     return f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
 

@@ -88,11 +88,11 @@ def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[No
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    told: list[bool] = []
+    recorded: list[bool] = []
 
-    def tell(profiler: profile) -> None:
+    def report(profiler: profile) -> None:
         rows = list(costliest(profiler, device))
-        told.append(bool(rows))
+        recorded.append(bool(rows))
         for line in rows:
             say(line)
         if rows and folder is not None:
@@ -101,13 +101,13 @@ def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[No
             )
 
     plan = schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1)
-    with profile(activities=activities, schedule=plan, on_trace_ready=tell, acc_events=True) as profiler:
+    with profile(activities=activities, schedule=plan, on_trace_ready=report, acc_events=True) as profiler:
         hook = register_optimizer_step_post_hook(lambda *_: profiler.step())
         try:
             yield
         finally:
             hook.remove()
-    if not any(told):
+    if not any(recorded):
         say(f"debug profile: the run was over before step {WAIT + WARMUP + 1}, nothing was recorded")
 
 

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import torch
 from torch import nn, optim
 
-from trainable.models.layers import NORMALISATIONS
+from trainable.models.layers import NORMALISATIONS, parameters_in
 from trainable.recipe import REFERENCE_BATCH, optimizers
 
 Group = dict[str, Any]
@@ -116,28 +116,14 @@ def parameter_groups(
 
 def _norm_and_bias(model: nn.Module) -> set[str]:
     vectors = {name for name, each in model.named_parameters() if each.ndim <= 1}
-    norms = {
-        f"{prefix}.{name}" if prefix else name
-        for prefix, module in model.named_modules()
-        if isinstance(module, NORMALISATIONS)
-        for name, _ in module.named_parameters(recurse=False)
-    }
-    return vectors | norms
+    return vectors | parameters_in(model, NORMALISATIONS)
 
 
 def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
     """Returns the optimizers that have a turn, each with the fraction of the run at which it begins."""
     if not isinstance(spec, optimizers.AdamThenSGD):
         return ((spec, 0.0),)
-    adam = optimizers.AdamW(
-        lr=spec.lr,
-        scaling=spec.scaling,
-        beta1=spec.beta1,
-        beta2=spec.beta2,
-        eps=spec.eps,
-        weight_decay=spec.weight_decay,
-        decay_norm_and_bias=spec.decay_norm_and_bias,
-    )
+    adam = optimizers.AdamW(**spec.model_dump(include=optimizers.AdamW.model_fields.keys() - {"kind"}))
     sgd = optimizers.SGD(
         lr=spec.sgd_lr,
         scaling="none" if spec.scaling == "none" else "linear",

@@ -9,7 +9,7 @@ from torch import nn
 
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.data import DataInfo
-from trainable.errors import DataError, Fault, ModelError, RecipeError
+from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.evaluate import View
@@ -60,7 +60,7 @@ def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo, views: Sequenc
                 with torch.inference_mode():
                     model(blank)
             except (RuntimeError, ValueError, AssertionError) as error:
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise ModelError(f"{field}: the model does not take images of {size} px: {reason}") from error
+                problem = f"the model does not take images of {size} px: {first_line(error)}"
+                raise ModelError(f"{field}: {problem}") from error
     finally:
         model.train(was_training)

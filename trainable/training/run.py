@@ -15,16 +15,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, load_for, resolve
+from trainable.data import DataSet, PartName, load_for, resolve
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.make import make_model
 from trainable.models.norm_statistics import SMALLEST, measure_norm
 from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
@@ -33,14 +32,14 @@ from trainable.training import precision, seeds
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.evaluate import Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
+from trainable.training.network import make_network
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.seeds import Use
 from trainable.training.task import make_task
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
-Part = Literal["train", "validation", "test"]
-PREFIXES: dict[Part, str] = {"train": "train", "validation": "val", "test": "test"}
+PREFIXES: dict[PartName, str] = {"train": "train", "validation": "val", "test": "test"}
 STATE_VERSION = 2
 
 CLEAN_IMAGES = 2_000
@@ -89,7 +88,9 @@ class Run:
         )
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
-            self.model = self._place(model if model is not None else self._make_model(download))
+            if model is None:
+                model = make_network(recipe.model, self.data.info, download=download)
+            self.model = self._prepared(model)
         check_sizes(self.model, self.recipe, self.data.info, self._views)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
@@ -140,7 +141,7 @@ class Run:
         self._history = (*self._history, result)
         return result
 
-    def score(self, part: Part, *, confusion: bool = False) -> Scores:
+    def score(self, part: PartName, *, confusion: bool = False) -> Scores:
         """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
         Raises DataError if there is no such part. Scores that are not finite are replaced by the worst.
@@ -152,7 +153,7 @@ class Run:
             scores = self._score(part, confusion)
         return scores if scores.finite else self._task.worst(scores.images)
 
-    def evaluate(self, part: Part) -> dict[str, float]:
+    def evaluate(self, part: PartName) -> dict[str, float]:
         """Returns the scores of a part by name, such as `test_accuracy`."""
         return self.score(part).metrics(PREFIXES[part])
 
@@ -220,7 +221,7 @@ class Run:
         torch.OutOfMemoryError, and ValueError outside `probing`.
         """
         if self._probe is None:
-            raise ValueError("steps are tried while probing: `with run.probing(): ...`")
+            raise ValueError("this step is only allowed inside `with run.probing(): ...`")
         epoch, generator = self._probe
         return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
 
@@ -249,7 +250,7 @@ class Run:
         """Yields the micro-batches of an epoch from a window on."""
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
-    def _score(self, part: Part, confusion: bool, positions: Tensor | None = None) -> Scores:
+    def _score(self, part: PartName, confusion: bool, positions: Tensor | None = None) -> Scores:
         """Returns the scores of a part, or of some of its images, over all ranks;
         BatchNorm's statistics are ready before."""
         batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
@@ -337,17 +338,7 @@ class Run:
 
     # --- making and placing ---------------------------------------------------------------------------
 
-    def _make_model(self, download: bool) -> nn.Module:
-        info = self.data.info
-        return make_model(
-            self.recipe.model,
-            classes=len(info.classes),
-            channels=info.channels,
-            image_size=info.image_size,
-            download=download,
-        )
-
-    def _place(self, model: nn.Module) -> nn.Module:
+    def _prepared(self, model: nn.Module) -> nn.Module:
         """Moves a model to the device and memory layout,
         with rank 0's weights and what the loop asks of its layers."""
         if self.recipe.loop.sync_norm:
@@ -355,12 +346,12 @@ class Run:
         if self.recipe.loop.checkpoint_activations:
             checkpoint_blocks(model)
         memory_format = torch.channels_last if self.recipe.precision.channels_last else torch.preserve_format
-        placed: nn.Module = model.to(self.device, memory_format=memory_format)  # type: ignore[call-overload]
+        moved: nn.Module = model.to(self.device, memory_format=memory_format)  # type: ignore[call-overload]
         if self._ranks.world > 1:
-            self._ranks.copy_from_first([each.detach() for each in placed.state_dict().values()])
+            self._ranks.copy_from_first([each.detach() for each in moved.state_dict().values()])
         self._dtype = next((each.dtype for each in model.parameters()), torch.float32)
         self._memory_format = memory_format
-        return placed
+        return moved
 
     def _make_trainer(self) -> Trainer:
         return Trainer(

@@ -9,8 +9,6 @@ from types import TracebackType
 
 NOTE = "watchdog.json"
 TRACE = "watchdog.txt"
-EXIT_CODE = 1
-"""This is faulthandler's own exit code."""
 
 
 class Watchdog:

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from trainable.checkpoints import checkpoint
-from trainable.checkpoints.checkpoint_store import Kept
-from trainable.files.folder_lock import Claim
+from trainable.checkpoints.checkpoint_store import CheckpointStore
+from trainable.files.folder_lock import FolderLock
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training.memory import Baseline, held_bytes
@@ -48,8 +48,8 @@ class TrialAssignment:
         return cls(Recipe.from_tree(json.loads(config["recipe"])), config["checkpoints"], config["search"])
 
     @property
-    def checkpoint_store(self) -> Kept:
-        return Kept.at(str(self.checkpoints), self.search)
+    def checkpoint_store(self) -> CheckpointStore:
+        return CheckpointStore.at(str(self.checkpoints), self.search)
 
 
 class Worker:
@@ -68,23 +68,23 @@ class Worker:
         self._data = seat.data.get()
         self._device = torch.device(seat.device)
         self._ranks = ranks
-        self._claim: Claim | None = None
+        self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
-        self._checkpoints: Kept | None = None
+        self._checkpoints: CheckpointStore | None = None
         """These are the run's checkpoints, on rank 0."""
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         """Returns results that this process has not reported yet: first those that a checkpoint covers, then
         the next epoch's, which it trains.
 
-        Raises FolderTaken while another process writes the trial's checkpoints on this machine, StoreError if
+        Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
         a store cannot be asked for them, and what making a Run and `Run.step` raise.
         """
         if self._run is None:
             if self._ranks.rank == 0:
                 checkpoints = assignment.checkpoint_store
-                self._claim = Claim(checkpoints.folder)
+                self._folder_lock = FolderLock(checkpoints.folder)
                 self._checkpoints = checkpoints
             self._run = self._make_run(assignment.recipe)
             state = self._state_to_resume()
@@ -144,6 +144,6 @@ class Worker:
 
     def _release_folder(self) -> None:
         self._checkpoints = None
-        if self._claim is not None:
-            self._claim.release()
-            self._claim = None
+        if self._folder_lock is not None:
+            self._folder_lock.release()
+            self._folder_lock = None

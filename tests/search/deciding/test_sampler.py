@@ -20,6 +20,7 @@ from search.deciding.points import SobolSampler
 from search.deciding.sampler import Sampler
 from search.deciding.tpe import TpeSampler
 from search.record.journal import Outcome
+from spaces.catalog.overrides import path_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
@@ -166,7 +167,8 @@ def test_tpe_draws_what_an_ordinary_study_of_optunas_draws(mode: Mode, small_spa
             assert values == drawn_by_optuna(sampler, small_space, number, mode)
         sampler.add(number, values)
         if number >= 3:  # four trials are open at each draw
-            tell(sampler, number - 3, small_space.values_of(sampler.trials[number - 3].params))
+            params = sampler.trials[number - 3].params
+            tell(sampler, number - 3, {path_of(name): value for name, value in params.items()})
 
 
 def drawn_by_optuna(sampler: TpeSampler, space: Space, number: int, mode: Mode) -> dict[str, Value]:

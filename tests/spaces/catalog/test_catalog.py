@@ -113,9 +113,10 @@ def test_a_decay_of_averages_is_drawn_only_where_there_are_averages() -> None:
     own = dict(space.own)
     assert DECAY not in own
     with pytest.raises(SpaceError, match=r"regularisation\.averaging\.decay: expected a value, got none"):
-        space.validate({**own, AVERAGING: "ema"})
+        space.encode({**own, AVERAGING: "ema"})
     decay = of(space, DECAY).domain.extremes()[0]
-    space.validate({**own, AVERAGING: "ema", DECAY: decay})
+    space.encode({**own, AVERAGING: "ema", DECAY: decay})
+    space.recipe({**own, AVERAGING: "ema", DECAY: decay})
 
 
 @pytest.mark.parametrize(

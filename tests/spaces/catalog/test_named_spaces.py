@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spaces.catalog.catalog import FINE_TUNED, make_space
-from spaces.catalog.wide import WIDE
+from spaces.catalog.wide_space import WIDE
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
 from spaces.facts import Facts
 from spaces.priors import Normal, Uniform

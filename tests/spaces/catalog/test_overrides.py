@@ -83,7 +83,7 @@ def test_whole_numbers_become_real_ones_in_a_real_range() -> None:
         ({}, "got {}"),
         ({"log": [0.1, 1.0], "int": [1, 2]}, "got log and int together"),
         ({"fixed": 0.1, "prior": 0.1}, "got fixed and prior together"),
-        ({"confidence": "high"}, "confidence needs the prior that it is of"),
+        ({"confidence": "high"}, "confidence needs a prior"),
         ({"prior": 0.1, "confidence": "sure"}, "confidence to be one of low, medium, high, got 'sure'"),
         ({"prior": 0.1, "confidence": ["high"]}, "to be one of low, medium, high, got ['high']"),
         (

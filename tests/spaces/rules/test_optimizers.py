@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from spaces.conditions import settled_values
+from spaces.conditions import scalars_of
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.rules import optimizers
@@ -305,7 +305,7 @@ def test_the_rate_follows_the_batch_as_the_papers_say(kind: OptimizerKind, scali
 def test_adam_then_sgd_takes_the_rules_of_both() -> None:
     facts = imagenet_facts()
     recipe = base_recipe(facts, optimizer__kind="adam_then_sgd")
-    values = {path: ruling.what for path, ruling in optimizers.details(facts, settled_values(recipe)).items()}
+    values = {path: ruling.what for path, ruling in optimizers.details(facts, scalars_of(recipe)).items()}
     assert values == {
         "optimizer.lr": 1e-3,
         "optimizer.scaling": "sqrt",
@@ -320,6 +320,6 @@ def test_adam_then_sgd_takes_the_rules_of_both() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_value_of_every_kind_has_a_reason_and_a_source(kind: OptimizerKind) -> None:
     facts = digits_facts()
-    ruled = optimizers.details(facts, settled_values(base_recipe(facts, optimizer__kind=kind)))
+    ruled = optimizers.details(facts, scalars_of(base_recipe(facts, optimizer__kind=kind)))
     assert {"optimizer.lr", "optimizer.scaling", "optimizer.weight_decay"} <= ruled.keys()
     assert all(ruling.reason and ruling.source for ruling in ruled.values())

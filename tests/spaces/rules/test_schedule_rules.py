@@ -2,8 +2,8 @@
 
 import pytest
 
-from spaces.catalog.wide import warmups
-from spaces.conditions import settled_values
+from spaces.catalog.wide_space import warmups
+from spaces.conditions import scalars_of
 from spaces.domains import Choice, Float
 from spaces.priors import drawn
 from spaces.rules import loops, schedules
@@ -138,4 +138,4 @@ def test_an_exponential_fall_ends_at_a_hundredth_of_the_rate(epochs: int) -> Non
 def test_what_can_be_warmed_up_gets_the_rules_warm_up(kind: str) -> None:
     facts = imagenet_facts()
     recipe = base_recipe(facts, schedule__kind=kind, loop__batch_size=1024)
-    assert schedules.own_warmup(facts, settled_values(recipe)).what == 5.0
+    assert schedules.own_warmup(facts, scalars_of(recipe)).what == 5.0

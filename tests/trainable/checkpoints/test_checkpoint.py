@@ -20,8 +20,8 @@ def history(epochs: int) -> tuple[EpochResult, ...]:
     return tuple(epoch_result(epoch, accuracy=epoch / 10) for epoch in range(1, epochs + 1))
 
 
-def save(folder: Path, epochs: int, **options: int) -> checkpoint.Checkpoint:
-    return checkpoint.save(folder, {"weights": torch.full((3,), float(epochs))}, history(epochs), **options)
+def save(folder: Path, epochs: int) -> checkpoint.Checkpoint:
+    return checkpoint.save(folder, {"weights": torch.full((3,), float(epochs))}, history(epochs))
 
 
 def names(folder: Path) -> list[str]:
@@ -126,10 +126,9 @@ def test_a_folder_that_does_not_exist_has_no_checkpoint(tmp_path: Path) -> None:
     checkpoint.remove(tmp_path / "none")
 
 
-@pytest.mark.parametrize(("epochs", "keep"), [(0, 2), (1, 0)])
-def test_nothing_to_save_or_to_keep_is_refused(tmp_path: Path, epochs: int, keep: int) -> None:
-    with pytest.raises(ValueError, match="at least one epoch and keep >= 1"):
-        save(tmp_path, epochs, keep=keep)
+def test_nothing_to_save_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one epoch"):
+        save(tmp_path, 0)
 
 
 @pytest.mark.integration

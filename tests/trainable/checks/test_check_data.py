@@ -12,11 +12,12 @@ import torch
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.duplicates import check_duplicates
-from trainable.checks.finding import Finding, Level, counts, listed
+from trainable.checks.finding import Finding, Level, counts
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.labels import check_labels
 from trainable.checks.sampling import in_memory, largest_classes, pixels
 from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
+from trainable.errors import listed
 from trainable.recipe.data import Data
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.association import LUCK, Association, associate
 from trainable.checks.flips import check_flips
 from trainable.checks.learning import Lesson, check_learning, teach
-from trainable.checks.shuffled import LEAKED_GAIN, shuffled_finding, shuffled_labels
+from trainable.checks.shuffled_labels import LEAKED_GAIN, shuffled_finding, shuffled_labels
 from trainable.checks.subject import logits, make_subject, train
 from trainable.data import ArrayPart
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
 from trainable.checks.loader import check_loader, waited_share, wanted_workers
-from trainable.checks.one_batch import Attempt, check_one_batch, judged
+from trainable.checks.one_batch import Attempt, check_one_batch, finding_after_failure
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
 from trainable.recipe import Recipe
@@ -152,16 +152,16 @@ def attempt(first: float, last: float, accuracy: float, in_time: bool = True, st
         (attempt(2.3, 0.5, 0.9), attempt(2.3, 0.1, 1.0), "passed", "more slowly"),
         (attempt(2.3, 2.2, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too low"),
         (attempt(2.3, 9.0, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too high"),
-        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not time enough"),
+        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not enough time"),
         (attempt(2.3, 2.2, 0.2), attempt(2.3, 2.2, 0.2), "error", "cannot learn"),
-        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not time enough"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not enough time"),
         (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False), "error", "cannot learn"),
-        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not time enough"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not enough time"),
     ],
 )
 def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_told_apart(
     own: Attempt, easy: Attempt, level: str, words: str
 ) -> None:
-    found = judged([own], easy, 16)
+    found = finding_after_failure([own], easy, 16)
     assert found.level == level
     assert words in found.what + found.means

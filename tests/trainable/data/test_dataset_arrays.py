@@ -41,11 +41,11 @@ def test_idx_files_are_read_and_t10k_is_the_test_part(tmp_path: Path, zipped: bo
     collection = idx.read(tmp_path)
 
     assert idx.is_idx_folder(tmp_path)
-    assert isinstance(collection.train, ArraySource)
-    np.testing.assert_array_equal(collection.train.images, IMAGES)
-    assert collection.train.labels.tolist() == LABELS.tolist()
-    assert collection.validation is None
-    assert collection.test is not None
+    assert isinstance(collection.parts["train"], ArraySource)
+    np.testing.assert_array_equal(collection.parts["train"].images, IMAGES)
+    assert collection.parts["train"].labels.tolist() == LABELS.tolist()
+    assert "validation" not in collection.parts
+    assert "test" in collection.parts
     assert collection.classes == ("0", "1", "2")
 
 
@@ -108,10 +108,10 @@ def test_an_npz_file_in_medmnists_layout_is_read(tmp_path: Path) -> None:
 
     collection = npz.read(tmp_path / "blood.npz")
 
-    assert collection.train.open(1).mode == "RGB"
-    np.testing.assert_array_equal(np.asarray(collection.train.open(1)), colour[1])
-    assert collection.validation is not None
-    assert collection.test is not None
+    assert collection.parts["train"].open(1).mode == "RGB"
+    np.testing.assert_array_equal(np.asarray(collection.parts["train"].open(1)), colour[1])
+    assert "validation" in collection.parts
+    assert "test" in collection.parts
 
 
 def test_an_npz_file_of_another_layout_is_an_error_with_its_names(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_any_integers_are_labels_and_their_order_is_the_classes() -> None:
     collection = collect("mine", "auto", {"train": (IMAGES, np.array([7, -1, 7, 3, 3, 7]))})
 
     assert collection.classes == ("-1", "3", "7")
-    assert collection.train.labels.tolist() == [2, 0, 2, 1, 1, 2]
+    assert collection.parts["train"].labels.tolist() == [2, 0, 2, 1, 1, 2]
     assert collection.whole
 
 

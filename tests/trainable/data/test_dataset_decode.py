@@ -26,7 +26,7 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.source import ArraySource, FileSource, Selection
+from trainable.data.source import ArraySource, FileSource, PartName, Selection
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -158,13 +158,12 @@ def test_truncated_images_are_found_though_verify_passes_them(tmp_path: Path) ->
     assert pixels[0].std() > 0
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_the_order_is_kept_whatever_the_threads(tmp_path: Path, threads: int) -> None:
+def test_the_order_is_kept_although_threads_decode(tmp_path: Path) -> None:
     names = [f"{number}.png" for number in range(150)]
     for number, name in enumerate(names):
         write_image(tmp_path / name, value=number, size=(4, 4))
 
-    pixels, _ = decode(select(tmp_path, *names), Form(1, 4), threads)
+    pixels, _ = decode(select(tmp_path, *names), Form(1, 4))
 
     assert pixels[:, 0, 0, 0].tolist() == list(range(150))
 
@@ -220,7 +219,7 @@ def test_the_digest_tells_parts_labels_and_files_apart_but_not_their_order(tmp_p
     source = FileSource(str(tmp_path), ("a.png", "b.png", "c.png"), np.array([0, 1, 0]))
 
     def digest(train: list[int], validation: list[int], classes: tuple[str, ...] = ("x", "y")) -> str:
-        parts = {
+        parts: dict[PartName, Selection] = {
             "train": Selection(source, np.array(train)),
             "validation": Selection(source, np.array(validation)),
         }

@@ -16,8 +16,8 @@ def test_a_tree_of_class_folders_is_one_whole_with_sorted_classes(tmp_path: Path
 
     assert collection.classes == ("10", "2", "cat", "dog")
     assert collection.whole
-    assert collection.train.labels.tolist() == [0, 1, 2, 2, 3, 3, 3]
-    assert collection.train.name(2) == "cat/000.png"
+    assert collection.parts["train"].labels.tolist() == [0, 1, 2, 2, 3, 3, 3]
+    assert collection.parts["train"].name(2) == "cat/000.png"
     assert collection.flips == ()
 
 
@@ -33,9 +33,8 @@ def test_parts_are_found_by_their_usual_names_in_any_case(
 
     collection = read(tmp_path)
 
-    assert collection.validation is not None
-    assert collection.test is not None
-    assert [len(collection.train), len(collection.validation), len(collection.test)] == [6, 4, 2]
+    sizes = {part: len(source) for part, source in collection.parts.items()}
+    assert sizes == {"train": 6, "validation": 4, "test": 2}
     assert not collection.whole
 
 
@@ -45,8 +44,7 @@ def test_parts_with_other_names_are_given_by_fields(tmp_path: Path) -> None:
 
     collection = read(tmp_path, train="fitting", validation="dev", test="final")
 
-    assert collection.validation is not None
-    assert collection.validation.name(0) == "dev/cat/000.png"
+    assert collection.parts["validation"].name(0) == "dev/cat/000.png"
 
 
 def test_a_part_name_that_is_not_there_is_an_error_with_the_folders(tmp_path: Path) -> None:
@@ -71,7 +69,7 @@ def test_folders_without_images_beside_the_parts_are_left_alone(tmp_path: Path) 
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "notes.csv").write_text("a,b\n")
 
-    assert len(read(tmp_path).train) == 5
+    assert len(read(tmp_path).parts["train"]) == 5
 
 
 def test_two_folders_for_one_part_are_an_error(tmp_path: Path) -> None:
@@ -101,8 +99,8 @@ def test_nested_folders_belong_to_their_top_class(tmp_path: Path) -> None:
     collection = read(tmp_path)
 
     assert collection.classes == ("cat", "dog")
-    assert collection.train.name(2) == "cat/indoors/sofa/x.jpg"
-    assert collection.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert collection.parts["train"].name(2) == "cat/indoors/sofa/x.jpg"
+    assert collection.parts["train"].labels.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_hidden_files_junk_and_files_that_are_no_images_are_left_alone(tmp_path: Path) -> None:
@@ -113,7 +111,7 @@ def test_hidden_files_junk_and_files_that_are_no_images_are_left_alone(tmp_path:
     (tmp_path / "cat" / "README.md").write_text("about cats")
     (tmp_path / "README.md").write_text("about cats and dogs")
 
-    assert len(read(tmp_path).train) == 5
+    assert len(read(tmp_path).parts["train"]) == 5
 
 
 def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
     write_classes(tmp_path / "set", {"cat": 2})
     (tmp_path / "set" / "dog").symlink_to(tmp_path / "elsewhere" / "dog")
 
-    assert len(read(tmp_path / "set").train) == 5
+    assert len(read(tmp_path / "set").parts["train"]) == 5
 
 
 def test_a_folder_with_one_folder_in_it_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -100,9 +100,9 @@ def test_one_that_lists_its_samples_is_read(tmp_path: Path) -> None:
     collection = read("GTSRB", tmp_path)
 
     assert collection.classes == ("0", "1")
-    assert collection.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert collection.test is not None
-    assert collection.test.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert collection.parts["train"].labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert "test" in collection.parts
+    assert collection.parts["test"].labels.tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_one_without_parts_is_a_whole_to_be_split(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.data import ArrayPart, DataSet, load
-from trainable.data.remote import cached
+from trainable.data.remote_data import cached
 from trainable.errors import DataError
 from trainable.files.store import Store
 from trainable.recipe.data import Data

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from trainable.files.folder_lock import Claim, FolderTaken
+from trainable.files.folder_lock import FolderInUse, FolderLock
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from trainable.files.folder_lock import Claim
-claim = Claim(Path(sys.argv[1]))
+from trainable.files.folder_lock import FolderLock
+claim = FolderLock(Path(sys.argv[1]))
 if sys.argv[2:] == ["with a child"] and os.fork() == 0:
     time.sleep(60)
 print(os.getpid(), flush=True)
@@ -60,8 +60,8 @@ def held(tmp_path: Path) -> Iterator[Holder]:
 @pytest.mark.integration
 def test_a_folder_that_stays_taken_is_an_error_that_names_the_process(held: Holder, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(FolderTaken, match=f"process {held.process.pid} on .* still at work here after 0.3 s"):
-        Claim(tmp_path, patience_seconds=0.3)
+    with pytest.raises(FolderInUse, match=f"process {held.process.pid} on .* 0.3 s"):
+        FolderLock(tmp_path, patience_seconds=0.3)
     assert time.monotonic() - began >= 0.3
 
 
@@ -70,7 +70,7 @@ def test_a_folder_that_is_given_up_meanwhile_is_waited_for(held: Holder, tmp_pat
     timer = threading.Timer(0.3, held.release)
     timer.start()
     began = time.monotonic()
-    claim = Claim(tmp_path, patience_seconds=20.0)
+    claim = FolderLock(tmp_path, patience_seconds=20.0)
     assert 0.2 < time.monotonic() - began < 15
     assert held.process.poll() is None
     claim.release()
@@ -79,7 +79,7 @@ def test_a_folder_that_is_given_up_meanwhile_is_waited_for(held: Holder, tmp_pat
 @pytest.mark.integration
 def test_a_claim_ends_with_its_process(held: Holder, tmp_path: Path) -> None:
     held.process.kill()
-    Claim(tmp_path, patience_seconds=10.0).release()
+    FolderLock(tmp_path, patience_seconds=10.0).release()
 
 
 @pytest.mark.integration
@@ -88,11 +88,11 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_claim(tmp_path: Path
     try:
         holder.process.kill()
         holder.process.wait(10)
-        Claim(tmp_path, patience_seconds=5.0).release()
+        FolderLock(tmp_path, patience_seconds=5.0).release()
     finally:
         os.killpg(holder.process.pid, signal.SIGKILL)
 
 
 def test_the_folder_is_made_and_can_be_claimed_again(tmp_path: Path) -> None:
     for _ in range(2):
-        Claim(tmp_path / "trials" / "0007", patience_seconds=0.0).release()
+        FolderLock(tmp_path / "trials" / "0007", patience_seconds=0.0).release()

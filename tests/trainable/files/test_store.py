@@ -112,7 +112,7 @@ def test_it_travels_to_other_processes(store: Store) -> None:
 def test_what_is_no_uri_is_told(text: str) -> None:
     with pytest.raises(StoreError):
         Store(text).names()
-    with pytest.raises(StoreError, match=r"expected a folder in it, as s3://b/folder"):
+    with pytest.raises(StoreError, match="s3://b/folder"):
         Store("s3://b?region=x").parent.names()
 
 

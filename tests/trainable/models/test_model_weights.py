@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.errors import ModelError
 from trainable.models.make import make_model
-from trainable.models.published import timm_weights
+from trainable.models.published_weights import timm_weights
 from trainable.models.weights import load_weights, read_weights
 from trainable.recipe import models as specs
 from trainable.train import train

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, small_recipe
 from trainable.errors import UserError
+from trainable.files.host_memory import available_bytes
 from trainable.probes.batch_find import BatchFound, Tried, batch_find, search, sizes
-from trainable.probes.host_memory import available_bytes
 from trainable.probes.live_bytes import LiveBytes, held_bytes
-from trainable.probes.reckoning import KERNELS, draw_line
+from trainable.probes.memory_estimate import KERNELS, draw_line
 from trainable.training.run import Run
 
 IMAGES = 240

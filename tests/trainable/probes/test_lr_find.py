@@ -124,7 +124,7 @@ def test_what_can_be_read_off_a_curve_is_read_by_its_definition() -> None:
         (lambda at: 2.0 + math.sin(37.0 * at) / 5, "hardly fell"),  # noise is no fall
         (lambda at: 2.0 if at < 2 else 1e3, "exploded"),
         (lambda at: math.nan, "exploded"),
-        (lambda at: 2.0 - at / 60, "falling still"),
+        (lambda at: 2.0 - at / 60, "still falling"),
         (lambda at: 2.0 if at < 40 else 0.0, "learnt before"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.trainable.small_runs import data_set, numbers, small_recipe
 from tests.trainable.tune.in_process import InProcess
 from trainable.checkpoints import checkpoint
 from trainable.errors import DataError, RecipeError
-from trainable.files.folder_lock import Claim, FolderTaken
+from trainable.files.folder_lock import FolderInUse, FolderLock
 from trainable.files.store import Store, StoreError
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
@@ -24,7 +24,9 @@ from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE
 from trainable.tune.worker import TrialAssignment
 
-CLAIM = "import sys, pathlib, trainable.files.folder_lock as c; c.Claim(pathlib.Path(sys.argv[1]), 0.0)"
+LOCK_FOLDER = (
+    "import sys, pathlib, trainable.files.folder_lock as c; c.FolderLock(pathlib.Path(sys.argv[1]), 0.0)"
+)
 
 
 def config(folder: Path, **values: Any) -> dict[str, str]:
@@ -45,8 +47,8 @@ def epochs(result: dict[str, Any]) -> list[int]:
 
 
 def is_claimed(folder: Path) -> bool:
-    done = subprocess.run([sys.executable, "-c", CLAIM, str(folder)], check=False, capture_output=True)
-    assert done.returncode == 0 or b"FolderTaken" in done.stderr
+    done = subprocess.run([sys.executable, "-c", LOCK_FOLDER, str(folder)], check=False, capture_output=True)
+    assert done.returncode == 0 or b"FolderInUse" in done.stderr
     return done.returncode != 0
 
 
@@ -190,7 +192,7 @@ def test_notes_of_an_earlier_attempt_are_gone_when_a_trial_begins(tmp_path: Path
     assert not (tmp_path / NOTE).exists()
     assert not (tmp_path / TRACE).exists()
     actor.cleanup()
-    Claim(tmp_path, 0.0).release()
+    FolderLock(tmp_path, 0.0).release()
 
 
 def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
@@ -228,10 +230,10 @@ def test_what_a_store_did_not_take_stays_on_the_machine(
         with pytest.raises(StoreError):
             broken.step()
         broken.cleanup()
-    with monkeypatch.context() as taken:
-        taken.setattr("trainable.tune.worker.Claim", is_taken)
+    with monkeypatch.context() as patched:
+        patched.setattr("trainable.tune.worker.FolderLock", is_in_use)
         late = trial(given)
-        with pytest.raises(FolderTaken):
+        with pytest.raises(FolderInUse):
             late.step()
         late.cleanup()
     again = trial(given)
@@ -243,5 +245,5 @@ def raises(*arguments: Any) -> Any:
     raise StoreError("down")
 
 
-def is_taken(folder: Path) -> Claim:
-    raise FolderTaken(str(folder))
+def is_in_use(folder: Path) -> FolderLock:
+    raise FolderInUse(str(folder))

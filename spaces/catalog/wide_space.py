@@ -17,7 +17,7 @@ from spaces.rules.rulings import Distribution, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
 
-STATED = "none: what one writes who knows no rule"
+STATED = "none: what somebody writes who knows no rule"
 DECOUPLED = ("adamw", "lamb", "adam_then_sgd")
 """These optimizers apply weight decay apart from the gradient;
 in the others it is L2, a part of the gradient."""
@@ -40,9 +40,9 @@ def _even(path: str, domain: Domain, when: When | None = None, variant: str = ""
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
     """Yields rules with even draws for a field whose range depends on its section's kind."""
     section = path.rpartition(".")[0]
-    given = dict(domains)
+    by_kind = dict(domains)
     for kind in kinds:
-        yield _even(path, given.get(kind, given[""]), When(f"{section}.kind", (kind,)), kind)
+        yield _even(path, by_kind.get(kind, by_kind[""]), When(f"{section}.kind", (kind,)), kind)
 
 
 @heuristic("None to a tenth of the run, which is the most that a recipe's warm-up should take.")

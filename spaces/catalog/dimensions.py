@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from spaces.catalog.overrides import PLACE, Belief, Varying, path_of
-from spaces.catalog.rangeless import rangeless
-from spaces.conditions import check_had, domains_of, has, kind_of, options_of, settled_values, value_of
+from spaces.catalog.missing_range import missing_range
+from spaces.catalog.overrides import OVERRIDES, Belief, Varying, path_of
+from spaces.conditions import check_had, domains_of, has, kind_of, options_of, scalars_of, value_of
 from spaces.domains import Choice, Domain, SpaceError, Value, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
@@ -24,7 +24,7 @@ Named = dict[str, Dimension]
 """Named maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
 
 
-class Placed(NamedTuple):
+class RuledDimension(NamedTuple):
     """Holds a dimension of a space and the rule of its beliefs, or None if a person wrote the beliefs."""
 
     dimension: Dimension
@@ -38,45 +38,51 @@ def make_dimensions(
     own: Recipe,
     pins: Set[str],
     written: Mapping[str, Varying],
-) -> list[Placed]:
+) -> list[RuledDimension]:
     """Returns the dimensions that some trial around `own` can have, in the rules' order.
 
     A rule applies if it is `offered`, or if a person wrote an override of its field. An override replaces the
     rule's range, or the prior within that range. Raises SpaceError with every fault of the overrides.
     """
-    settled = settled_values(own)
+    own_values = scalars_of(own)
     asked = [rule for rule in rules if offered(rule) or written.keys() & {rule.name, rule.path}]
-    speaking = {
+    answering = {
         rule.name: (rule, dimension)
         for rule in asked
-        if rule.path not in pins and (dimension := dimension_of(rule, facts, settled)) is not None
+        if rule.path not in pins and (dimension := dimension_of(rule, facts, own_values)) is not None
     }
-    spoken = {name: dimension for name, (_, dimension) in speaking.items()}
+    by_rule = {name: dimension for name, (_, dimension) in answering.items()}
     known = {rule.name: rule for rule in rules}
-    ranged = {name: each for name, each in written.items() if each.domain is not None}
-    met = reachable(_ranged(spoken, ranged, known, own), own)
-    _check_met(ranged.keys(), met, known)
+    with_range = {name: each for name, each in written.items() if each.domain is not None}
+    present = reachable(_ranged(by_rule, with_range, known, own), own)
+    _check_reachable(with_range.keys(), present, known)
     beliefs = {name: each for name, each in written.items() if each.domain is None}
-    moved = _each(beliefs, lambda name, each: _believed(name, each, met, spoken, rules, own))
-    placed = {**met, **{name: each for part in moved.values() for name, each in part.items()}}
+    believed_by_name = _for_each(
+        beliefs, lambda name, each: _believed(name, each, present, by_rule, rules, own)
+    )
+    ruled = {**present, **{name: each for part in believed_by_name.values() for name, each in part.items()}}
     return [
-        Placed(each, speaking[name][0] if name in spoken and each.beliefs is spoken[name].beliefs else None)
-        for name, each in placed.items()
+        RuledDimension(each, answering[name][0] if _has_beliefs_of(each, by_rule.get(name)) else None)
+        for name, each in ruled.items()
     ]
 
 
-def with_beliefs(placed: Sequence[Placed], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
+def _has_beliefs_of(dimension: Dimension, other: Dimension | None) -> bool:
+    return other is not None and dimension.beliefs is other.beliefs
+
+
+def with_beliefs(ruled: Sequence[RuledDimension], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
     """Returns the dimensions with their rules' beliefs for all values that may be drawn before each.
 
     Raises SpaceError if a belief depends on a real number.
     """
-    settled = settled_values(own)
-    dimensions = [each for each, _ in placed]
+    own_values = scalars_of(own)
+    dimensions = [each for each, _ in ruled]
     return tuple(
         dimension
         if rule is None
-        else _written_out(dimension, rule, facts, settled, domains_of(dimensions[:number]))
-        for number, (dimension, rule) in enumerate(placed)
+        else _written_out(dimension, rule, facts, own_values, domains_of(dimensions[:number]))
+        for number, (dimension, rule) in enumerate(ruled)
     )
 
 
@@ -84,12 +90,12 @@ def _written_out(
     dimension: Dimension,
     rule: Rule,
     facts: Facts,
-    settled: Values,
+    own_values: Values,
     before: Mapping[str, Sequence[Domain]],
 ) -> Dimension:
     """Returns the dimension with the rule's beliefs for all values drawn before;
     its domain does not change."""
-    first = answer(dimension.beliefs, settled)
+    first = answer(dimension.beliefs, own_values)
 
     def believed_of(values: Values) -> Believed:
         found = rule.of(facts, values)
@@ -98,16 +104,16 @@ def _written_out(
         reason = found.reason if found.reason != dimension.reason else None
         return Believed(within(dimension.domain, found.prior), reason)
 
-    return replace(dimension, beliefs=written_out(believed_of, settled, before))
+    return replace(dimension, beliefs=written_out(believed_of, own_values, before))
 
 
-def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) -> dict[str, T]:
+def _for_each(written: Mapping[str, Varying], make: Callable[[str, Varying], T]) -> dict[str, T]:
     """Applies a function to all overrides, by name. Raises SpaceError with all their faults at once."""
     found: dict[str, T] = {}
     faults: list[Fault] = []
     for name, each in written.items():
         try:
-            found[name] = place(name, each)
+            found[name] = make(name, each)
         except (SpaceError, RecipeError) as error:
             faults += error.faults
     if faults:
@@ -115,12 +121,12 @@ def _each(written: Mapping[str, Varying], place: Callable[[str, Varying], T]) ->
     return found
 
 
-def dimension_of(rule: Rule, facts: Facts, settled: Values) -> Dimension | None:
+def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | None:
     """Returns the dimension that a rule gives for these facts, with its belief for the settled values.
 
     Returns None if the rule is silent.
     """
-    found = rule.of(facts, settled)
+    found = rule.of(facts, own_values)
     if found is None:
         return None
     belief = Believed(within(found.domain, found.prior))
@@ -131,38 +137,42 @@ def reachable(dimensions: Named, own: Recipe) -> Named:
     """Returns the dimensions that some trial can have;
     a condition that always holds is dropped, with its variant."""
     options = options_of(dimensions.values())
-    kept: Named = {}
+    found: Named = {}
     for name, dimension in dimensions.items():
         if (when := dimension.when) is None:
-            kept[name] = dimension
+            found[name] = dimension
             continue
         possible = options.get(when.path, (value_of(own, when.path),))
-        met = tuple(value for value in possible if value in when.values)
-        if len(met) == len(possible):
-            kept[name] = replace(dimension, when=None, variant="")
-        elif met:
-            kept[name] = replace(dimension, when=When(when.path, met))
-    return kept
+        present = tuple(value for value in possible if value in when.values)
+        if len(present) == len(possible):
+            found[name] = replace(dimension, when=None, variant="")
+        elif present:
+            found[name] = replace(dimension, when=When(when.path, present))
+    return found
 
 
 # --- ranges that a person wrote -----------------------------------------------------------------------
 
 
-def _ranged(spoken: Named, ranged: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe) -> Named:
+def _ranged(
+    by_rule: Named, with_range: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe
+) -> Named:
     """Returns the dimensions with the written ranges. A written path replaces all its variants, at the first
     one's position; a written variant replaces itself alone.
 
     Fields without a rule come last, but kinds come first, since other dimensions may depend on them.
     """
-    options = options_of(spoken.values()) | {
-        name: each.domain.options for name, each in ranged.items() if isinstance(each.domain, Choice)
+    options = options_of(by_rule.values()) | {
+        name: each.domain.options for name, each in with_range.items() if isinstance(each.domain, Choice)
     }
-    made = _each(ranged, lambda name, each: _written(name, each, known, options, own))
-    places = [name if name in made else path_of(name) if path_of(name) in made else name for name in spoken]
-    added = [name for name in made if name not in places]
-    order = [name for name in added if name.endswith(".kind")] + places
+    ranges = _for_each(with_range, lambda name, each: _written(name, each, known, options, own))
+    names = [
+        name if name in ranges else path_of(name) if path_of(name) in ranges else name for name in by_rule
+    ]
+    added = [name for name in ranges if name not in names]
+    order = [name for name in added if name.endswith(".kind")] + names
     order += [name for name in added if not name.endswith(".kind")]
-    return {name: made[name] if name in made else spoken[name] for name in dict.fromkeys(order)}
+    return {name: ranges[name] if name in ranges else by_rule[name] for name in dict.fromkeys(order)}
 
 
 def _written(
@@ -178,7 +188,7 @@ def _written(
         when, variant = _condition(path, options, own), ""
     else:
         when, variant = known[name].when, known[name].variant
-    return Dimension(path, written.domain, "written in the study", PLACE, when, variant, belief)
+    return Dimension(path, written.domain, "written in the study", OVERRIDES, when, variant, belief)
 
 
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
@@ -195,19 +205,19 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
     return None if having == options[kind] else When(kind, having)
 
 
-def _check_met(names: Set[str], met: Named, known: Mapping[str, Rule]) -> None:
+def _check_reachable(names: Set[str], present: Named, known: Mapping[str, Rule]) -> None:
     """Raises SpaceError for a written variant that no trial has, since it would change nothing."""
-    unmet = [name for name in names if name not in met]
+    unmet = [name for name in names if name not in present]
     if unmet:
-        told = "which no trial of this space has"
-        raise SpaceError([Fault(name, f"exists when {known[name].when}, {told}") for name in unmet])
+        faults = {name: f"exists when {known[name].when}, which no trial of this space has" for name in unmet}
+        raise SpaceError([Fault(*fault) for fault in faults.items()])
 
 
 # --- what a person believes ---------------------------------------------------------------------------
 
 
 def _believed(
-    name: str, written: Varying, met: Named, spoken: Named, rules: Sequence[Rule], own: Recipe
+    name: str, written: Varying, present: Named, by_rule: Named, rules: Sequence[Rule], own: Recipe
 ) -> Named:
     """Returns the dimensions of a name, or of all variants of a path,
     that a believed value fits, with that belief.
@@ -215,33 +225,36 @@ def _believed(
     If no value is written, they are the rules' own. Raises SpaceError if the value fits none, with the range
     of each.
     """
-    meant = {each: met[each] for each in met if name in (each, path_of(each))}
-    if not meant:
-        raise SpaceError([rangeless(name, written.prior, met.values(), spoken.values(), rules, own)])
+    matching = {each: present[each] for each in present if name in (each, path_of(each))}
+    if not matching:
+        raise SpaceError([missing_range(name, written.prior, present.values(), by_rule.values(), rules, own)])
     if written.prior is None:
-        return meant
+        return matching
     assert isinstance(written.prior, Belief)  # weights stand beside options only
     value = written.prior.value
-    fitting = {each: dimension for each, dimension in meant.items() if value in dimension.domain}
+    fitting = {each: dimension for each, dimension in matching.items() if value in dimension.domain}
     if not fitting:
-        told = "; ".join(f"{each}: {dimension.domain}" for each, dimension in meant.items())
-        ranges = told if len(meant) > 1 else str(*(dimension.domain for dimension in meant.values()))
-        advice = _wider(value, meant.values(), own)
-        raise SpaceError([Fault(name, f"expected a prior within {ranges}; got {shown(value)}{advice}")])
+        named = len(matching) > 1
+        domains = [
+            f"{each}: {dimension.domain}" if named else str(dimension.domain)
+            for each, dimension in matching.items()
+        ]
+        advice = _wider(value, matching.values(), own)
+        raise SpaceError.at(name, f"expected a prior within {'; '.join(domains)}; got {shown(value)}{advice}")
     return {
         each: replace(
             dimension,
             reason=f"believed in the study; the rule: {dimension.reason}",
-            source=f"{PLACE}; the range: {dimension.source}",
+            source=f"{OVERRIDES}; the range: {dimension.source}",
             beliefs=Believed(believed(dimension.domain, value, written.prior.confidence)),
         )
         for each, dimension in fitting.items()
     }
 
 
-def _wider(value: Value, meant: Iterable[Dimension], own: Recipe) -> str:
+def _wider(value: Value, matching: Iterable[Dimension], own: Recipe) -> str:
     """Says how to write a range that contains a believed value; empty for a value that no recipe accepts."""
-    for each in meant:
+    for each in matching:
         condition = {each.when.path: each.when.values[0]} if each.when else {}
         try:
             own.with_values({**condition, each.path: value})

@@ -15,38 +15,38 @@ from trainable.errors import Fault
 from trainable.recipe import Recipe
 
 
-def rangeless(
+def missing_range(
     name: str,
     prior: Belief | Weights | None,
-    met: Iterable[Dimension],
-    spoken: Iterable[Dimension],
+    reachable: Iterable[Dimension],
+    by_rule: Iterable[Dimension],
     rules: Sequence[Rule],
     own: Recipe,
 ) -> Fault:
     """Returns the fault of an override that writes a prior, or asks for the rule, of a field without a range.
 
-    `spoken` are all dimensions that rules gave, `met` those that some trial has. Raises SpaceError for a
-    field that no trial has.
+    `by_rule` are all dimensions that rules gave, `reachable` those that some trial has. Raises SpaceError for
+    a field that no trial has.
     """
-    unmet = [each for each in spoken if name in (each.name, each.path)]
+    unmet = [each for each in by_rule if name in (each.name, each.path)]
     if unmet:
         conditions = " or ".join(str(each.when) for each in unmet)
         return Fault(name, f"exists when {conditions}, which no trial of this space has")
     path = path_of(name)
-    check_had(path, options_of(met), own)
-    return Fault(name, f"{silence(path, rules)}; {instead(path, prior)}")
+    check_had(path, options_of(reachable), own)
+    return Fault(name, f"{why_no_range(path, rules)}; {what_to_write(path, prior)}")
 
 
-def silence(path: str, rules: Sequence[Rule]) -> str:
+def why_no_range(path: str, rules: Sequence[Rule]) -> str:
     """Says why no rule gives a field a range, in the words of the silent rule, if it has such words."""
     mine = [rule.words for rule in rules if rule.path == path]
     if not mine:
         return "no rule gives this field a range"
     said = next((words.silent for words in mine if words.silent is not None), "for these facts")
-    return f"the rule of this field is silent {said}"
+    return f"the rule of this field gives no range {said}"
 
 
-def instead(path: str, prior: Belief | Weights | None) -> str:
+def what_to_write(path: str, prior: Belief | Weights | None) -> str:
     """Says which ranges may be written for a field of this type."""
     written = [f"{{{form}}}" for form in forms(path)]
     if not written:

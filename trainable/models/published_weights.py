@@ -11,7 +11,7 @@ from urllib.parse import urlparse
 import torch
 from torch import Tensor
 
-from trainable.errors import ModelError
+from trainable.errors import ModelError, first_line
 from trainable.models.libraries import check_timm_name, timm_options, title_of
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
@@ -86,8 +86,8 @@ def _in_torch_cache(url: str) -> Path:
 def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None:
     if not download:
         raise ModelError(
-            f"model.weights: the published weights of {title_of(spec)} are not here ({where}): pass "
-            "--download to fetch them, or name a local file"
+            f"model.weights: the published weights of {title_of(spec)} are not on this machine ({where}): "
+            "pass --download to fetch them, or name a local file"
         )
 
 
@@ -96,10 +96,9 @@ def _fetching(spec: specs.Model) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(
-            f"model.weights: the published weights of {title_of(spec)} cannot be had: {reason}; "
-            "name a local file"
+            f"model.weights: the published weights of {title_of(spec)} cannot be fetched: "
+            f"{first_line(error)}; name a local file"
         ) from error
 
 

@@ -49,12 +49,12 @@ def shuffled_finding(known: Association, steps: int) -> Finding:
             "shuffled labels",
             "error",
             what,
-            "labels are known from elsewhere: weights trained on these images, or a leak in the code",
-            "look where the weights (model.weights) are from; no validation score can be trusted until then",
+            "it knows the labels from elsewhere: weights trained on these images, or a leak in the code",
+            "find out where model.weights come from; no validation score can be trusted until then",
         )
     if steps < LEAST_STEPS:
         return unchecked(
-            "shuffled labels", f"there was time for {steps} steps only", "give it more time: --seconds"
+            "shuffled labels", f"there was only time for {steps} steps", "give it more time: --seconds"
         )
     return passed("shuffled labels", what)
 

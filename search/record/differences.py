@@ -1,0 +1,36 @@
+"""Finds where two trees of plain data differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from spaces.domains import shown
+
+ABSENT = object()
+
+
+class Difference(NamedTuple):
+    """Names one value by its dotted path, and says what either tree has there."""
+
+    path: str
+    one: str
+    other: str
+
+
+def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
+    """Returns the first value in which two trees differ; None where they are equal."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys([*one, *other]):
+            inner = f"{path}.{name}" if path else str(name)
+            if found := first_difference(one.get(name, ABSENT), other.get(name, ABSENT), inner):
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return first_difference(dict(enumerate(one)), dict(enumerate(other)), path)
+    return None if one == other else Difference(path, _in_words(one), _in_words(other))
+
+
+def _in_words(value: Any) -> str:
+    """Returns a value as it is written; a whole section only says that it is there."""
+    return "there" if isinstance(value, Mapping | list) else "absent" if value is ABSENT else shown(value)
