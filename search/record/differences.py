@@ -33,4 +33,4 @@ def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
 
 def _in_words(value: Any) -> str:
     """Returns a value as it is written; a whole section only says that it is there."""
-    return "there" if isinstance(value, Mapping | list) else "absent" if value is ABSENT else shown(value)
+    return "there" if isinstance(value, Mapping) else "absent" if value is ABSENT else shown(value)
