@@ -138,7 +138,8 @@ class Outbox:
                 self._end_search("FAILED", event.state, event.reason)
 
     def _apply_trial(self, event: TrialEvent) -> None:
-        self.recipes[event.trial] = self.record.trials[event.trial]
+        if event.recipe is not None:
+            self.recipes[event.trial] = self.record.trials[event.trial]
         self._update(event.trial).params.update(
             {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
         )

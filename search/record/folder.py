@@ -6,6 +6,9 @@ import json
 import time
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from search.record.chain import JournalError
 from search.record.cursor import run_ids
 from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
 from search.record.journal import read
@@ -55,11 +58,14 @@ def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
 def facts_in(file: Path) -> tuple[Facts, DataInfo]:
     """Returns what `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
     try:
-        record = json.loads(file.read_text())
-        return Facts.from_tree(record["facts"], str(file)), DataInfo.from_tree(record["data"])
+        tree = json.loads(file.read_text())
+        return Facts.from_tree(tree["facts"], str(file)), DataInfo.from_tree(tree["data"])
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{file}: {'.'.join(map(str, ('data', *first['loc'])))}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: not valid JSON: {error}") from None
     except (KeyError, TypeError) as error:
         raise UserError(f"{file}: not what a search writes: {error}") from None
@@ -73,16 +79,16 @@ def facts_text(facts: Facts, info: DataInfo) -> bytes:
 def read_record(folder: Path) -> Record:
     """Returns what the journal says of a search; nothing where a driver was killed before it began.
 
-    Raises JournalError where it is damaged. Raises UserError where it cannot be read, and where it is missing
-    although the search had begun: old trials must not be mixed with new ones.
+    Raises JournalError where it is damaged or cannot be read, and where it is missing although the search had
+    begun: old trials must not be mixed with new ones.
     """
     path = folder / EVENTS_FILE
     try:
         events = read(path) if path.exists() else []
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise JournalError(f"{path}: cannot be read: {error.strerror}") from None
     if not events and (synced_lines(folder) or any((folder / TRIALS_FOLDER).glob("*"))):
-        raise UserError(f"{path}: missing or empty, but the search had begun; put it back or start anew")
+        raise JournalError(f"{path}: missing or empty, but the search had begun; put it back or start anew")
     return Record(events, str(path))
 
 

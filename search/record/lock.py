@@ -36,6 +36,8 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock = _wait(folder, made)
     except OSError as error:
+        if folder in made:
+            (folder / LOCK_FILE).unlink(missing_ok=True)
         _remove(made)
         raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
     try:
@@ -47,11 +49,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: str | Path) -> bool:
-    """Says whether a driver is alive."""
+    """Says whether a driver is alive. Raises UserError where the lock's file cannot be read."""
+    file = Path(folder) / LOCK_FILE
     try:
-        lock = os.open(Path(folder) / LOCK_FILE, os.O_RDONLY)
+        lock = os.open(file, os.O_RDONLY)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

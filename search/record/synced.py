@@ -10,17 +10,24 @@ import os
 from pathlib import Path
 
 from search.record.home import SYNCED_FILE
+from trainable.errors import UserError
 
 DIGITS = 12
 """The number is overwritten in place, always with as many digits: it is the old one or the new one."""
 
 
 def synced_lines(folder: Path) -> int:
-    """Returns how many lines the journal in a folder has at least; 0 where nothing says so."""
+    """Returns how many lines the journal in a folder has at least; 0 where nothing says so.
+
+    Raises UserError where the file is there and cannot be read.
+    """
+    file = folder / SYNCED_FILE
     try:
-        text = (folder / SYNCED_FILE).read_bytes()
+        text = file.read_bytes()
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     return int(text) if len(text) == DIGITS and text.isdigit() else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from shlex import quote
 from typing import NamedTuple
 
 from search.refining.evidence import (
@@ -146,5 +147,5 @@ def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
     yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
     for trial in trials:
         file = f"trial{trial}.yaml"
-        export = f"tunebook export {evidence.search.folder} --trial {trial} -o {file}"
+        export = f"tunebook export {quote(str(evidence.search.folder))} --trial {trial} -o {file}"
         yield f"  {export}; for seed in 1 2 3; do tunebook train {file} --set loop.seed=$seed; done"

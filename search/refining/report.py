@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
 from search.results.report import command, console, say
 from search.results.tables import Rows, counted
+from search.study import STUDY_FILE
 from trainable.errors import UserError
 
 NOTHING_WRITTEN = 1
@@ -86,4 +88,4 @@ def _more(found: Refined, folder: Path) -> str:
     """Returns the command that draws as many trials again; a new seed avoids the same draws."""
     again = found.following
     asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
-    return f"{command()} search {folder}/study.yaml {asked}"
+    return f"{command()} search {quote(str(folder / STUDY_FILE))} {asked}"

@@ -24,6 +24,7 @@ from search.record.folder import as_settled, read_record, read_search, read_summ
 from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
 from search.record.lease import Lease
+from search.record.lock import empty
 from search.record.storage import driving
 from search.record.trials import Record
 from search.results import report
@@ -40,6 +41,8 @@ from trainable.files.store import ATTEMPTS
 
 Closing = Literal["finished", "interrupted", "failed"]
 
+BEFORE_THE_STUDY = (LOCK_FILE, FACTS_FILE, f".{FACTS_FILE}.", f".{STUDY_FILE}.")
+"""How the names of files begin that are written before a search's study is: also unfinished ones."""
 DRAIN_SECONDS = 60.0
 """For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
 CATCH_UP_SECONDS = 15.0
@@ -109,7 +112,8 @@ def refuse_existing(home: Home, study: Study) -> None:
     The caller must have the folder's lock: otherwise a search of this name could begin in between.
     """
     names = {path.name for path in home.folder.iterdir()}
-    if names <= {LOCK_FILE, FACTS_FILE}:
+    if all(name.startswith(BEFORE_THE_STUDY) for name in names):
+        empty(home.folder)  # the remains of a search whose driver was killed before it began
         return
     if not {STUDY_FILE, FACTS_FILE} <= names:
         raise UserError(f"{home.address}: exists and is not a search; choose another --name")

@@ -15,7 +15,7 @@ from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from tests.integration.mlflow_server import PATIENCE_SECONDS, Server, wait_until
-from tests.search.small_events import epoch, settled
+from tests.search.small_events import NO_FIELDS, epoch, settled
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +41,7 @@ def begin(folder: Path, state: str = "started") -> SearchEvent:
 
 def trial(number: int, epochs: int) -> list[Event]:
     return [
-        TrialEvent(trial=number, values={"optimizer.lr": 0.5}),
+        TrialEvent(trial=number, values={"optimizer.lr": 0.5}, **NO_FIELDS),
         StartEvent(trial=number, attempt=1, epoch=0),
         *(epoch(number, each, val_loss=1 / each) for each in range(1, epochs + 1)),
         EndEvent(trial=number, state="stopped"),

@@ -12,6 +12,8 @@ from spaces.space import Space, Values
 from tests.epoch_results import epoch_result
 
 OBJECTIVE = "val_accuracy"
+NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}
+"""What a trial's event says of a recipe, where its fields do not matter."""
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:

@@ -7,6 +7,7 @@ in their files and are decoded while training. `loading` turns either into batch
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never, final, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from trainable.data import digits, folder, idx, npz, torchvision_sets
 from trainable.data.arrays import Arrays, collect
@@ -124,11 +126,8 @@ class DataInfo:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
-        """Reads what `tree` returned, after it went through JSON: lists become tuples again."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()
-        }
-        return cls(**values)
+        """Reads what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
+        return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

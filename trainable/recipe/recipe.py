@@ -83,8 +83,10 @@ class Recipe(Spec):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            faults = [version1.with_advice(fault) for fault in faults_of(error, whole, cls)]
-            raise RecipeError(faults, where) from None
+            in_its_words = version1.as_written if version1.is_version_1(tree) else version1.with_advice
+            raise RecipeError(
+                [in_its_words(fault) for fault in faults_of(error, whole, cls)], where
+            ) from None
 
     def tree(self) -> dict[str, Any]:
         """The recipe as nested plain data, every field written; provenance only where there is one."""

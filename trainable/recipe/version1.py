@@ -19,21 +19,36 @@ INSTEAD = {
     "evaluation.weights": f"{_AVERAGING}.kind: ema, or none",
 }
 """The fields that version 2 has no more, and what is written in their stead."""
+_CAME_FROM = {
+    f"{_CLIPPING}.max_norm": "regularisation.clip_norm",
+    f"{_CLIPPING}.factor": "regularisation.clip_factor",
+    f"{_AVERAGING}.decay": "regularisation.ema_decay",
+}
 
 
 def with_advice(fault: Fault) -> Fault:
-    """The fault, or for a field of version 1 what to write instead."""
+    """Returns the fault, or for a field of version 1 what to write instead."""
     if fault.path not in INSTEAD:
         return fault
     return Fault(fault.path, f"only recipes of version 1 have it; write {INSTEAD[fault.path]}")
 
 
+def as_written(fault: Fault) -> Fault:
+    """Returns a fault of a converted recipe with the field's name in version 1."""
+    return Fault(_CAME_FROM.get(fault.path, fault.path), fault.message)
+
+
+def is_version_1(tree: Mapping[str, Any]) -> bool:
+    """Says whether a recipe's tree is of version 1."""
+    return type(tree.get("version")) is int and tree["version"] == 1
+
+
 def converted(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A recipe's tree of version 1 as one of version 2; every other tree as it is.
+    """Returns a recipe's tree of version 1 as one of version 2, and every other tree as it is.
 
     Raises RecipeError for what version 1 refuses of the fields that are converted; version 2 checks the rest.
     """
-    if type(tree.get("version")) is not int or tree["version"] != 1:
+    if not is_version_1(tree):
         return tree
     regularisation, evaluation = tree.get("regularisation", {}), tree.get("evaluation", {})
     if not isinstance(regularisation, Mapping) or not isinstance(evaluation, Mapping):
@@ -59,6 +74,9 @@ def _clipping(norm: Any, factor: Any) -> dict[str, Any]:
 def _averaging(weights: Any, decay: Any) -> dict[str, Any]:
     if weights not in ("raw", "ema"):
         raise RecipeError([Fault("evaluation.weights", f"expected 'raw' or 'ema', got {weights!r}")])
+    if decay is not None and (type(decay) is not float or not 0.0 < decay < 1.0):
+        message = f"expected a number between 0 and 1, got {decay!r}"
+        raise RecipeError([Fault("regularisation.ema_decay", message)])
     if weights == "raw":
         return {"kind": "none"}
     if decay is None:

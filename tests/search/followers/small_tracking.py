@@ -14,7 +14,7 @@ from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEv
 from search.record.trials import Trial
 from search.study import Study
 from spaces.domains import Value
-from tests.search.small_events import epoch, settled
+from tests.search.small_events import NO_FIELDS, epoch, settled
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import to_yaml
 
@@ -73,7 +73,9 @@ def begun(folder: Path) -> list[Event]:
 
 
 def trial(number: int, values: dict[str, Value] | None = None) -> list[Event]:
-    queued = TrialEvent(trial=number, values=values or {"optimizer.lr": 0.1 + number}, own=number == 0)
+    queued = TrialEvent(
+        trial=number, values=values or {"optimizer.lr": 0.1 + number}, own=number == 0, **NO_FIELDS
+    )
     return [queued, StartEvent(trial=number, attempt=1, epoch=0)]
 
 

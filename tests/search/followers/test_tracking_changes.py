@@ -12,7 +12,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from tests.epoch_results import epoch_result
-from tests.search.small_events import begun, epoch, session
+from tests.search.small_events import NO_FIELDS, begun, epoch, session
 
 
 def outbox(*events: Event) -> Outbox:
@@ -30,7 +30,7 @@ RESUMED = session("resumed")
 
 
 def trial(number: int) -> TrialEvent:
-    return TrialEvent(trial=number, values={"optimizer.lr": 0.1}, own=number == 0)
+    return TrialEvent(trial=number, values={"optimizer.lr": 0.1}, own=number == 0, **NO_FIELDS)
 
 
 def test_before_the_search_began_there_is_nothing_to_tell() -> None:
@@ -148,3 +148,7 @@ def test_what_is_known_is_emptied_and_what_is_live_is_not_forgotten() -> None:
     box.apply(INTERRUPTED)
     assert box.updates[0].tags["tunebook.state"] == "interrupted"
     assert (box.began(None), box.began(0)) == (100_000, 101_000)
+
+
+def test_values_that_make_no_recipe_leave_nothing_to_store() -> None:
+    assert outbox(*STARTED, TrialEvent(trial=0, values={"optimizer.lr": 0.1})).recipes == {}

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from search.record.chain import JournalError
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE, Home
 from search.record.journal import Event, Journal, TrialEvent, read
+from search.record.trials import digest_of
 from search.results import report
 from search.results.export import export_recipe
 from search.results.search import Search
@@ -161,20 +163,59 @@ def test_resume_goes_on_with_the_same_trials_recipes_and_rungs(
 
 def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(folder: Path) -> None:
     """As where a default of the recipe has changed, which no space holds."""
-    events = read(folder / EVENTS_FILE)
-    replace_journal(folder)
-    with Journal(folder) as journal:
-        for event in events:
-            if isinstance(event, TrialEvent) and event.trial == 3:
-                recipe = Recipe.from_tree(event.recipe or {}).with_values({FLIP: 0.25})
-                event = event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
-            journal.append(event)
+    change_recipe(folder, lambda recipe: Recipe.from_tree(recipe).with_values({FLIP: 0.25}).tree())
     before = (folder / EVENTS_FILE).read_bytes()
     wanted = f"trial 3: {FLIP} is 0.25 in the journal and 0.5 by this version of tunebook; finish it"
     with pytest.raises(JournalError, match=wanted) as refusal:
         resumed(folder, trials=1)
     assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (1, False)
     assert (folder / EVENTS_FILE).read_bytes() == before
+
+
+def change_recipe(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """The journal as it would be if trial 3 had had another recipe."""
+    events = read(folder / EVENTS_FILE)
+    replace_journal(folder)
+    with Journal(folder) as journal:
+        for event in events:
+            if isinstance(event, TrialEvent) and event.trial == 3:
+                recipe = change(event.recipe or {})
+                event = event.model_copy(update={"recipe": recipe, "digest": digest_of(recipe)})
+            journal.append(event)
+
+
+def test_a_recipe_to_which_this_version_would_add_a_field_is_not_exported(folder: Path) -> None:
+    """As where a later version's recipe has one more field, whose value nobody trained with."""
+
+    def without_flips(recipe: dict[str, Any]) -> dict[str, Any]:
+        augmentation = {
+            name: value for name, value in recipe["augmentation"].items() if name != "flip_probability"
+        }
+        return {**recipe, "augmentation": augmentation}
+
+    change_recipe(folder, without_flips)
+    with pytest.raises(
+        JournalError, match=f"trial 3: {FLIP} is absent in the journal and 0.5 by this version"
+    ):
+        export_recipe(folder, folder / "out.yaml", 3)
+    assert not (folder / "out.yaml").exists()
+
+
+def test_objective_and_epochs_are_the_journals_whatever_study_yaml_says_now(
+    folder: Path, tunebook: Tunebook
+) -> None:
+    def said() -> tuple[object, ...]:
+        asked, explained = Search(folder).study, tunebook("explain", folder, "--all")
+        return (
+            explained,
+            export_recipe(folder, folder / "out.yaml"),
+            asked.objective.metric,
+            asked.budget.epochs,
+        )
+
+    before = said()
+    read_search(folder).with_values({"objective.metric": "val_loss", "budget.epochs": 30}).write(folder)
+    assert said() == before
 
 
 def test_resume_refuses_a_study_with_another_objective(folder: Path) -> None:

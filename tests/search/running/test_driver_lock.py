@@ -117,22 +117,42 @@ def test_a_search_that_exists_is_to_be_resumed_and_another_study_needs_another_n
 def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(study: Study) -> None:
     home = Home.of(study)
     home.folder.mkdir(parents=True)
-    for name in (LOCK_FILE, FACTS_FILE):
+    for name in (LOCK_FILE, f"{LOCK_FILE}-999", FACTS_FILE, f".{FACTS_FILE}.k3j2h1", ".study.yaml.k3j2h1"):
         (home.folder / name).touch()
     driver.refuse_existing(home, study)
+    assert [each.name for each in home.folder.iterdir()] == [LOCK_FILE]
+
+
+@pytest.mark.parametrize(
+    ("section", "content"),
+    [
+        ("data", None),
+        ("data", {"classes": 5}),
+        ("data", []),
+        ("facts", None),
+        ("facts", {"train_images": "many"}),
+    ],
+)
+def test_damaged_facts_are_one_line(tunebook: Tunebook, folder: Path, section: str, content: object) -> None:
+    tree = json.loads((folder / FACTS_FILE).read_text())
+    changed = {**tree[section], **content} if isinstance(content, dict) else content
+    (folder / FACTS_FILE).write_text(json.dumps({**tree, section: changed}))
+    code, out, err = tunebook("explain", folder)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"tunebook: {folder / FACTS_FILE}:")
 
 
 @pytest.mark.parametrize("command", ["resume", "show", "sync"])
 @pytest.mark.parametrize("name", [EVENTS_FILE, CURSOR_FILE])
-def test_a_folder_in_the_place_of_a_file_is_one_line_and_exit_code_2(
+def test_a_folder_in_the_place_of_a_file_is_one_line(
     tunebook: Tunebook, folder: Path, name: str, command: str
 ) -> None:
     (folder / name).unlink(missing_ok=True)
     (folder / name).mkdir()
     code, out, err = tunebook(command, folder)
     wanted = out + err
-    # what MLflow's cursor stands in the way of is a delivery that failed, and not a wrong call
-    assert (code, wanted.count("\n")) == (1 if (command, name) == ("sync", CURSOR_FILE) else 2, 1)
+    # a damaged journal and a delivery that fails are failures; MLflow's cursor is else a wrong call
+    assert (code, wanted.count("\n")) == (1 if command == "sync" or name == EVENTS_FILE else 2, 1)
     assert str(folder / name) in wanted
     assert "Is a directory" in wanted or "is a directory" in wanted
 

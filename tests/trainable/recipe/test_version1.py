@@ -94,7 +94,12 @@ def test_what_is_not_of_version_1_stays_as_it_is(tree: dict[str, Any]) -> None:
         ({"evaluation": {"weights": "mean"}}, "evaluation.weights: expected 'raw' or 'ema', got 'mean'"),
         (
             {"regularisation": {"clip_norm": -1.0}},
-            "regularisation.clipping.max_norm: expected greater than 0",
+            "regularisation.clip_norm: expected greater than 0",
+        ),
+        ({"regularisation": {"ema_decay": "abc"}}, "regularisation.ema_decay: expected"),
+        (
+            {"regularisation": {"ema_decay": 9.0}, "evaluation": {"weights": "ema"}},
+            "regularisation.ema_decay: expected",
         ),
         ({"regularisation": {"clipping": NONE}}, "regularisation.clipping: version 1 of recipes has no such"),
         ({"regularisation": 3}, "regularisation: expected"),
