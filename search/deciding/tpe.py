@@ -41,12 +41,8 @@ class TpeSampler(Sampler):
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._distributions = {name: distribution(domain) for name, domain in self._domains.items()}
         self._values: list[dict[str, Value]] = []
-        self._trials: list[FrozenTrial] = []
-
-    @property
-    def trials(self) -> Sequence[FrozenTrial]:
+        self.trials: list[FrozenTrial] = []
         """The records that Optuna gets."""
-        return self._trials
 
     def ask(self, number: int) -> dict[str, Value]:
         draw = _Draw(self.optuna_sampler(number), self._study(), self._record(number, {}, None, {}))
@@ -57,10 +53,10 @@ class TpeSampler(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         named = self._space.named(values)
         self._values.append(named)
-        self._trials.append(self._record(number, named, None, {}))
+        self.trials.append(self._record(number, named, None, {}))
 
     def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        self._trials[number] = self._record(number, self._values[number], outcome, scores)
+        self.trials[number] = self._record(number, self._values[number], outcome, scores)
 
     def optuna_sampler(self, number: int) -> BaseSampler:
         """Returns Optuna's sampler, seeded for one trial alone."""
@@ -76,7 +72,7 @@ class TpeSampler(Sampler):
 
     def _study(self) -> optuna.Study:
         """Returns a study of the trials so far; a new one each time, since a study remembers them."""
-        return optuna.create_study(storage=_SharedTrials(self._trials), direction=self._direction)
+        return optuna.create_study(storage=_SharedTrials(self.trials), direction=self._direction)
 
     def _record(
         self, number: int, named: Mapping[str, Value], outcome: Outcome | None, scores: Mapping[int, float]

@@ -51,9 +51,11 @@ def _print(found: Refined, folder: Path, out: Path | None) -> None:
     for finding in found.findings:
         _print_finding(finding)
     if found.edits:
-        console().print(changes_table(found))
+        edits = tuple((each.field, each.before, each.after, each.why) for each in found.edits)
+        console().print(Rows("\nchanged", ("field", "before", "after", "why"), edits, whole={"field"}))
     if found.left_alone:
-        console().print(left_alone_table(found))
+        left_alone = tuple((each.about, each.why) for each in found.left_alone)
+        console().print(Rows("\nleft alone", ("field", "why"), left_alone, whole={"field"}))
     say(_closing(found, folder, out))
 
 
@@ -62,18 +64,6 @@ def _print_finding(finding: SearchFinding) -> None:
     say(f"  rule: {finding.rule} ({finding.source})")
     for line in finding.advice:
         say(f"  {line}")
-
-
-def changes_table(found: Refined) -> Rows:
-    """Returns one row for each changed field of the study."""
-    rows = tuple((each.field, each.before, each.after, each.why) for each in found.edits)
-    return Rows("\nchanged", ("field", "before", "after", "why"), rows, whole={"field"})
-
-
-def left_alone_table(found: Refined) -> Rows:
-    """Returns one row for each item that was examined and left as it was."""
-    rows = tuple((each.about, each.why) for each in found.left_alone)
-    return Rows("\nleft alone", ("field", "why"), rows, whole={"field"})
 
 
 def _closing(found: Refined, folder: Path, out: Path | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from rich.text import Text
 
@@ -15,24 +15,23 @@ COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
 
 def brief_table(verdicts: Verdicts) -> Rows:
     """Returns one row for each rule with a clear verdict: the verdict, its size, and what the rule says."""
-    rows = tuple((*_cells(each), each.says) for each in verdicts.clear)
-    return _rows("", ("rule", "verdict", "places of 100", "follow, depart", "the rule says"), rows)
+    return _table("", verdicts.clear)
 
 
 def full_table(verdicts: Verdicts) -> Rows:
     """Returns one row for each belief, with why it is untested; a line below lists the fixed values."""
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
-    columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
-    rows = tuple((*_cells(each), each.why or "", each.says) for each in verdicts.beliefs)
     caption = "\n".join(filter(None, (promise(verdicts), fixed(verdicts))))
-    return replace(_rows(title, columns, rows), caption=caption)
+    return _table(title, verdicts.beliefs, caption)
 
 
-def _rows(title: str, columns: tuple[str, ...], rows: tuple[TableRow, ...]) -> Rows:
-    return Rows(title, columns, rows, head=3, whole=frozenset({"rule", "verdict", "places of 100"}))
+def _table(title: str, verdicts: Sequence[Verdict], caption: str = "") -> Rows:
+    columns = ("rule", "verdict", "places of 100", "follow, depart", "why untested", "the rule says")
+    rows = tuple(map(_row, verdicts))
+    return Rows(title, columns, rows, head=3, whole=set(columns[:3]), caption=caption)
 
 
-def _cells(verdict: Verdict) -> tuple[str, Text, str, str]:
+def _row(verdict: Verdict) -> TableRow:
     sides = f"{verdict.follow}, {verdict.depart}" if verdict.follow or verdict.depart else ""
     word = Text(verdict.word, style=COLOURS[verdict.word])
-    return verdict.rule, word, effect(verdict), sides
+    return verdict.rule, word, effect(verdict), sides, verdict.why or "", verdict.says

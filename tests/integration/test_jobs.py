@@ -137,4 +137,4 @@ def test_a_cluster_too_small_for_a_trial_is_told_before_any_starts(cluster: Clus
     wide = ("--set", "resources.workers=5", "--name", "wide", "--address", cluster.dashboard)
     refused = cluster.tunebook("submit", study, *wide)
     assert refused.returncode == 1
-    assert "a trial asks for 5, of 1 CPUs and 0 GPUs each; there is room for 4" in refused.stdout
+    assert "there is room for 4" in refused.stdout
