@@ -34,7 +34,7 @@ class NoCrop(Spec):
 
 
 class PadCrop(Spec):
-    """Zero-pad by `fraction` of the side, crop back at a random place (4 of 32 px: 1512.03385, 4.2)."""
+    """Pads with zeros by `fraction` of the side and crops back at random (4 of 32 px: 1512.03385, 4.2)."""
 
     kind: Literal["pad"] = "pad"
     fraction: Annotated[
@@ -45,7 +45,7 @@ class PadCrop(Spec):
 
 
 class ResizedCrop(Spec):
-    """A random area and aspect ratio, resized back (Inception's crop: arXiv 1409.4842, section 6)."""
+    """Crops a random area and aspect ratio and resizes it back (Inception: arXiv 1409.4842, section 6)."""
 
     kind: Literal["resized"] = "resized"
     scale_min: Annotated[
@@ -67,7 +67,7 @@ class NoPolicy(Spec):
 
 
 class RandAugment(Spec):
-    """`num_ops` random operations an image (arXiv 1909.13719); magnitude in torchvision's 31 bins."""
+    """Applies `num_ops` random operations to an image (arXiv 1909.13719); magnitude has 31 bins."""
 
     kind: Literal["randaugment"] = "randaugment"
     num_ops: Annotated[
@@ -79,13 +79,13 @@ class RandAugment(Spec):
 
 
 class TrivialAugment(Spec):
-    """One random operation of a random strength an image (arXiv 2103.10158): nothing to tune."""
+    """Applies one random operation of a random strength (arXiv 2103.10158): there is nothing to tune."""
 
     kind: Literal["trivialaugment"] = "trivialaugment"
 
 
 class AutoAugment(Spec):
-    """One of 25 learnt pairs of operations an image (arXiv 1805.09501), those found on the data set named."""
+    """Applies one of 25 pairs of operations that were learnt on the named data set (arXiv 1805.09501)."""
 
     kind: Literal["autoaugment"] = "autoaugment"
     policy: Annotated[
@@ -99,7 +99,7 @@ class NoMasking(Spec):
 
 
 class RandomErasing(Spec):
-    """A rectangle of a random area and ratio (arXiv 1708.04896; torchvision's defaults)."""
+    """Erases a rectangle of a random area and ratio (arXiv 1708.04896; torchvision's defaults)."""
 
     kind: Literal["erasing"] = "erasing"
     probability: MaskingProbability = 0.5
@@ -122,7 +122,7 @@ class RandomErasing(Spec):
 
 
 class Cutout(Spec):
-    """One square, its centre uniform, cut off at the border (arXiv 1708.04552, section 3.2)."""
+    """Erases one square with a uniform centre, cut off at the border (arXiv 1708.04552, section 3.2)."""
 
     kind: Literal["cutout"] = "cutout"
     probability: MaskingProbability = 1.0
@@ -137,7 +137,7 @@ class Cutout(Spec):
 
 
 class GridMask(Spec):
-    """Squares in a grid of a random period and offset (arXiv 2001.04086, section 3).
+    """Erases the squares of a grid of a random period and offset (arXiv 2001.04086, section 3).
 
     The probability rises in a straight line from 0 to `probability` over the first `ramp` of the epochs.
     """
@@ -167,7 +167,7 @@ class GridMask(Spec):
 
 
 class HideAndSeek(Spec):
-    """Cells of a grid, each hidden by chance; the grid is drawn for each image (arXiv 1811.02545, 3.1).
+    """Hides each cell of a grid by chance; the grid is drawn for each image (arXiv 1811.02545, 3.1).
 
     Cells of {none, 16, 32, 44, 56} of 224 px, scaled with the image.
     """
@@ -177,13 +177,13 @@ class HideAndSeek(Spec):
 
 
 class FixedSize(Spec):
-    """Images of `data.image_size` throughout."""
+    """Trains on images of `data.image_size` throughout."""
 
     kind: Literal["fixed"] = "fixed"
 
 
 class MultiScale(Spec):
-    """A new size every `every` steps, uniform between two factors of `data.image_size`.
+    """Draws a new size every `every` steps, uniform between two factors of `data.image_size`.
 
     Sizes are multiples of 32 pixels, of 4 where images are under 64 (after arXiv 1612.08242, section 2).
     """
@@ -201,7 +201,7 @@ class MultiScale(Spec):
 
 
 class Progressive(Spec):
-    """Small images first: from `start` of the size, in equal steps, to all of it at `until` of the run.
+    """Begins with small images: from `start` of the size, in equal steps, to all of it at `until` of the run.
 
     Cheaper early epochs, at the same sizes as `multi_scale` (after arXiv 2104.00298, section 4).
     """
@@ -222,7 +222,7 @@ class NoMixing(Spec):
 
 
 class Mixup(Spec):
-    """Convex pairs of images and labels, lambda ~ Beta(alpha, alpha) (arXiv 1710.09412)."""
+    """Mixes pairs of images and labels with lambda ~ Beta(alpha, alpha) (arXiv 1710.09412)."""
 
     kind: Literal["mixup"] = "mixup"
     alpha: MixingAlpha = 0.2
@@ -230,7 +230,7 @@ class Mixup(Spec):
 
 
 class CutMix(Spec):
-    """A rectangle of another image, labels mixed by area (arXiv 1905.04899)."""
+    """Pastes a rectangle of another image and mixes labels by area (arXiv 1905.04899)."""
 
     kind: Literal["cutmix"] = "cutmix"
     alpha: MixingAlpha = 1.0

@@ -21,7 +21,7 @@ def check_ordered(**bounds: float) -> None:
 
 
 class Purpose(NamedTuple):
-    """What a field is for, whatever its value, and who says so; it stands in the field's `Annotated` type.
+    """Says what a field is for, whatever its value, and who says so; the field's `Annotated` type holds it.
 
     A source is a paper by its arXiv number, or lines of a guide as `GUIDE:LINES` (docs/sources.md); `ours`
     marks what neither asks for. The purpose of a union of kinds is that of the field `kind` in it.
@@ -32,6 +32,6 @@ class Purpose(NamedTuple):
 
 
 class Spec(BaseModel):
-    """A frozen section: unknown keys and non-finite numbers are refused, nothing is coerced."""
+    """Is a frozen section: unknown keys and non-finite numbers are refused, nothing is coerced."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)

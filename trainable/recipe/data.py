@@ -15,13 +15,13 @@ from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 
 class Classification(Spec):
-    """One label an image, scored by cross-entropy."""
+    """Learns one label for each image, scored by cross-entropy."""
 
     kind: Annotated[Literal["classification"], Purpose("one label an image", "003:43")] = "classification"
 
 
 class Data(Spec):
-    """Which images, how they are split, and what they are turned into before the model sees them.
+    """Says which images there are, how they are split, and what the model sees of them.
 
     `path` is `digits`, a folder or a file, or the URI of one (s3://bucket/flowers). `None` means "as the data
     say": `Run` measures it, and `resolved` recipes carry the number.
@@ -79,5 +79,5 @@ class Data(Spec):
 
     @property
     def bundled(self) -> bool:
-        """Whether these are scikit-learn's digits, which lie in no folder."""
+        """Says whether these are scikit-learn's digits, which are in no folder."""
         return self.path == "digits" and self.format in ("auto", "digits")

@@ -17,13 +17,13 @@ OWN_WEIGHTS = "default"
 
 
 class UniformRates(Spec):
-    """One rate for every layer."""
+    """Gives every layer the same rate."""
 
     kind: Literal["uniform"] = "uniform"
 
 
 class GeometricRates(Spec):
-    """Layer groups from `lowest` times the rate at the stem to the whole rate at the head, in equal ratios.
+    """Gives layer groups rates in equal ratios, from `lowest` of it at the stem to all of it at the head.
 
     Discriminative fine-tuning (arXiv 1801.06146, section 3.2).
     """
@@ -35,7 +35,7 @@ class GeometricRates(Spec):
 
 
 class DecayedRates(Spec):
-    """Each layer group has `factor` times the rate of the one above it (0.65 to 0.9; arXiv 2003.10555)."""
+    """Gives each layer group `factor` times the rate of the one above (0.65 to 0.9; arXiv 2003.10555)."""
 
     kind: Literal["decayed"] = "decayed"
     factor: Annotated[
@@ -53,7 +53,7 @@ LayerRates = Annotated[
 
 
 class ModelSpec(Spec):
-    """What holds for every network. `None` leaves a choice to the network's own library."""
+    """Holds the fields that every network has. `None` leaves a choice to the network's own library."""
 
     kind: str
     weights: Annotated[
@@ -97,7 +97,7 @@ class ModelSpec(Spec):
 
 
 class ResNetSmall(ModelSpec):
-    """A residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
+    """Is a residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
 
     kind: Literal["resnet_small"] = "resnet_small"
     depth: Annotated[
@@ -119,20 +119,20 @@ class ResNetSmall(ModelSpec):
 
 
 class Named(Spec):
-    """A network of a library; written first, before what holds for every network."""
+    """Names a network of a library; its fields are written before those that every network has."""
 
     kind: str
     name: Annotated[str, Field(min_length=1), Purpose("the model", YOURS)]
 
 
 class TorchvisionModel(ModelSpec, Named):
-    """A classification model of torchvision, by its name."""
+    """Names a classification model of torchvision."""
 
     kind: Literal["torchvision"] = "torchvision"
 
 
 class TimmModel(ModelSpec, Named):
-    """A model of timm, by its name."""
+    """Names a model of timm."""
 
     kind: Literal["timm"] = "timm"
 

@@ -38,7 +38,7 @@ DecayNormAndBias = Annotated[bool, Purpose("whether these decay too", "arXiv 181
 
 
 def batch_factor(scaling: Scaling, ratio: float) -> float:
-    """What a rate at batch 256 is multiplied by at a batch that is `ratio` times as large."""
+    """Returns the factor on a rate at batch 256 for a batch that is `ratio` times as large."""
     match scaling:
         case "linear":
             return ratio
@@ -51,7 +51,7 @@ def batch_factor(scaling: Scaling, ratio: float) -> float:
 
 
 class SGD(Spec):
-    """Stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
+    """Is stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
     kind: Literal["sgd"] = "sgd"
     lr: Rate = 0.1
@@ -69,7 +69,7 @@ class SGD(Spec):
 
 
 class RMSProp(Spec):
-    """The gradient over the root of its mean square (Tieleman and Hinton 2012, lecture 6.5); L2 decay.
+    """Divides the gradient by the root of its mean square (Tieleman and Hinton 2012, lecture 6.5); L2 decay.
 
     Momentum, smoothing and decay are those of MobileNetV3 (arXiv 1905.02244, section 6.1).
     """
@@ -87,7 +87,7 @@ class RMSProp(Spec):
 
 
 class Adam(Spec):
-    """Adam (arXiv 1412.6980); a decay is L2, which its scaling distorts: AdamW's is not."""
+    """Is Adam (arXiv 1412.6980); its decay is L2, which its scaling distorts: AdamW's is not."""
 
     kind: Literal["adam"] = "adam"
     lr: Rate = 1e-3
@@ -100,7 +100,7 @@ class Adam(Spec):
 
 
 class AdamW(Spec):
-    """Adam with decoupled weight decay (arXiv 1711.05101)."""
+    """Is Adam with decoupled weight decay (arXiv 1711.05101)."""
 
     kind: Literal["adamw"] = "adamw"
     lr: Rate = 1e-3
@@ -113,7 +113,7 @@ class AdamW(Spec):
 
 
 class Adadelta(Spec):
-    """Steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 as in the paper."""
+    """Takes steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 in the paper."""
 
     kind: Literal["adadelta"] = "adadelta"
     lr: Rate = 1.0
@@ -127,7 +127,7 @@ class Adadelta(Spec):
 
 
 class LARS(Spec):
-    """SGD whose rate is scaled a layer at a time by |w| / |g|, for large batches (arXiv 1708.03888).
+    """Is SGD whose rate is scaled layer by layer by |w| / |g|, for large batches (arXiv 1708.03888).
 
     Weights that do not decay (biases, normalisations) take plain steps. 0.3 at batch 256: arXiv 2002.05709,
     section 2.3.
@@ -146,7 +146,7 @@ class LARS(Spec):
 
 
 class LAMB(Spec):
-    """Adam whose step is scaled a layer at a time to |w|, for large batches (arXiv 1904.00962).
+    """Is Adam whose step is scaled layer by layer to |w|, for large batches (arXiv 1904.00962).
 
     0.005 at batch 2,048 and the decay are those of arXiv 2110.00476, table 2.
     """
@@ -162,7 +162,7 @@ class LAMB(Spec):
 
 
 class AdamThenSGD(Spec):
-    """AdamW for speed, then SGD with momentum for the last accuracy (arXiv 1712.07628 gives the idea).
+    """Takes AdamW for speed, then SGD with momentum for the last accuracy (arXiv 1712.07628 gives the idea).
 
     The switch is at a fraction of the epochs, on a step; SGD begins with an empty momentum and its own rate,
     both under the one schedule. `lr`, `scaling` and the decoupled `weight_decay` are Adam's. SGD's rate

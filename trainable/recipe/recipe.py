@@ -35,7 +35,7 @@ REFERENCE_BATCH = 256
 
 
 class Recipe(Spec):
-    """One training run, whole.
+    """Describes one training run, whole.
 
     Equal digests mean equal runs on the same data, weights to begin from, machine and versions.
     """
@@ -68,7 +68,7 @@ class Recipe(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Recipe:
-        """The recipe that a nested mapping describes; fields left out take their defaults.
+        """Returns the recipe that a nested mapping describes; fields left out take their defaults.
 
         A mapping of version 1 is converted. Raises RecipeError with every fault at once, each with its dotted
         path; `where` names the source.
@@ -89,30 +89,30 @@ class Recipe(Spec):
             ) from None
 
     def tree(self) -> dict[str, Any]:
-        """The recipe as nested plain data, every field written; provenance only where there is one."""
+        """Returns the recipe as nested plain data: every field, and the provenance if there is one."""
         whole = self.model_dump(mode="json")
         if self.provenance is None:
             del whole["provenance"]
         return whole
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
-        """Every dotted path with its value, provenance left out; a list is one value."""
+        """Yields every dotted path with its value, without the provenance; a list is one value."""
         return leaves(self.model_dump(mode="json", exclude={"provenance"}))
 
     def digest(self) -> str:
-        """Twelve hexadecimal digits over every field but the provenance."""
+        """Returns twelve hexadecimal digits that depend on every field but the provenance."""
         tree = self.model_dump(mode="json", exclude={"provenance"})
         return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]
 
     def get(self, path: str) -> Any:
-        """The value at a dotted path, such as `optimizer.lr`. Raises RecipeError naming the known fields."""
+        """Returns the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
         try:
             return value_at(self.tree(), path)
         except NoSuchPath as error:
             raise RecipeError([version1.with_advice(_unknown(path, error))]) from None
 
     def with_values(self, values: Mapping[str, Any]) -> Recipe:
-        """A copy with values set by dotted path, e.g. `{"optimizer.kind": "adamw", "optimizer.lr": 1e-3}`.
+        """Returns a copy with other values by dotted path, such as `{"optimizer.lr": 1e-3}`.
 
         Setting a `kind` to another one first resets that section to the new kind's defaults. Raises
         RecipeError with every fault.
@@ -121,7 +121,7 @@ class Recipe(Spec):
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in which every section that leaves out its `kind` has the default one."""
+    """Returns a copy in which every section that leaves out its `kind` has the default one."""
     copy = {
         name: _with_kinds(value, defaults[name])
         if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping)
@@ -132,7 +132,7 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 
 def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's tree with values set by dotted path, kinds first. Raises RecipeError for what is none."""
+    """Returns a recipe's tree with other values by dotted path, kinds first. Raises RecipeError."""
     changed = dict(tree)
     for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
         changed = _with_value(changed, path, values[path])
@@ -140,7 +140,7 @@ def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
-    """A copy with one value set; a changed `kind` empties its section, so that its defaults apply."""
+    """Returns a copy with one other value; a changed `kind` empties its section: its defaults apply."""
     *sections, name = path.split(".")
     try:
         changed = with_value(tree, [*sections, name], value, _has_kind)
@@ -152,7 +152,7 @@ def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
 
 
 def _has_kind(section: Tree) -> bool:
-    """A kind just set has the section that is added, or the recipe refuses that by name."""
+    """Says where a section may be added: a kind that was just set has it, or the recipe refuses its name."""
     return "kind" in section
 
 

@@ -14,13 +14,13 @@ from trainable.recipe.base import OpenFraction, Purpose, Spec
 
 
 class NoClipping(Spec):
-    """Gradients are used as they are."""
+    """Uses gradients as they are."""
 
     kind: Literal["none"] = "none"
 
 
 class NormClipping(Spec):
-    """The gradient of all weights together is shortened to an L2 norm (arXiv 1211.5063, section 3.2).
+    """Shortens the gradient of all weights together to an L2 norm (arXiv 1211.5063, section 3.2).
 
     1 is the norm of arXiv 2010.11929, table 3.
     """
@@ -30,7 +30,7 @@ class NormClipping(Spec):
 
 
 class AdaptiveClipping(Spec):
-    """Each unit's gradient is bounded by the norm of its weights (arXiv 2102.06171, section 4.1)."""
+    """Bounds each unit's gradient by the norm of its weights (arXiv 2102.06171, section 4.1)."""
 
     kind: Literal["adaptive"] = "adaptive"
     factor: Annotated[
@@ -51,13 +51,13 @@ Clipping = Annotated[
 
 
 class NoAveraging(Spec):
-    """The weights of the last step are scored and exported."""
+    """Scores and exports the weights of the last step."""
 
     kind: Literal["none"] = "none"
 
 
 class ExponentialAveraging(Spec):
-    """An exponential moving average of the weights is scored and exported in their stead.
+    """Scores and exports an exponential moving average of the weights instead.
 
     A decay of 0.99 forgets half in 69 steps.
     """
@@ -83,7 +83,7 @@ class Regularisation(Spec):
 
 
 class Precision(Spec):
-    """Number formats and memory layout.
+    """Says which number formats and memory layout are used.
 
     `auto` is bf16 where the device computes in it, else fp16 on CUDA and fp32 on a CPU.
     """
@@ -130,13 +130,13 @@ class Loop(Spec):
 
 
 class Stretch(Spec):
-    """Resize to the square, whatever the aspect ratio."""
+    """Resizes to the square, whatever the aspect ratio."""
 
     kind: Literal["stretch"] = "stretch"
 
 
 class CenterCrop(Spec):
-    """Resize the short side to image_size / ratio, then take the middle."""
+    """Resizes the short side to image_size / ratio, then takes the middle."""
 
     kind: Literal["center_crop"] = "center_crop"
     ratio: Annotated[
@@ -169,7 +169,7 @@ class Evaluation(Spec):
 
 
 class Provenance(Spec):
-    """Where a recipe comes from and what it scored. Outside the digest: it never changes a run.
+    """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
     `weights_digest` is that of the file that the run began from.
     """

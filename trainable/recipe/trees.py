@@ -13,7 +13,7 @@ Tree = Mapping[str, Any]
 
 
 class NoSuchPath(LookupError):
-    """A path that a tree has not: `section` is how far it leads, `name` what is missing in `node`."""
+    """A tree lacks a path: `section` is how far it leads, `name` is missing in `node`."""
 
     def __init__(self, section: str, name: str, node: Any) -> None:
         self.section, self.name, self.node = section, name, node
@@ -21,7 +21,7 @@ class NoSuchPath(LookupError):
 
 
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted path of a tree, behind the prefix, with its value; a list is one value."""
+    """Yields every dotted path of a tree, behind the prefix, with its value; a list is one value."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{name}.")
@@ -30,7 +30,7 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def value_at(tree: Tree, path: str) -> Any:
-    """The value or the section at a path. Raises NoSuchPath."""
+    """Returns the value or the section at a path. Raises NoSuchPath."""
     node: Any = tree
     for depth, name in enumerate(parts := path.split(".")):
         if not isinstance(node, Mapping) or name not in node:
@@ -42,7 +42,7 @@ def value_at(tree: Tree, path: str) -> Any:
 def with_value(
     tree: Tree, names: Sequence[str], value: Any, may_add: Callable[[Tree], bool]
 ) -> dict[str, Any]:
-    """A copy with a value at the path that these names make.
+    """Returns a copy with a value at the path that these names make.
 
     `may_add` says of a tree or a section of it whether a section that it has not may be added. Raises
     NoSuchPath where it may not, and where a section on the way is a single value.
@@ -51,7 +51,7 @@ def with_value(
 
 
 def with_leaf(tree: Tree, path: str, value: Any, prefix: str = "") -> dict[str, Any]:
-    """A copy with another value at a leaf that is there, however nested and dotted its keys are."""
+    """Returns a copy with another value at a leaf that is there, however nested and dotted its keys are."""
     copy: dict[str, Any] = {}
     for name, old in tree.items():
         if isinstance(old, Mapping):
@@ -62,7 +62,7 @@ def with_leaf(tree: Tree, path: str, value: Any, prefix: str = "") -> dict[str, 
 
 
 def without(tree: Tree, path: str) -> dict[str, Any]:
-    """The leaves by dotted path, without the one at a path or those of the section there."""
+    """Returns the leaves by dotted path, without the one at a path or those of the section there."""
     return {leaf: value for leaf, value in leaves(tree) if not f"{leaf}.".startswith(f"{path}.")}
 
 

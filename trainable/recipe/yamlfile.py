@@ -26,17 +26,17 @@ LINE_WIDTH = 4096
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """The recipe in a YAML file. Raises UserError for unreadable YAML, RecipeError for faults in it."""
+    """Returns the recipe in a YAML file. Raises UserError for unreadable YAML, RecipeError for faults."""
     return Recipe.from_tree(read_tree(path), where=str(path))
 
 
 def write_recipe(path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | None = None) -> None:
-    """Write every field; `reasons` (dotted path -> why) stand as comments beside their values."""
+    """Write every field, with the `reasons` (by dotted path) as comments beside the values."""
     write_whole(Path(path), to_yaml(recipe.tree(), reasons or {}).encode())
 
 
 def read_tree(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
+    """Returns the mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def read_tree(path: str | Path) -> dict[str, Any]:
 
 
 def parse_tree(text: str, where: str) -> dict[str, Any]:
-    """The mapping in a YAML text; `where` names it in errors."""
+    """Returns the mapping in a YAML text; `where` names it in errors."""
     try:
         tree = YAML(typ="safe", pure=True).load(text)
     except DuplicateKeyError as error:
@@ -69,7 +69,7 @@ def parse_tree(text: str, where: str) -> dict[str, Any]:
 
 
 def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, Any]:
-    """A `path=value` as the dotted path and the value, read as YAML: 1e-3 is a number, [a, b] a list."""
+    """Returns the dotted path and the value of a `path=value`; the value is YAML, so [a, b] is a list."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise UserError(f"--set {text}: expected PATH=VALUE, such as {example}")
@@ -77,7 +77,7 @@ def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, An
 
 
 def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
-    """Nested plain data as YAML, with a comment beside each value whose dotted path has one."""
+    """Returns nested plain data as YAML, with a comment beside each value whose dotted path has one."""
     yaml = YAML()
     yaml.width = LINE_WIDTH
     yaml.representer.ignore_aliases = lambda _: True  # ruamel would write &id001 for repeated lists
