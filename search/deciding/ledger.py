@@ -99,7 +99,6 @@ class Ledger:
             version=version("tunebook"),
         )
         for event in journal.events:
-            self._record.check(event)
             check_event(event, space, self._settled, str(journal.path))
             self._apply(event)
         for number in range(self.trials):
@@ -197,6 +196,11 @@ class Ledger:
     def open_trials(self) -> tuple[int, ...]:
         """The trials that have not ended."""
         return tuple(trial.id for trial in self._record.trials if not trial.ended)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every trial of the budget was proposed and has ended."""
+        return self.trials >= self._budget and not self.open_trials
 
     @property
     def has_finished_trial(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.record.chain import START
+from search.record.chain import START, JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import Event, read_from
 from trainable.errors import UserError
@@ -66,6 +66,7 @@ class Consumer(ABC):
         self._events_read = 0
         self._undelivered = 0
         self._error: str | None = None
+        self._damage: JournalError | None = None
         self._busy = threading.Lock()
         self._closing = False
         self._delivers_rest = True
@@ -172,10 +173,16 @@ class Consumer(ABC):
             return True
 
     def _read(self) -> None:
+        if self._damage is not None:
+            raise self._damage
         if self._journal.exists():
-            events, position = read_from(self._journal, self._position)
-            self._events_read += len(events)
-            self._undelivered += self._read_events(events)
+            try:
+                events, position = read_from(self._journal, self._position)
+                self._events_read += len(events)
+                self._undelivered += self._read_events(events)
+            except JournalError as damage:
+                self._damage = damage  # some of the events may have been applied: they are not read again
+                raise
             self._position = position
 
     def _rewind(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from search.followers.consumer import Consumer
 from search.followers.uri import check_locks_work
-from search.record.home import MIRROR_FILE
+from search.record.home import EVENTS_FILE, MIRROR_FILE
 from search.record.journal import EndEvent, Event
 from search.record.trials import Record, Trial
 from search.study import Study
@@ -42,7 +42,7 @@ class Mirror(Consumer):
         self._study = study
         self._space = space
         self._domains = {each.name: each.domain for each in space.dimensions}
-        self._record = Record()
+        self._record = Record(where=str(folder / EVENTS_FILE))
         self._ended: dict[int, EndEvent] = {}
         """The ends that are not copied yet."""
         self._copy: optuna.Study | None = None

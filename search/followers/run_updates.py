@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, assert_never
 
+from search.record.home import EVENTS_FILE
 from search.record.journal import (
     EndEvent,
     EpochEvent,
@@ -63,11 +64,11 @@ class RunUpdate:
 class Outbox:
     """Applies events one by one and holds what they change, by run, until it is sent.
 
-    `objective` is the study's metric and `epochs` the budget's longest trial.
+    `objective` is the study's metric, `epochs` the budget's longest trial; `where` names the journal.
     """
 
-    def __init__(self, objective: str, epochs: int) -> None:
-        self.record = Record()
+    def __init__(self, objective: str, epochs: int, where: str = EVENTS_FILE) -> None:
+        self.record = Record(where=where)
         self.updates: dict[Run, RunUpdate] = {}
         self.recipes: dict[int, Trial] = {}
         """New trials, whose recipes are to be stored."""

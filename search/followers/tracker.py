@@ -240,7 +240,8 @@ class Tracker(Consumer):
         self._rewind()
 
     def _empty(self) -> Outbox:
-        return Outbox(objective=self._study.objective.metric, epochs=self._study.budget.epochs)
+        study = self._study
+        return Outbox(study.objective.metric, study.budget.epochs, where=str(self._journal))
 
     def _save(self) -> None:
         if self._store is not None:

@@ -32,5 +32,9 @@ def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
 
 
 def _in_words(value: Any) -> str:
-    """Returns a value as it is written; a whole section only says that it is there."""
-    return "there" if isinstance(value, Mapping) else "absent" if value is ABSENT else shown(value)
+    """Returns a value as it is written; of a section only that it is there, of a list of them how many."""
+    if isinstance(value, Mapping):
+        return "there"
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return f"{len(value)} entries"
+    return "absent" if value is ABSENT else shown(value)

@@ -17,13 +17,9 @@ from search.record.summary import Summary, summarise
 from search.record.synced import synced_lines
 from search.record.trials import Record
 from search.study import STUDY_FILE, Study, read_study
-from spaces.catalog.explain import reasons
 from spaces.facts import Facts
-from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
-from trainable.recipe import Recipe
-from trainable.recipe.yamlfile import to_yaml
 
 
 def home_in(folder: Path) -> Home:
@@ -115,8 +111,3 @@ def summary_of(folder: Path, study: Study, record: Record, *, driven: bool) -> S
         locked=driven,
         mlflow_run_ids=run_ids(folder),
     )
-
-
-def recipe_text(recipe: Recipe, space: Space) -> str:
-    """Returns a recipe as YAML; each value that a heuristic explains has its reason beside it."""
-    return to_yaml(recipe.tree(), reasons(recipe, space))

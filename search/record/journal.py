@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
 from search.record.home import EVENTS_FILE
@@ -24,7 +24,7 @@ from search.record.synced import open_synced, synced_lines, write_synced
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import OBJECTIVES, EpochResult
 
 FORMAT = 2
 """The journal's format. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
@@ -57,6 +57,12 @@ class SearchEvent(Stamped):
     reason: str | None = None
 
 
+def _known_metric(name: str) -> str:
+    if name not in OBJECTIVES:
+        raise ValueError(f"expected one of {', '.join(OBJECTIVES)}")
+    return name
+
+
 class SettledEvent(Stamped):
     """The search decided this before its first trial; readers use it, because rules may change later."""
 
@@ -69,7 +75,7 @@ class SettledEvent(Stamped):
     """One trial in this many goes on from a rung."""
     why: str
     """The reason for these rungs and this factor, in words."""
-    objective: str
+    objective: Annotated[str, AfterValidator(_known_metric)]
     """The metric by which trials are compared."""
     epochs: Annotated[int, Field(ge=1)]
     """The number of epochs that the longest trial trains."""

@@ -30,6 +30,7 @@ from search.record.journal import (
 from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
 from spaces.space import Space
+from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -79,7 +80,10 @@ class Trial:
         """
         if self.recipe is None:
             raise JournalError(f"trial {self.id}: there is no recipe: {self.outcome_reason}")
-        recipe = Recipe.from_tree(self.recipe)
+        try:
+            recipe = Recipe.from_tree(self.recipe)
+        except RecipeError as error:
+            raise JournalError(f"trial {self.id}: its recipe is refused: {error.faults[0]}") from None
         if found := first_difference(self.recipe, recipe.tree()):
             both = f"is {found.one} in the journal and {found.other} by this version of tunebook"
             raise JournalError(f"trial {self.id}: {found.path} {both}; use the version that began the search")

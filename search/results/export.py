@@ -10,10 +10,11 @@ from search.record.trials import Trial
 from search.results.search import Search
 from search.study import Study
 from spaces.catalog.explain import reasons
+from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.training import Provenance
-from trainable.recipe.yamlfile import write_recipe
+from trainable.recipe.yamlfile import to_yaml, write_recipe
 from trainable.train import versions as run_versions
 
 
@@ -68,6 +69,11 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     value = trial.metrics.get(metric)
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"
     return f"trial {trial.id} ({trial.state}, {score}, recipe {recipe.digest()})"
+
+
+def recipe_text(recipe: Recipe, space: Space) -> str:
+    """Returns a recipe as YAML; each value that a heuristic explains has its reason beside it."""
+    return to_yaml(recipe.tree(), reasons(recipe, space))
 
 
 def versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
+from search.record.chain import JournalError
 from search.record.folder import (
     as_settled,
     home_in,
@@ -26,7 +27,7 @@ from search.record.folder import (
 )
 from search.record.home import Home
 from search.record.storage import local_folder
-from search.record.summary import Summary
+from search.record.summary import State, Summary
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from search.study import Study
@@ -91,6 +92,11 @@ class Search:
         return replace(self._summary, diagnosis=self.diagnosis, verdicts=self.verdicts)
 
     @property
+    def state(self) -> State:
+        """How far the search has come, such as `running` or `finished`."""
+        return self._summary.state
+
+    @property
     def trials(self) -> tuple[Trial, ...]:
         """The trials in the order of their numbers."""
         return self._summary.trials
@@ -102,8 +108,15 @@ class Search:
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """What the best trial's curves say; None before a trial has finished."""
-        return diagnosis_of(self.best, self.info) if self.best is not None else None
+        """What the best trial's curves say.
+
+        It is None before a trial has finished, and where this version would train another recipe than the
+        recorded one.
+        """
+        try:
+            return diagnosis_of(self.best, self.info) if self.best is not None else None
+        except JournalError:
+            return None
 
     @cached_property
     def verdicts(self) -> Verdicts | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +21,15 @@ from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
-from search.record.folder import as_settled, read_record, read_search, read_summary, recipe_text
-from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
+from search.record.folder import read_search
+from search.record.home import BEST_FILE, FACTS_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.record.lock import empty
 from search.record.storage import driving
 from search.record.trials import Record
 from search.results import report
-from search.results.export import export_recipe, versions
+from search.results.export import export_recipe, recipe_text, versions
 from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import joined, local_ray
@@ -41,8 +42,8 @@ from trainable.files.store import ATTEMPTS
 
 Closing = Literal["finished", "interrupted", "failed"]
 
-BEFORE_THE_STUDY = (LOCK_FILE, FACTS_FILE, f".{FACTS_FILE}.", f".{STUDY_FILE}.")
-"""How the names of files begin that are written before a search's study is: also unfinished ones."""
+BEFORE_THE_STUDY = re.compile(r"\.lock|\.lock-\d+|facts\.json|\.(facts\.json|study\.yaml)\.\w+")
+"""The names of files that a driver writes before a search's study is there, unfinished ones among them."""
 DRAIN_SECONDS = 60.0
 """For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
 CATCH_UP_SECONDS = 15.0
@@ -112,7 +113,7 @@ def refuse_existing(home: Home, study: Study) -> None:
     The caller must have the folder's lock: otherwise a search of this name could begin in between.
     """
     names = {path.name for path in home.folder.iterdir()}
-    if all(name.startswith(BEFORE_THE_STUDY) for name in names):
+    if all(BEFORE_THE_STUDY.fullmatch(name) for name in names):
         empty(home.folder)  # the remains of a search whose driver was killed before it began
         return
     if not {STUDY_FILE, FACTS_FILE} <= names:
@@ -134,7 +135,7 @@ def tracker_of(home: Home) -> Tracker:
     search = Search(home.folder)  # its space is read once a trial is in the journal
     return Tracker(
         home,
-        as_settled(read_search(home.folder), read_record(home.folder)),
+        Search(home.folder).study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
         lambda: conclusion(Search(home.folder).summary),
@@ -163,18 +164,18 @@ def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware
 
 def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
-    if read_summary(home.folder).state == "finished":
+    search = Search(home.folder)
+    if search.state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)
         return "finished"
     study = read_search(home.folder)
     with _machines(address) as hardware:
-        return _drive(prepare_again(study, home, hardware, download=download), hardware, lease)
+        return _drive(prepare_again(study, home, search, hardware, download=download), hardware, lease)
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
-    read_record(home.folder)  # a damaged journal is refused before anything of it is sent
     backlogs = [tracker_of(home).sync()]
     if (in_store := _in_store(home, lease)) is not None:
         backlogs.append(in_store.sync())
@@ -191,7 +192,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closi
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
     tracker, in_store = tracker_of(home), _in_store(home, lease)
-    switch = StopSwitch(_deadline(study, read_record(folder)), lease)
+    switch = StopSwitch(_deadline(study, Search(folder).record), lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
@@ -274,7 +275,7 @@ def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tup
     if switch.interrupted:
         return "interrupted", "stopped by a signal"
     reason = None
-    if switch.out_of_time and ledger.open_trials:
+    if switch.out_of_time and not ledger.is_complete:
         reason = "the budget of hours is spent"
         for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
             ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
@@ -286,11 +287,11 @@ def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tup
 
 def _write_results(folder: Path) -> Path | None:
     """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
-    summary = read_summary(folder)
-    if summary.best is not None:
+    search = Search(folder)
+    if search.best is not None:
         export_recipe(folder, folder / BEST_FILE)
-    draw(summary, folder / PICTURE_FILE)
-    return folder / BEST_FILE if summary.best is not None else None
+    draw(search.summary, folder / PICTURE_FILE)
+    return folder / BEST_FILE if search.best is not None else None
 
 
 def _report_backlogs(backlogs: list[Backlog], address: str) -> None:

@@ -8,9 +8,9 @@ from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
 from search.facts.packing import gpu_share
-from search.record.folder import facts_text, read_facts, read_record
+from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
-from search.record.trials import Record
+from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space, check_trials, far_rates
 from spaces.facts import Facts
@@ -66,14 +66,15 @@ def prepare(
     return prepared
 
 
-def prepare_again(study: Study, home: Home, hardware: Hardware, *, download: bool = False) -> Prepared:
+def prepare_again(
+    study: Study, home: Home, search: Search, hardware: Hardware, *, download: bool = False
+) -> Prepared:
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
-    Its facts are read, and so are its settled space and its rungs. Raises UserError when the images are no
-    longer those that the search began with.
+    Its facts, its settled space and its rungs are those of the search. Raises UserError when the images are
+    no longer those that the search began with.
     """
-    facts, info = read_facts(home.folder)
-    record = read_record(home.folder)
+    facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus)
     base = study.base_recipe()
     data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial, download=download)
@@ -82,9 +83,10 @@ def prepare_again(study: Study, home: Home, hardware: Hardware, *, download: boo
             f"{study.data.path}: the images or their labels have changed since the search began "
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
-    prepared = _assemble(study, home, data, facts, trial, hardware, record, download=download)
-    check_weights(prepared.space.base, data.info, download=download)
-    return prepared
+    check_trials(study, search.space, facts)
+    check_weights(search.space.base, data.info, download=download)
+    concurrent = concurrent_trials(study.concurrent, trial, hardware)
+    return Prepared(study, home, data, facts, search.space, trial, concurrent, search.pruning, download)
 
 
 def write_facts(prepared: Prepared) -> None:
@@ -110,14 +112,12 @@ def _assemble(
     facts: Facts,
     trial: PerTrial,
     hardware: Hardware,
-    record: Record | None = None,
     *,
     download: bool = False,
 ) -> Prepared:
-    """Returns what is ready to run, with the record's space and rungs if it has them, else with new ones."""
-    settled = record.settled if record is not None else None
-    space = (record.space() if record is not None else None) or build_space(study, facts, data.info)
+    """Returns what is ready to run, with the space and the rungs that the rules give for these facts."""
+    space = build_space(study, facts, data.info)
     check_trials(study, space, facts)
-    pruning = Pruning(settled.rungs, settled.factor, settled.why) if settled else choose_pruning(study, space)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
+    pruning = choose_pruning(study, space)
     return Prepared(study, home, data, facts, space, trial, concurrent, pruning, download)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TWO = PerTrial(cpus=1, gpus=0, workers=2)
 TRIALS = 21
-EPOCHS = 100
+EPOCHS = 30
 PATIENCE_SECONDS = 600.0
 """No busy machine takes so long."""
 

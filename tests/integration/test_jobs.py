@@ -115,13 +115,13 @@ def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
     cluster: Cluster, study: Path, tmp_path: Path, token: dict[str, str], wanted: str
 ) -> None:
     """How the cluster's address is given, and which commands ask it, makes no difference."""
-    searched = cluster.address if token else "auto"
-    for command in (
-        ("submit", study, "--address", cluster.dashboard),
-        ("status", "--address", cluster.dashboard),
-        ("search", study, "--address", searched),
+    auto = {} if token else {"RAY_ADDRESS": cluster.address}
+    for command, variables in (
+        (("submit", study, "--address", cluster.dashboard), {}),
+        (("status", "--address", cluster.dashboard), {}),
+        (("search", study, "--address", "auto" if auto else cluster.address), auto),
     ):
-        refused = tunebook(*command, HOME=str(tmp_path), RAY_ADDRESS=cluster.address, **token)
+        refused = tunebook(*command, HOME=str(tmp_path), **variables, **token)
         assert refused.returncode == 2
         assert wanted in refused.stderr
         assert refused.stderr.count("\n") == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,6 @@ from trainable.checkpoints import checkpoint
 pytestmark = pytest.mark.integration
 
 TRIALS, EPOCHS = 4, 12
-ONE_AT_A_TIME = ("--set", "concurrent=1", "--set", "budget.trials=3")
-"""Where it makes no difference, one process trains the trials."""
 
 
 @pytest.fixture
@@ -103,32 +100,37 @@ def wait_until_quiet(driver: Driver, folder: Path) -> None:
     raise AssertionError(f"still at work: {driver.trial_processes()}")
 
 
-def test_a_search_is_resumed_while_the_killed_driver_s_trials_still_die(study_file: Path) -> None:
-    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, *ONE_AT_A_TIME, log=log)
-    first.wait_for(folder, some_ended_and_some_are_half_way)
-    first.send(signal.SIGKILL)
-    assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
-    assert {trial.state for trial in read_summary(folder).trials} <= {"finished", "stopped"}
-
-
-@pytest.mark.parametrize("how", [Driver.press_ctrl_c, lambda driver: driver.send(signal.SIGTERM)])
-def test_a_signal_stops_once_cleanly_and_resume_goes_on(
-    study_file: Path, how: Callable[[Driver], None]
+def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(
+    study_file: Path,
 ) -> None:
-    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, *ONE_AT_A_TIME, log=log)
-    first.wait_for(folder, some_ended_and_some_are_half_way)
-    how(first)
-    assert first.wait() == 130, log.read_text()
-    assert f"tunebook resume {folder}" in log.read_text()
-    assert "Traceback" not in log.read_text()
+    """One search is stopped by Ctrl-C, by SIGTERM and by SIGKILL; after the last it is resumed at once."""
+    folder = study_file.parent / "storage" / "mine"
+    words: tuple[str | Path, ...] = ("search", study_file, "--set", "concurrent=1")
+    for stop in (Driver.press_ctrl_c, lambda driver: driver.send(signal.SIGTERM)):
+        log = study_file.parent / f"log-{len(words)}"
+        driver = after_two_more_epochs(folder, *words, log=log)
+        stop(driver)
+        assert driver.wait() == 130, log.read_text()
+        assert f"tunebook resume {folder}" in log.read_text()
+        assert "Traceback" not in log.read_text()
+        assert read_summary(folder).state == "interrupted"
+        words = ("resume", folder)
+    log = study_file.parent / "log"
+    after_two_more_epochs(folder, *words, log=log).send(signal.SIGKILL)
+    assert Driver(*words, log=log).wait() == 0, log.read_text()
     summary = read_summary(folder)
-    assert summary.state == "interrupted"
-    assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
-    assert read_summary(folder).state == "finished"
+    assert summary.state == "finished"
+    assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
     for epochs in epochs_by_trial(events_in(folder)).values():
         assert epochs == list(range(1, len(epochs) + 1))
+
+
+def after_two_more_epochs(folder: Path, *words: str | Path, log: Path) -> Driver:
+    """A driver that has trained two epochs since it began."""
+    before = sum(map(len, epochs_by_trial(events_in(folder)).values()))
+    driver = Driver(*words, log=log)
+    driver.wait_for(folder, lambda events: sum(map(len, epochs_by_trial(events).values())) >= before + 2)
+    return driver
 
 
 def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file: Path) -> None:

@@ -131,9 +131,11 @@ def test_a_broken_journal_is_told_too(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         write(journal, 2)
     (tmp_path / "events.jsonl").write_text("{}\n{}\n")
-    backlog = Listing(tmp_path).sync()
+    consumer = Listing(tmp_path)
+    backlog = consumer.sync()
     assert backlog.error is not None
     assert "line 1: expected a line" in backlog.error
+    assert consumer.sync() == backlog, "its events are not read twice"
     assert str(backlog).startswith("the list: ")
     assert not backlog.complete
 

@@ -139,7 +139,7 @@ def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
 
 def resumed(folder: Path, trials: int) -> list[Event]:
     """Go on with the search, without Ray: what the next trials are, and what the journal then holds."""
-    prepared: Prepared = prepare_again(read_search(folder), Home(folder), MACHINE)
+    prepared: Prepared = prepare_again(read_search(folder), Home(folder), Search(folder), MACHINE)
     known = len(read(folder / EVENTS_FILE))
     with Journal(folder) as journal:
         ledger = make_ledger(prepared, journal)
@@ -172,13 +172,18 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
     assert (folder / EVENTS_FILE).read_bytes() == before
 
 
-def change_recipe(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """The journal as it would be if trial 3 had had another recipe."""
+def without_flips(recipe: dict[str, Any]) -> dict[str, Any]:
+    section, field = FLIP.split(".")
+    return {**recipe, section: {name: value for name, value in recipe[section].items() if name != field}}
+
+
+def change_recipe(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], trial: int = 3) -> None:
+    """The journal as it would be if a trial had had another recipe."""
     events = read(folder / EVENTS_FILE)
     replace_journal(folder)
     with Journal(folder) as journal:
         for event in events:
-            if isinstance(event, TrialEvent) and event.trial == 3:
+            if isinstance(event, TrialEvent) and event.trial == trial:
                 recipe = change(event.recipe or {})
                 event = event.model_copy(update={"recipe": recipe, "digest": digest_of(recipe)})
             journal.append(event)
@@ -186,19 +191,25 @@ def change_recipe(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any
 
 def test_a_recipe_to_which_this_version_would_add_a_field_is_not_exported(folder: Path) -> None:
     """As where a later version's recipe has one more field, whose value nobody trained with."""
-
-    def without_flips(recipe: dict[str, Any]) -> dict[str, Any]:
-        augmentation = {
-            name: value for name, value in recipe["augmentation"].items() if name != "flip_probability"
-        }
-        return {**recipe, "augmentation": augmentation}
-
     change_recipe(folder, without_flips)
     with pytest.raises(
         JournalError, match=f"trial 3: {FLIP} is absent in the journal and 0.5 by this version"
     ):
         export_recipe(folder, folder / "out.yaml", 3)
     assert not (folder / "out.yaml").exists()
+
+
+def test_a_search_whose_best_recipe_is_another_one_today_is_still_shown(
+    folder: Path, tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = Search(folder).best
+    assert best is not None
+    assert Search(folder).diagnosis is not None
+    change_recipe(folder, without_flips, best.id)
+    code, out, err = tunebook("show", folder)
+    assert (code, err) == (0, "")
+    assert f"(trial {best.id})" in out
+    assert Search(folder).diagnosis is None
 
 
 def test_objective_and_epochs_are_the_journals_whatever_study_yaml_says_now(

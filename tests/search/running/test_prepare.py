@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
-from search.running.prepare import prepare, prepare_again, write_facts
+from search.results.search import Search
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -64,6 +65,12 @@ def test_mirror_images_are_scored_only_where_labels_survive(
     check_trials(study, space_of(study, allowed), allowed)
 
 
+def again(study: Study, folder: Path) -> Prepared:
+    """A resumed search in a folder with this study in it."""
+    study.write(folder)
+    return prepare_again(study, Home(folder), Search(folder), MACHINE)
+
+
 def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_path: Path) -> None:
     """As a search begins, and as it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
@@ -79,8 +86,8 @@ def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_p
         with pytest.raises(ModelError, match=path.name):
             prepare(other, Home(tmp_path), MACHINE)
         with pytest.raises(ModelError, match=path.name):
-            prepare_again(other, Home(tmp_path), MACHINE)
-    assert prepare_again(study, Home(tmp_path), MACHINE).space == prepared.space
+            again(other, tmp_path)
+    assert again(study, tmp_path).space == prepared.space
 
 
 def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path) -> None:
@@ -88,7 +95,8 @@ def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path)
     prepared = prepare(study_of(**written), Home(tmp_path), MACHINE)
     assert (prepared.facts.parameters, prepared.facts.lr_band) == (25_000_000, (0.1, 0.4))
     write_facts(prepared)
-    assert prepare_again(study_of(**written), Home(tmp_path), MACHINE).facts == prepared.facts
+    prepared_again = again(study_of(**written), tmp_path)
+    assert prepared_again.facts == prepared.facts
 
 
 def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
@@ -105,7 +113,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in said] == ["lr-find", "batch-find"]
     other = prepared.facts.model_copy(update={"lr_band": (0.123, 0.456)})
     write_facts(replace(prepared, facts=other))
-    assert prepare_again(study, Home(tmp_path), MACHINE).facts == other
+    assert again(study, tmp_path).facts == other
 
 
 @pytest.mark.parametrize(
