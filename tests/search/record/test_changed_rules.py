@@ -200,7 +200,7 @@ def test_a_recipe_to_which_this_version_would_add_a_field_is_not_exported(folder
 
 
 def test_a_search_whose_best_recipe_is_another_one_today_is_still_shown(
-    folder: Path, tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tunebook: Tunebook
 ) -> None:
     best = Search(folder).best
     assert best is not None
