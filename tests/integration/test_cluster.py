@@ -21,7 +21,7 @@ from trainable.files.store import Store
 
 pytestmark = pytest.mark.integration
 
-TRIALS, EPOCHS = 3, 20
+TRIALS, EPOCHS = 2, 20
 
 
 @pytest.fixture

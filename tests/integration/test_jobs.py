@@ -64,13 +64,14 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "storage" / "mine"
-    longer = ("--set", "budget.epochs=12", "--address", cluster.dashboard)
+    at = ("--address", cluster.dashboard)
+    longer = ("--set", "budget.epochs=12", "--set", "budget.trials=2", *at)
     job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
     until = time.monotonic() + PATIENCE_SECONDS
     while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
-        assert time.monotonic() < until, cluster.tunebook("logs", job, *longer[2:]).stdout
+        assert time.monotonic() < until, cluster.tunebook("logs", job, *at).stdout
         time.sleep(0.1)
-    stopped = cluster.tunebook("stop", job, *longer[2:])
+    stopped = cluster.tunebook("stop", job, *at)
     assert "submit the same study with --name mine to go on" in stopped.stdout, stopped.stderr
     assert read_summary(folder).state == "interrupted"
     before = events_in(folder)

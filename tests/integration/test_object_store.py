@@ -170,7 +170,7 @@ def written_study(storage: Store, name: str, folder: Path) -> Path:
         folder,
         name=name,
         concurrent=1,
-        budget__trials=4,
+        budget__trials=3,
         budget__epochs=10,
         tracking__uri=f"sqlite:///{folder}/mlflow.db",
     )
