@@ -119,9 +119,9 @@ def ui(
     folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 ) -> None:
     """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
-    from search.followers import tracker
+    from search.commands.ui import serve
 
-    raise typer.Exit(tracker.serve(folder, port))
+    raise typer.Exit(serve(folder, port))
 
 
 @app.command()

@@ -12,34 +12,27 @@ import hashlib
 import json
 import logging
 import os
-import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from search.followers.consumer import Backlog, Consumer, one_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
-from search.followers.uri import artifact_location, database_file, without_password
+from search.followers.uri import artifact_location, without_password
 from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import IN_MLFLOW, Home
 from search.record.journal import Event
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
 from search.verdicts.conclusions import Conclusion
-from trainable.errors import UserError
 
 if TYPE_CHECKING:  # MLflow takes 2 s to import
     from search.followers.mlflow_runs import RunStore
 
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
-UI_LOG_FILE = "mlflow-ui.log"
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -47,8 +40,6 @@ ENVIRONMENT = {
     # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
-SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 REQUEST_SECONDS = "20"
 """A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
 
@@ -274,65 +265,6 @@ def readable(study: Study) -> Study:
     """Returns the study as others may see it: without the password of its tracking URI."""
     uri = without_password(str(study.tracking.uri))
     return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
-
-
-def serve(folder: Path, port: int) -> int:
-    """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; return the exit code.
-
-    Where a server holds the runs, its address is printed instead. What MLflow prints goes to `mlflow-ui.log`
-    in the search's folder. Raises UserError where MLflow's server cannot start.
-    """
-    from search.record.folder import read_search
-
-    uri = str(read_search(folder).tracking.uri)
-    cursor = read_cursor(folder)
-    experiment = cursor.experiment_id if cursor is not None else None
-    page = f"/#/experiments/{experiment}/runs" if experiment else ""
-    if uri.startswith(("http://", "https://")):
-        print(f"{uri.rstrip('/')}{page}")
-        return 0
-    file = database_file(uri)
-    if file is not None and not file.exists():
-        raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
-    _check_free(port)
-    print(f"http://127.0.0.1:{port}{page}  (Ctrl-C ends it)", flush=True)
-    command = [sys.executable, *f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()]
-    # in the environment: a database's URI may hold a password, and anyone can read a command line
-    environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
-    log = folder / UI_LOG_FILE
-    with (
-        _sigterm_interrupts(),
-        log.open("wb") as out,
-        subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
-    ):
-        try:
-            raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
-        except KeyboardInterrupt:
-            server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
-    return 0
-
-
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Turns SIGTERM into a KeyboardInterrupt for the block: processes started in it are not left behind."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does it
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise UserError(f"--port {port}: cannot be used: {error.strerror}; give another one") from None
 
 
 def _source_tags() -> dict[str, str]:

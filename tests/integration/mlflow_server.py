@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from search.followers.tracker import SERVER_ENVIRONMENT
+from search.commands.ui import SERVER_ENVIRONMENT
 from tests.integration.clusters import free_port
 
 PATIENCE_SECONDS = 300.0

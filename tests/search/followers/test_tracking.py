@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.tracker import serve
 from search.record.cursor import read_cursor, run_ids
 from search.record.home import CURSOR_FILE, EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
@@ -31,7 +29,6 @@ from tests.search.followers.small_tracking import (
     trial,
     write,
 )
-from trainable.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -211,30 +208,3 @@ def test_a_person_who_uses_mlflow_too_finds_their_settings_untouched(
 def test_without_a_journal_there_is_nothing_to_send(folder: Path) -> None:
     assert not (folder / EVENTS_FILE).exists()
     assert tracker_of(folder).sync().complete
-
-
-def test_the_pages_of_a_search_on_a_server_are_the_servers(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study_in(folder.parent, "http://tracker:5000/").write(folder)
-    assert serve(folder, 5001) == 0
-    assert capsys.readouterr().out == "http://tracker:5000\n"
-
-
-def test_there_are_no_pages_before_anything_was_sent(folder: Path) -> None:
-    study_in(folder.parent, f"sqlite:///{folder}/none.db").write(folder)
-    with pytest.raises(UserError, match=r"none\.db: no such file"):
-        serve(folder, 5001)
-
-
-def test_a_port_that_is_taken_is_told_before_a_server_is_started(
-    client: MlflowClient, storage: Path, folder: Path
-) -> None:
-    assert client.search_experiments(), "there is a database"
-    study_in(storage).write(folder)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(UserError, match=f"--port {port}: cannot be used: Address already in use"):
-            serve(folder, port)

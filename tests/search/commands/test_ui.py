@@ -1,0 +1,44 @@
+"""MLflow's pages of a search: where they are, and what may stand in their way."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from search.commands.ui import serve
+from tests.search.followers.small_tracking import study_in
+from trainable.errors import UserError
+
+
+def folder_of(tmp_path: Path, uri: str) -> Path:
+    """A search's folder whose runs are in this database or on this server."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    study_in(tmp_path, uri).write(folder)
+    return folder
+
+
+def test_the_pages_of_a_search_on_a_server_are_the_servers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve(folder_of(tmp_path, "http://tracker:5000/"), 5001) == 0
+    assert capsys.readouterr().out == "http://tracker:5000\n"
+
+
+def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/none.db")
+    with pytest.raises(UserError, match=r"none\.db: no such file"):
+        serve(folder, 5001)
+
+
+def test_a_port_that_is_taken_is_told_before_a_server_is_started(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "mlflow.db").touch()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"--port {port}: cannot be used: Address already in use"):
+            serve(folder, port)
