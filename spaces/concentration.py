@@ -1,4 +1,4 @@
-"""Measures how strongly a space's priors concentrate its trials, compared with even draws."""
+"""Measures how strongly a space's priors concentrate its trials, compared with uniform draws."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DRAWS, POINTS = 64, 64
 
 
 def concentration(space: Space) -> float:
-    """Returns the number of bits by which the priors narrow the space; 0 if every prior is even.
+    """Returns the number of bits by which the priors narrow the space; 0 if every prior is uniform.
 
-    This is the relative entropy of draws from the priors to even draws: 3 bits mean that trials lie as close
-    together as if the space were an eighth of its size. A prior may depend on values drawn before it, so this
-    is the mean over a few draws, which are the same ones every time.
+    This is the relative entropy of draws from the priors to uniform draws: 3 bits mean that trials lie as
+    close together as if the space were an eighth of its size. A prior may depend on values drawn before it,
+    so this is the mean over a few draws, which are the same ones every time.
     """
     return sum(_bits(space, random.Random(draw)) for draw in range(DRAWS)) / DRAWS
 

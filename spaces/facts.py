@@ -84,7 +84,7 @@ class Facts(Spec):
         None, description="learning rates at batch 256 that a sweep recommends, where it was asked for"
     )
     lr_band_kind: OptimizerName | None = Field(
-        None, description="the kind of optimizer of that sweep; None: the documents' own for such a model"
+        None, description="the kind of optimizer of that sweep; None: the documented recipe's"
     )
 
     @classmethod

@@ -94,7 +94,7 @@ class RuleValue:
 class Space:
     """Holds what a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
 
-    `own` holds the values of the documents' own recipe. That is the first trial, which may lie outside a
+    `own` holds the values of the documented recipe. That is the first trial, which may lie outside a
     domain that a person narrowed. `pins` are the paths that a person fixed in the base; a trial that switches
     a section's kind still has them. `rule_values` are the values that rules give to fields of its trials,
     also to fields that vary.

@@ -81,7 +81,7 @@ def _origin_without_looking(name: str, measured: Measured, study: Study | None) 
 def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
     probe = PROBES[name]
     if name == "lr_band_kind" and study is not None and "lr_band" in study.facts.values():
-        return "base.optimizer.kind, or the documents' own"
+        return "base.optimizer.kind, or the documented recipe's"
     if getattr(measured.facts, name) is not None:
         return f"{probe}, when the search began"
     if study is None or probe not in study.space.probes:

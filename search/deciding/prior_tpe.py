@@ -46,7 +46,7 @@ Rank = tuple[int, int, float]
 class PriorTpeSampler(Sampler):
     """Draws from the priors, by TPE and evenly; meant for spaces whose rules believe something.
 
-    Trial 0 is the documents' own recipe. So trial 1 is the priors' mode, as PriorBand's first trial is,
+    Trial 0 is the documented recipe. So trial 1 is the priors' mode, as PriorBand's first trial is,
     unless that is the same recipe.
     """
 

@@ -152,7 +152,7 @@ def verdicts_of(summary: Summary, space: Space) -> Verdicts:
 def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
     """Returns the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
-    The documents' own recipe follows every rule at once, so it cannot tell one rule from another: others are
+    The documented recipe follows every rule at once, so it cannot tell one rule from another: others are
     compared with it, and no more. The same holds for trials that are no point of the space.
     """
     standing = standings(summary)

@@ -51,8 +51,8 @@ class Belief:
 class Varying:
     """Holds what a person writes of a field that varies; None leaves a part as the named space has it.
 
-    A domain without a prior is drawn from evenly, since a person who writes a range has said what to expect.
-    With neither domain nor prior, the field's rule decides.
+    A domain without a prior is drawn from uniformly, since a person who writes a range has said what to
+    expect. With neither domain nor prior, the field's rule decides.
     """
 
     domain: Domain | None

@@ -1,7 +1,8 @@
 """Holds the documents' rules for random changes of the images, by image size,
 model size and length of the run.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `003:62-67` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
+003 the PaddleClas guide.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "Whether small images are shifted: in 6 of 10 trials that see 30,000 images, in 8 of 10 from 3 million.",
+    "Small images are shifted in 6 of 10 trials that see 30,000 images, and in 8 of 10 from 3 million.",
     """
-    Shifts are CIFAR's usual, in runs that see 8 million images. In short ones far shifts cost: an eighth of
+    Shifts are usual on CIFAR, in runs that see 8 million images. In short ones far shifts cost: an eighth of
     the side took 6.5 ± 0.3 points on 4,000 Fashion-MNIST images x 9 epochs (172 recipes), 9 at the median on
     1,442 photographs x 20 epochs (n=55). Near ones gain: 1 or 2 of 32 px brought these photographs from 93.7
     to 98.3 % (SGD, n=4 and 10). {silent} The shares are ours.
@@ -83,7 +84,7 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "How far a padded crop shifts: around 4 of 32 pixels in long runs, CIFAR's usual; less in short ones.",
+    "A padded crop shifts by around 4 of 32 pixels in long runs, as usual on CIFAR; by less in short ones.",
     """
     Where a run sees 30,000 images it is 1.5 of 32 pixels: on 1,442 photographs x 20 epochs shifts of up to 1,
     2 and 3 px ended at 98.3, 98.2 and 97.1 % (n=7, 3, 4). One pixel to a quarter of the side is tried.
@@ -110,7 +111,7 @@ def crop_scale(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "The least area of a random crop: around 0.08 as usual, 0.2 for nets of up to 3 M parameters.",
+    "The least area of a random crop is around 0.08 as usual, and 0.2 for nets of up to 3 M parameters.",
     """
     Very small nets underfit with small crops: 0.2 instead of 0.08 brought MobileNetV2 x0.25 0.83 points
     (003:62-67); PaddlePaddle's script for ShuffleNetV2 x0.25 even takes 0.64, so up to 0.8 is tried. To
@@ -149,11 +150,11 @@ def policy(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "A policy of distortions in 3 of 10 trials of a run of 10 epochs, in 7 of 10 from 100 on.",
+    "A policy of distortions is used in 3 of 10 trials of a run of 10 epochs, and in 7 of 10 from 100 on.",
     """
     AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
-    does as well with nothing to tune (arXiv 2103.10158). Half as often for very small nets, and less often in
-    runs that see few images: both underfit. {silent} The shares are ours.
+    does as well with nothing to tune (arXiv 2103.10158). It is used half as often for very small nets, and
+    less often in runs that see few images: both underfit. {silent} The shares are ours.
     """,
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
@@ -168,7 +169,7 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "RandAugment's strength: around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
+    "RandAugment's strength is around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
     """
     Larger nets bear stronger distortions (arXiv 1909.13719, section 4.1); the 5 is ours.
     """,
@@ -186,7 +187,7 @@ def masking(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "A part of the image hidden in 2 of 10 trials of a run of 10 epochs, in half from 100 on.",
+    "A part of the image is hidden in 2 of 10 trials of a run of 10 epochs, and in half from 100 on.",
     """
     Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
     epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. {silent} The shares are
@@ -214,9 +215,9 @@ def erasing_probability(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "The share of images that lose a rectangle: around half at ResNet50 size, as in the paper.",
+    "The share of images that lose a rectangle is around half at ResNet50 size, as in the paper.",
     """
-    Around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
+    It is around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
     """,
 )
 def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
@@ -231,11 +232,12 @@ def mixing(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "Images mixed in 7 of 10 trials at ResNet50 size, in 3 of 10 under 10 M parameters, by mixup only.",
+    "Images are mixed in 7 of 10 trials at ResNet50 size; under 10 M parameters in 3 of 10, by mixup only.",
     """
     CutMix brought ResNet50 1.08 points and mixup 0.97 over 300 epochs, the largest gains of the table
     (003:74-77). Smoothing and strong crops, which regularise like it, harmed smaller nets (003:59, 003:62);
-    mixup's strength can be small. Rarer in runs of under 100 epochs. {silent} The shares are ours.
+    mixup's strength can be small. Images are mixed less often in runs of under 100 epochs. {silent} The
+    shares are ours.
     """,
     silent="in runs of under 10 epochs",
 )
@@ -254,9 +256,9 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "Mixup's strength: around 0.2 for a million images, 1 for CIFAR's 50,000, as in the paper.",
+    "Mixup's strength is around 0.2 for a million images and 1 for CIFAR's 50,000, as in the paper.",
     """
-    At most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
+    It is at most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
     """,
 )
 def mixup_alphas(facts: Facts, values: Values) -> Distribution:
@@ -268,10 +270,10 @@ def mixup_alphas(facts: Facts, values: Values) -> Distribution:
 
 
 @heuristic(
-    "CutMix's strength: around 1, which draws the share of the pasted rectangle evenly, as in the paper.",
+    "CutMix's strength is around 1, as in the paper, which draws the share of the pasted area uniformly.",
 )
 def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
-    reason = "1: the pasted share is even"
+    reason = "1 draws the pasted share uniformly"
     return Distribution(Float(0.2, 2.0, log=True), Normal(1.0, "medium"), reason, "003:77; arXiv 1905.04899")
 
 

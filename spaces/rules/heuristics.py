@@ -1,7 +1,7 @@
 """Applies the documents' rules as formulas:
 pure functions from Facts to a value or a distribution, with a source.
 
-`rulings` gathers the values into the documents' own recipe, `spaces.rules` the distributions into what a
+`rulings` gathers the values into the documented recipe, `spaces.rules` the distributions into what a
 space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
 `augmentations`, `finetuning` and `loops`.
 

@@ -79,7 +79,7 @@ class Words:
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """Returns the summary and all details, ready to be read."""
-        said = "" if self.silent is None else f"Silent {self.silent}."
+        said = "" if self.silent is None else f"The rule gives no range {self.silent}."
         return (self.summary, *(each.replace(SILENT, said) for each in self.details))
 
 
@@ -162,4 +162,10 @@ def rounded_down(number: float) -> float:
 
 def size_of(facts: Facts) -> str:
     """Describes the model's size in words."""
-    return f"{facts.parameters / MILLION:.3g} M parameters"
+    return f"{shown_parameters(facts)} parameters"
+
+
+def shown_parameters(facts: Facts) -> str:
+    """Returns the number of parameters, in millions from one million on."""
+    count = facts.parameters
+    return f"{count / MILLION:.3g} M" if count >= MILLION else f"{count:,}"

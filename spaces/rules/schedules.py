@@ -1,6 +1,7 @@
 """Holds the documents' rules for the shape of the learning rate over a run.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `000:29` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide and 003 the PaddleClas guide.
 """
 
 from __future__ import annotations
@@ -38,20 +39,21 @@ _WARMUP = "000:29, 003:20; arXiv 1706.02677, section 2.2"
 
 
 def schedule(facts: Facts) -> Ruling[str]:
-    """Returns the shape of the rate over the run in the documents' own recipe."""
+    """Returns the shape of the rate over the run in the documented recipe."""
     return Ruling(
         "cosine", "nothing to tune, robust, and best at the end", "003:13, 000:27; arXiv 1608.03983"
     )
 
 
 @heuristic(
-    "The shape of the rate: a cosine in half of the trials of a short run and in most of a long one.",
+    "The rate follows a cosine in half of the trials of a short run and in most of a long one.",
     """
     The documents call it robust, with nothing to tune, and want 200 epochs for it (003:13-17). Next comes
-    1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ± 0.4
-    points behind a cosine, and a straight fall level with it (119 recipes with SGD). Steps and exponential
-    falls leave the high rates early: half as likely where a run sees few images. Restarts (SGDR) and
-    triangles are not offered: trials compare at the same epochs, such schedules at the ends of cycles only.
+    1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ±
+    0.4 points below a cosine, and a linear fall ended as high as a cosine (119 recipes with SGD). Steps and
+    exponential falls leave the high rates early, so they are half as likely where a run sees few images.
+    Restarts (SGDR) and triangles are not offered: trials compare at the same epochs, such schedules at the
+    ends of cycles only.
 
     Every trial takes the cosine unless a person asks for more: early scores of different shapes do not
     compare either, so a search that draws the shape stops its weak trials later, and gained nothing by it.
@@ -86,11 +88,11 @@ def longest_warmup(facts: Facts) -> float:
 
 
 @heuristic(
-    "Epochs in which the rate rises from 0: 1 up to batch 256, 5 from 1,024, log-interpolated between.",
+    "The rate rises from 0 in 1 epoch up to batch 256 and in 5 from batch 1,024, log-interpolated between.",
     """
     The documents take 5 for large batches (003:20), and 1 for small ones is ours. Transformers and ConvNeXt
     took 20, against the documents' 5. Up to twice the rule is tried, and never more than a tenth of the run:
-    of 9 epochs on 4,000 Fashion-MNIST images each one of warm-up cost SGD 1.0 ± 0.3 points.
+    in runs of 9 epochs on 4,000 Fashion-MNIST images each epoch of warm-up cost SGD 1.0 ± 0.3 points.
     """,
 )
 def warmups(facts: Facts, values: Values) -> Distribution:
@@ -102,10 +104,10 @@ def warmups(facts: Facts, values: Values) -> Distribution:
 
 
 @heuristic(
-    "The factor an epoch of an exponential fall, such that a hundredth of the rate is left at the end.",
+    "An exponential fall has the factor per epoch that leaves a hundredth of the rate at the end.",
     """
-    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours: tried are ends
-    from a third down to a ten-thousandth. A fixed factor would hardly fall at all in a short run.
+    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours. Ends from a
+    third down to a ten-thousandth are tried. A fixed factor would hardly fall at all in a short run.
     """,
 )
 def falls(facts: Facts, values: Values) -> Distribution:

@@ -1,10 +1,12 @@
-"""How weights follow gradients. Every rate is at batch 256; `scaling` says how it follows the batch.
+"""Describes how weights follow gradients.
+
+Every rate is at batch 256; `scaling` says how it follows the batch.
 
 Linear scaling is Goyal et al.'s for SGD (arXiv 1706.02677, section 2.1), the square root Malladi et al.'s for
 adaptive optimizers (arXiv 2205.10287).
 
-Sources such as `003:26` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
-PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
+Sources such as `003:26` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
             {"facts": {"lr_band": [0.1, 0.4]}},
             False,
             "lr_band_kind",
-            "base.optimizer.kind, or the documents' own",
+            "base.optimizer.kind, or the documented recipe's",
         ),
         (
             {"space": {"probes": ["lr-find"]}},

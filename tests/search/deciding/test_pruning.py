@@ -97,7 +97,7 @@ def test_the_first_rung_lies_behind_the_longest_freeze_too(
 @pytest.mark.parametrize(
     ("bits", "wanted"),
     [
-        (0.0, "trials drawn evenly"),
+        (0.0, "trials drawn uniformly"),
         (0.2, "the priors are too weak (0.2 bits)"),
         (ALIKE, "the priors make trials similar (3.0 bits)"),
     ],
@@ -174,7 +174,7 @@ def test_priors_that_the_sampler_does_not_ask_make_no_trials_alike() -> None:
     assert bits_of(unasked, space_of(unasked)) == 0.0
     pruning = choose_pruning(unasked, space_of(unasked))
     assert pruning.factor == 3
-    assert "trials drawn evenly" in pruning.why
+    assert "trials drawn uniformly" in pruning.why
 
 
 SGDR: dict[str, Any] = {"base__schedule.kind": "sgdr"}

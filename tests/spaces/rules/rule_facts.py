@@ -48,13 +48,13 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
 
 
 def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
-    """The documents' own recipe for the facts, around what is pinned."""
+    """The documented recipe for the facts, around what is pinned."""
     base = base_recipe(facts, **pinned)
     return base.with_values(fixed_by_rule(facts, base, {path.replace("__", ".") for path in pinned}))
 
 
 def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
-    """Every value of the documents' own recipe, by dotted path."""
+    """Every value of the documented recipe, by dotted path."""
     return dict(settled_recipe(facts, **pinned).leaves())
 
 
@@ -122,4 +122,4 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     largest_micro_batch=st.none() | logarithmic(1, 4096),
     lr_band=st.none() | bands,
 )
-"""Facts of any size; the documents' own recipe fits them."""
+"""Facts of any size; the documented recipe fits them."""

@@ -1,4 +1,4 @@
-"""The documents' own recipe, gathered from the rules."""
+"""The documented recipe, gathered from the rules."""
 
 import pytest
 
