@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from spaces.domains import Domain, Value
-from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn
+from spaces.priors import Normal, Prior, Uniform, Weights, density, quantile_value
 from spaces.space import Dimension, Space
 
 DRAWS, POINTS = 64, 64
@@ -34,20 +34,20 @@ def narrowing(domain: Domain, prior: Prior) -> float:
         case Weights(shares=shares):
             return sum(share * math.log2(len(shares) * share) for share in shares)
         case Normal():
-            values = [drawn(domain, prior, (point + 0.5) / POINTS) for point in range(POINTS)]
+            values = [quantile_value(domain, prior, (point + 0.5) / POINTS) for point in range(POINTS)]
             return sum(math.log2(density(domain, prior, value)) for value in values) / POINTS
         case _:
             assert_never(prior)
 
 
-def _bits(space: Space, chance: random.Random) -> float:
+def _bits(space: Space, rng: random.Random) -> float:
     """Returns the sum of the bits of the dimensions that one trial has."""
     bits = 0.0
 
     def draw(dimension: Dimension, prior: Prior) -> Value:
         nonlocal bits
         bits += narrowing(dimension.domain, prior)
-        return drawn(dimension.domain, prior, chance.random())
+        return quantile_value(dimension.domain, prior, rng.random())
 
     space.define(draw)
     return bits

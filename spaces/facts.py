@@ -37,7 +37,7 @@ Rate = Annotated[float, Field(gt=0.0)]
 Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
-SETTLED_ELSEWHERE = {
+NOT_OVERWRITABLE = {
     "train_images": "it is counted; data.train_limit uses fewer images",
     "classes": "it is counted",
     "class_balance": "it is counted",
@@ -105,7 +105,7 @@ class Facts(Spec):
         return self.model_dump(mode="json")
 
 
-class GivenFacts(Spec):
+class WrittenFacts(Spec):
     """Holds the facts that a person writes to replace measured ones; None leaves a fact as measured."""
 
     parameters: Count | None = None

@@ -111,7 +111,7 @@ def check_prior(domain: Domain, prior: Prior) -> None:
             raise SpaceError.at("", f"expected a centre within {domain}, got weights")
 
 
-def within(domain: Domain, prior: Prior) -> Prior:
+def clamped(domain: Domain, prior: Prior) -> Prior:
     """Returns the prior; a centre outside the domain is moved to the nearer end."""
     match domain, prior:
         case Float() | Integer(), Normal(centre=centre, confidence=confidence):
@@ -120,7 +120,7 @@ def within(domain: Domain, prior: Prior) -> Prior:
             return prior
 
 
-def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
+def quantile_value(domain: Domain, prior: Prior, fraction: float) -> Value:
     """Returns the prior's quantile at `fraction` in [0, 1); uniform fractions draw values from the prior."""
     match prior:
         case Uniform():
@@ -153,7 +153,7 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
             assert_never(prior)
 
 
-def mode(domain: Domain, prior: Prior) -> Value:
+def likeliest(domain: Domain, prior: Prior) -> Value:
     """Returns the likeliest value: with a uniform prior the middle of a range, or the first option."""
     match prior:
         case Uniform():

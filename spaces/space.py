@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
-from spaces.priors import Prior, Uniform, check_prior, drawn
+from spaces.priors import Prior, Uniform, check_prior, quantile_value
 from spaces.tables import Table, answer, answers
 from trainable.errors import Fault
 from trainable.recipe import Recipe
@@ -128,7 +128,9 @@ class Space:
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
         """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
-        return self.define(lambda dimension, prior: drawn(dimension.domain, prior, fraction(dimension)))
+        return self.define(
+            lambda dimension, prior: quantile_value(dimension.domain, prior, fraction(dimension))
+        )
 
     def encode(self, values: Values) -> dict[str, float]:
         """Returns each value's position in its domain, in [0, 1], by dimension name,

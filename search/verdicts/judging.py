@@ -19,7 +19,7 @@ from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import positions, standings
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
-from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, drawn
+from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
 from spaces.space import Dimension, RuleValue, Space, Values
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
@@ -139,7 +139,7 @@ def departs(domain: Domain, prior: Prior, value: Value) -> bool:
 def _usual(domain: Domain, prior: Prior) -> float:
     """Returns the mean density of a prior's draws."""
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
-    return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
+    return fmean(density(domain, prior, quantile_value(domain, prior, each)) for each in quantiles)
 
 
 def verdicts_of(summary: Summary, space: Space) -> Verdicts:

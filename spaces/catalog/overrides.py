@@ -40,7 +40,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Belief:
+class WrittenPrior:
     """Holds a value that a person expects, and the confidence in it."""
 
     value: Value
@@ -56,14 +56,14 @@ class Varying:
     """
 
     domain: Domain | None
-    prior: Belief | Weights | None = None
+    prior: WrittenPrior | Weights | None = None
 
     def prior_in(self, domain: Domain) -> Prior:
         """Returns the prior in the field's final domain. Raises SpaceError if it does not fit."""
         match self.prior:
             case None:
                 return Uniform()
-            case Belief(value=value, confidence=confidence):
+            case WrittenPrior(value=value, confidence=confidence):
                 return believed(domain, value, confidence)
             case weights:
                 check_prior(domain, weights)
@@ -116,7 +116,7 @@ def _domain(kind: str, content: Any) -> Domain:
             return Choice(tuple(content))
 
 
-def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
+def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
     """Returns the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
@@ -134,7 +134,7 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
         known = ", ".join(SPREADS)
         raise SpaceError.at("", f"expected confidence to be one of {known}, got {confidence!r}")
     (value,) = Choice((written["prior"],)).options
-    return Belief(value, confidence)
+    return WrittenPrior(value, confidence)
 
 
 def parse_all(

@@ -19,10 +19,10 @@ from spaces.rules.rulings import (
     Ruling,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     rounded,
     size_of,
-    weighed,
+    weighted_choice,
 )
 from spaces.space import Values
 
@@ -77,8 +77,8 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     if crop_kind(facts).what != "pad":
         return None
     seen = images_seen(facts)
-    shifted = interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
-    domain, prior = weighed({"none": 1.0 - shifted, "pad": shifted})
+    shifted = log_log_interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
+    domain, prior = weighted_choice({"none": 1.0 - shifted, "pad": shifted})
     reason = f"near shifts help in short runs, far ones in long runs: {seen:,} images are seen"
     return Distribution(domain, prior, reason, "003:62, 003:84; arXiv 1512.03385, section 4.2; measured")
 
@@ -94,7 +94,7 @@ def crop_fractions(facts: Facts, values: Values) -> Distribution:
     side = facts.image_size
     low, high = 1.0 / side, max(2.0 / side, 0.25)
     far = crop_fraction(facts).what
-    usual = interpolated(images_seen(facts), (SHORT_RUN, NEAR_SHIFT), (LONG_RUN, far))
+    usual = log_log_interpolated(images_seen(facts), (SHORT_RUN, NEAR_SHIFT), (LONG_RUN, far))
     domain, prior = Float(low, high, log=True), Normal(min(max(usual, low), high), "medium")
     reason = f"about {usual * side:.2g} px of {side}; 4 of 32 in long runs"
     return Distribution(domain, prior, reason, "arXiv 1512.03385, section 4.2; the 1.5 px are ours")
@@ -105,7 +105,7 @@ def crop_scale(facts: Facts) -> Ruling[float]:
     fine-tune is ours."""
     if facts.pretrained:
         return Ruling(0.35, "pretrained weights have learnt whole objects; 0.35 is ours", "003:62, 003:84")
-    scale = rounded(interpolated(facts.parameters, (3 * MILLION, 0.2), (6 * MILLION, 0.08)))
+    scale = rounded(log_log_interpolated(facts.parameters, (3 * MILLION, 0.2), (6 * MILLION, 0.08)))
     reason = f"0.08 as usual, 0.2 for very small nets (+0.83 points); this is {size_of(facts)}"
     return Ruling(scale, reason, "003:62-67")
 
@@ -130,7 +130,7 @@ def crop_ratio(facts: Facts) -> Ruling[float] | None:
     take 1 for MobileNetV2 x0.25 and 0.8 for ShuffleNetV2 x0.25. 0.9 is ours, and from 6 M the usual 3/4
     holds. It is a value and not a range, since the widest crop must be its reciprocal.
     """
-    ratio = rounded(interpolated(facts.parameters, (VERY_SMALL_NET, 0.9), (6 * MILLION, 0.75)))
+    ratio = rounded(log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.9), (6 * MILLION, 0.75)))
     if ratio <= 0.75 or facts.pretrained:
         return None
     return Ruling(
@@ -161,9 +161,11 @@ def policy(facts: Facts) -> Ruling[str]:
 def policies(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
     kinds = {"trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
-    domain, prior = weighed({"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()})
+    domain, prior = weighted_choice(
+        {"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()}
+    )
     reason = f"+0.39 to +0.64 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-80; arXiv 1805.09501, 1909.13719, 2103.10158")
 
@@ -175,7 +177,7 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
     """,
 )
 def magnitudes(facts: Facts, values: Values) -> Distribution:
-    centre = interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
+    centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
     reason = f"9 at ResNet50 size, less for smaller nets; this is {size_of(facts)}"
     source = "003:62, 003:80; arXiv 1909.13719, section 4.1"
     return Distribution(Integer(1, 20), Normal(centre, "medium"), reason, source)
@@ -202,9 +204,11 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
     if not fits or not _long_enough(facts):
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
     kinds = {"erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
-    domain, prior = weighed({"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()})
+    domain, prior = weighted_choice(
+        {"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()}
+    )
     reason = f"+0.12 to +0.70 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-82; arXiv 1708.04896, 1708.04552, 2001.04086")
 
@@ -221,7 +225,7 @@ def erasing_probability(facts: Facts) -> Ruling[float]:
     """,
 )
 def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
-    centre = interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
+    centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
     reason = f"the paper erases half of the images, smaller nets tolerate less; this is {size_of(facts)}"
     return Distribution(Float(0.1, 0.8), Normal(centre, "medium"), reason, "003:81; arXiv 1708.04896")
 
@@ -244,13 +248,13 @@ def mixing(facts: Facts) -> Ruling[str]:
 def mixings(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts):
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
-    cutmix = on * interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
-    mixup = on * interpolated(facts.parameters, (MIXED_NET, 0.25), (25 * MILLION, 0.3))
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
+    cutmix = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
+    mixup = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.25), (25 * MILLION, 0.3))
     weights: dict[Value, float] = {"none": 1.0 - cutmix - mixup, "mixup": mixup, "cutmix": cutmix}
     if facts.parameters < MIXED_NET:
         weights = {"none": 1.0 - cutmix - mixup, "mixup": mixup + cutmix}
-    domain, prior = weighed(weights)
+    domain, prior = weighted_choice(weights)
     reason = f"+0.97 to +1.08 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-77; arXiv 1710.09412, 1905.04899")
 
@@ -262,8 +266,8 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
     """,
 )
 def mixup_alphas(facts: Facts, values: Values) -> Distribution:
-    by_images = interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
-    by_size = interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
+    by_images = log_log_interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
+    by_size = log_log_interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
     reason = f"0.2 on ImageNet, 1 on CIFAR; {facts.train_images:,} images and {size_of(facts)} here"
     source = "003:76; arXiv 1710.09412, sections 3.1 and 3.2"
     return Distribution(Float(0.05, 2.0, log=True), Normal(min(by_images, by_size), "medium"), reason, source)
@@ -280,13 +284,13 @@ def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
 def _borne(facts: Facts) -> float:
     """Returns how often a net gets distortions, relative to ResNet50's size:
     very small nets underfit (003:62)."""
-    return interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
+    return log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
 
 
 def _fitted(facts: Facts) -> float:
     """Returns how often a run gets distortions, relative to one that sees 3 million images:
     short runs underfit."""
-    return interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
+    return log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 
 def _long_enough(facts: Facts) -> bool:

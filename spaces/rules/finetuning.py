@@ -9,7 +9,14 @@ from __future__ import annotations
 from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Normal
-from spaces.rules.rulings import Distribution, heuristic, interpolated, number_at, share_between, weighed
+from spaces.rules.rulings import (
+    Distribution,
+    heuristic,
+    log_log_interpolated,
+    number_at,
+    share_between,
+    weighted_choice,
+)
 from spaces.space import Values
 
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
@@ -36,7 +43,7 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
     }
     if len(epochs) < 2:
         return None
-    domain, prior = weighed(epochs)
+    domain, prior = weighted_choice(epochs)
     reason = f"the head first, then all; longer for few images: {facts.train_images:,} here"
     return Distribution(domain, prior, reason, "001:100; arXiv 1801.06146, section 3.3; the shares are ours")
 
@@ -53,7 +60,7 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
 def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
-    domain, prior = weighed({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
+    domain, prior = weighted_choice({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
     reason = "the first layers transfer, and should change least"
     return Distribution(domain, prior, reason, "001:102; arXiv 1801.06146, section 3.2; the shares are ours")
 
@@ -105,8 +112,8 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained or facts.attention:
         return None
     images = _images_at_once(facts, values)
-    on = interpolated(images, (FEW_NORMALISED, 0.7), (MANY_NORMALISED, 0.2))
-    domain, prior = weighed({False: 1.0 - on, True: on})
+    on = log_log_interpolated(images, (FEW_NORMALISED, 0.7), (MANY_NORMALISED, 0.2))
+    domain, prior = weighted_choice({False: 1.0 - on, True: on})
     enough = images >= MANY_NORMALISED
     quality = "enough for good statistics" if enough else f"under {MANY_NORMALISED} make poor statistics"
     reason = f"{images:.0f} images are normalised at once: {quality}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from spaces.facts import Facts
-from spaces.rules.rulings import Distribution, Ruling, heuristic, weighed
+from spaces.rules.rulings import Distribution, Ruling, heuristic, weighted_choice
 from spaces.space import Values
 
 STEPS_AN_EPOCH = 20
@@ -57,7 +57,7 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
     steps = [each for each in range(-2, 3) if own * 2.0**each >= min(own, 8) and own * 2.0**each <= most]
     if len(steps) < 2:
         return None
-    domain, prior = weighed({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
+    domain, prior = weighted_choice({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
     where = f", of which {at_once} fit at once" if at_once else ""
     return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", _BATCH)
 

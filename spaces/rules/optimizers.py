@@ -24,11 +24,11 @@ from spaces.rules.rulings import (
     around,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     number_at,
     rounded,
     size_of,
-    weighed,
+    weighted_choice,
     word_at,
 )
 from spaces.space import Values
@@ -75,12 +75,12 @@ def kinds(facts: Facts, values: Values) -> Distribution:
         reason = "attention models train better with AdamW"
     else:
         seen = images_seen(facts)
-        sgd = interpolated(seen, (SHORT_RUN, 0.5), (RUN_ON_IMAGENET, 0.7))
+        sgd = log_log_interpolated(seen, (SHORT_RUN, 0.5), (RUN_ON_IMAGENET, 0.7))
         weights = {"sgd": sgd, "adamw": 0.95 - sgd, "lamb": 0.05}
         reason = f"AdamW for speed, SGD for the last accuracy of a long run: {seen:,} images are seen"
     if number_at(values, "loop.batch_size") >= LARS_BATCH:
         weights["lars"] = 0.1
-    domain, prior = weighed(weights)
+    domain, prior = weighted_choice(weights)
     return Distribution(domain, prior, reason, "003:4, 001:136, 002:22, 004:83; arXiv 2110.00476, 2012.12877")
 
 
@@ -191,7 +191,7 @@ def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
 
 def _documents_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
     if facts.pretrained and kind == "sgd":
-        rate = rounded(interpolated(facts.train_images, (1_000, 0.001), (100_000, 0.01)))
+        rate = rounded(log_log_interpolated(facts.train_images, (1_000, 0.001), (100_000, 0.01)))
         return Ruling(rate, "pretrained weights: 0.001 up to 1,000 images, 0.01 from 100,000", "003:88")
     rule = _rate_from_scratch(kind)
     if not facts.pretrained:
@@ -242,10 +242,10 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
             return 1.0
         case "sgd" | "lars":
             small, large = (SMALL_NET, SHORT_RUN_FACTOR), (LARGE_NET, LARGE_NET_SHORT_RUN_FACTOR)
-            most = interpolated(facts.parameters, small, large)
+            most = log_log_interpolated(facts.parameters, small, large)
         case _:
             most = ADAPTIVE_SHORT_RUN_FACTOR
-    return interpolated(images_seen(facts), (SHORT_RUN, most), (RUN_ON_IMAGENET, 1.0))
+    return log_log_interpolated(images_seen(facts), (SHORT_RUN, most), (RUN_ON_IMAGENET, 1.0))
 
 
 # --- momentum and decay -------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def _sgd_decay(facts: Facts, *, strong_augmentation: bool) -> Ruling[float]:
     The documents say "larger for small sets" without a number. The fourth root of the ratio to ImageNet is
     ours: 5e-4, usual on CIFAR's 50,000 images, stays within the range around it.
     """
-    size = interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))
+    size = log_log_interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))
     data = (IMAGENET_IMAGES / facts.train_images) ** 0.25
     ease = 0.7 if strong_augmentation else 1.0
     reason = f"{rounded(size):g} for {size_of(facts)}, x{data:.2g} for {facts.train_images:,} images"

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.priors import mode
+from spaces.priors import likeliest
 from spaces.rules.augmentations import LONG_ENOUGH
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
@@ -19,10 +19,10 @@ from spaces.rules.rulings import (
     Distribution,
     Ruling,
     heuristic,
-    interpolated,
+    log_log_interpolated,
     number_at,
     size_of,
-    weighed,
+    weighted_choice,
 )
 from spaces.space import Values
 
@@ -77,12 +77,12 @@ def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution
 
 
 def _smoothings(facts: Facts) -> Distribution:
-    share = interpolated(facts.parameters, (RESNET18, 0.25), (25 * MILLION, 0.75))
-    length = interpolated(facts.epochs, (30, 0.5), (480, 2.0))
-    scarcity = interpolated(facts.train_images, (5_000, 3.0), (IMAGENET_IMAGES, 1.0))
+    share = log_log_interpolated(facts.parameters, (RESNET18, 0.25), (25 * MILLION, 0.75))
+    length = log_log_interpolated(facts.epochs, (30, 0.5), (480, 2.0))
+    scarcity = log_log_interpolated(facts.train_images, (5_000, 3.0), (IMAGENET_IMAGES, 1.0))
     odds = share / (1.0 - share) * length * scarcity
     on = odds / (1.0 + odds)
-    domain, prior = weighed({0.0: 1.0 - on, 0.05: 0.25 * on, 0.1: 0.5 * on, 0.2: 0.25 * on})
+    domain, prior = weighted_choice({0.0: 1.0 - on, 0.05: 0.25 * on, 0.1: 0.5 * on, 0.2: 0.25 * on})
     reason = (
         f"gains from ResNet50 size, in long runs and on few images; this is {size_of(facts)}, "
         f"{facts.epochs} epochs, {facts.train_images:,} images"
@@ -102,7 +102,7 @@ def _smoothings(facts: Facts) -> Distribution:
 )
 def clippings(facts: Facts, values: Values) -> Distribution:
     off = 0.2 if facts.attention else 0.7
-    domain, prior = weighed({"none": off, "norm": 1.0 - off})
+    domain, prior = weighted_choice({"none": off, "norm": 1.0 - off})
     reason = "transformers clip" if facts.attention else "normalised nets seldom need it"
     return Distribution(
         domain, prior, reason, "000:7-20, 004:155; arXiv 2010.11929, table 3; the shares are ours"
@@ -116,7 +116,7 @@ def clippings(facts: Facts, values: Values) -> Distribution:
 def clip_norms(facts: Facts, values: Values) -> Distribution:
     usual = 0.75 if facts.attention else 0.2
     rest = (1.0 - usual) / (len(NORMS) - 1)
-    domain, prior = weighed({norm: usual if norm == USUAL_NORM else rest for norm in NORMS})
+    domain, prior = weighted_choice({norm: usual if norm == USUAL_NORM else rest for norm in NORMS})
     reason = "transformers clip at 1" if facts.attention else "no norm is known to be better than another"
     return Distribution(domain, prior, reason, "arXiv 2010.11929, table 3; the range and the shares are ours")
 
@@ -135,10 +135,12 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
 def dropouts(facts: Facts, values: Values) -> Distribution | None:
     if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
-    centre = interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
+    centre = log_log_interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
     spread = 0.2
     rates: tuple[tuple[Value, float], ...] = ((None, 0.0), (0.1, 0.1), (0.2, 0.2), (0.35, 0.35), (0.5, 0.5))
-    domain, prior = weighed({each: math.exp(-0.5 * ((rate - centre) / spread) ** 2) for each, rate in rates})
+    domain, prior = weighted_choice(
+        {each: math.exp(-0.5 * ((rate - centre) / spread) ** 2) for each, rate in rates}
+    )
     reason = f"about {centre:.2g} for {facts.train_images:,} images: the fewer images, the more dropout"
     return Distribution(domain, prior, reason, "001:251, 003:84; JMLR 15:1929; the numbers are ours")
 
@@ -161,7 +163,7 @@ def dropouts(facts: Facts, values: Values) -> Distribution | None:
 def averagings(facts: Facts, values: Values) -> Distribution | None:
     if _steps(facts, values) < FEWEST_AVERAGED_STEPS:
         return None
-    domain, prior = weighed({"none": 0.4, "ema": 0.6})
+    domain, prior = weighted_choice({"none": 0.4, "ema": 0.6})
     reason = "averages are steadier, and their early scores say more of the last"
     return Distribution(domain, prior, reason, "ours; decay's warm-up as timm's ModelEmaV3")
 
@@ -179,7 +181,7 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
     for share, weight in HALF_LIVES.items():
         decay = _decay(max(1.0, share * steps))
         decays[decay] = decays.get(decay, 0.0) + weight
-    domain, prior = weighed(decays)
+    domain, prior = weighted_choice(decays)
     reason = f"half-lives of 1, 2, 5 and 10 % of {steps:,} steps"
     return Distribution(domain, prior, reason, "ours; torchvision's references scale it with the run too")
 
@@ -187,7 +189,7 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
 def ema_decay(facts: Facts, values: Values) -> Ruling[Value]:
     """Returns the likeliest decay, for a recipe that averages its weights: the documents have none."""
     found = ema_decays(facts, values)
-    return Ruling(mode(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
+    return Ruling(likeliest(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
 
 
 def _decay(half_life: float) -> float:

@@ -112,7 +112,7 @@ def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float
     return Float(rounded(centre / factor), rounded(centre * factor), log=True), Normal(centre, confidence)
 
 
-def weighed(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
+def weighted_choice(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
     """Returns the options, and their weights, which are above 0."""
     return Choice(tuple(weights)), Weights(tuple(weights.values()))
 
@@ -133,7 +133,7 @@ def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Wo
     raise ValueError(f"{path}: expected one of {', '.join(words)}, got {values[path]!r}")
 
 
-def interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
+def log_log_interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
     """Returns y at x > 0 on the straight line through two points in log-log; y is constant beyond them."""
     (x0, y0), (x1, y1) = start, end
     return float(y0 * (y1 / y0) ** share_between(x, x0, x1))

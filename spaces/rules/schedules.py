@@ -18,11 +18,11 @@ from spaces.rules.rulings import (
     Ruling,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     number_at,
     rounded,
     rounded_down,
-    weighed,
+    weighted_choice,
     word_at,
 )
 from spaces.space import Values
@@ -60,11 +60,13 @@ def schedule(facts: Facts) -> Ruling[str]:
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:
-    cosine = interpolated(facts.epochs, (20, 0.5), (200, 0.7))
-    early = interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
+    cosine = log_log_interpolated(facts.epochs, (20, 0.5), (200, 0.7))
+    early = log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
     others = {"onecycle": 0.2, "step": 0.1 * early, "poly": 0.1, "exp": 0.05 * early}
     rest = (1.0 - cosine) / sum(others.values())
-    domain, prior = weighed({"cosine": cosine} | {kind: share * rest for kind, share in others.items()})
+    domain, prior = weighted_choice(
+        {"cosine": cosine} | {kind: share * rest for kind, share in others.items()}
+    )
     reason = f"a cosine is robust and gains with the length of the run: {facts.epochs} epochs here"
     return Distribution(domain, prior, reason, "003:13-17, 000:27, 000:55, 001:114; the shares are ours")
 
@@ -75,7 +77,7 @@ def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
         epochs, reason = ATTENTION_WARMUP, "20 epochs for attention"
         source = "arXiv 2103.14030, section A2.1; 2201.03545, table 5"
     else:
-        epochs, source = interpolated(batch, (256, 1.0), (1024, WARMUP)), _WARMUP
+        epochs, source = log_log_interpolated(batch, (256, 1.0), (1024, WARMUP)), _WARMUP
         small = f", 1 at batch {batch:g}" if batch <= 256 else ""
         reason = f"5 epochs for large batches{small}"
     longest = min(rounded(epochs), longest_warmup(facts))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.priors import Weights, drawn
+from spaces.priors import Weights, quantile_value
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
@@ -97,7 +97,7 @@ def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float
         if each.when is not None and known.get(each.when.path) not in each.when.values:
             continue
         if each.path not in found and (said := each.of(facts, known)) is not None:
-            found[each.path] = drawn(said.domain, said.prior, fractions[each.name])
+            found[each.path] = quantile_value(said.domain, said.prior, fractions[each.name])
     return found
 
 
