@@ -12,7 +12,7 @@ the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, TypeVar, assert_never
 
 from pydantic import Field, model_validator
 
@@ -38,6 +38,8 @@ Eps = Annotated[Positive, Purpose("keeps the division finite", f"{_ADAM}; 1212.5
 Decay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
 DecayNormAndBias = Annotated[bool, Purpose("whether these decay too", "arXiv 1812.01187, section 3.1")]
 
+NesterovOptimizer = TypeVar("NesterovOptimizer", "SGD", "AdamThenSGD")
+
 
 def batch_factor(scaling: Scaling, ratio: float) -> float:
     """Returns the factor on a rate at batch 256 for a batch that is `ratio` times as large."""
@@ -52,6 +54,13 @@ def batch_factor(scaling: Scaling, ratio: float) -> float:
             assert_never(scaling)
 
 
+def with_momentum(optimizer: NesterovOptimizer) -> NesterovOptimizer:
+    """Returns the optimizer unchanged. Raises ValueError if it looks ahead along a momentum of 0."""
+    if optimizer.nesterov and optimizer.momentum == 0.0:
+        raise ValueError("nesterov needs momentum above 0")
+    return optimizer
+
+
 class SGD(Spec):
     """Is stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
@@ -63,11 +72,7 @@ class SGD(Spec):
     weight_decay: Decay = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
-    @model_validator(mode="after")
-    def nesterov_needs_momentum(self) -> Self:
-        if self.nesterov and self.momentum == 0.0:
-            raise ValueError("nesterov needs momentum above 0")
-        return self
+    nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
 class RMSProp(Spec):
@@ -193,11 +198,7 @@ class AdamThenSGD(Spec):
     ] = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
-    @model_validator(mode="after")
-    def nesterov_needs_momentum(self) -> Self:
-        if self.nesterov and self.momentum == 0.0:
-            raise ValueError("nesterov needs momentum above 0")
-        return self
+    nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
 Optimizer = Annotated[
