@@ -22,7 +22,7 @@ from trainable.training.schedule import cycle_ends
 
 ALIKE_BITS = 0.5
 """From here on draws count as alike: one prior of high confidence is enough."""
-OF_THE_RUN, OF_UNUNIFORM_RUNS = 8, 3
+OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
 """No trial is stopped in the first eighth of a run. Where trials that are alike have schedules of different
 shapes, none is stopped in the first third: until then 1cycle scores too low and a constant rate too high."""
 SAME_SHAPE = frozenset({"cosine", "poly"})
@@ -35,7 +35,7 @@ WHY_WARM = "the first comes one epoch after the longest warm-up"
 WHY_THAWED = "the first comes one epoch after the longest freeze, in which only the head is trained"
 WHY_THIS_PART = {
     OF_THE_RUN: "in the first eighth of a run, scores say little about its end",
-    OF_UNUNIFORM_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
+    OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
 }
 NO_RUNG = "no rung comes before the last epoch"
 UNIFORM = "trials drawn uniformly differ so much that early scores can rank them"
@@ -92,7 +92,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
         frozen: the most epochs in which any trial trains its head alone.
     """
     alike = bits >= ALIKE_BITS
-    part = OF_UNUNIFORM_RUNS if alike and uneven else OF_THE_RUN
+    part = OF_UNEVEN_RUNS if alike and uneven else OF_THE_RUN
     reasons = {  # where two ask for the same epoch, the first is the reason
         WHY_WARM: math.ceil(warmup) + BEHIND_WARMUP,
         WHY_THAWED: frozen + BEHIND_FREEZE,
