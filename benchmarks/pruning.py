@@ -27,7 +27,7 @@ from report import environment, write
 from search.deciding.pruning import SAME_SHAPE, suggested
 from search.deciding.scheduler import rungs
 from spaces.domains import is_number
-from spaces.priors import Confidence, Normal, Prior, Uniform, drawn
+from spaces.priors import Confidence, Normal, Prior, Uniform, quantile_value
 
 TABLE = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
 PHOTOGRAPHS = TABLE.parent / "photographs_1442.jsonl"
@@ -232,7 +232,10 @@ def lcbench_curves(task: Task, prior: str) -> Curves:
         priors = {path: Normal(value, confidence) for path, value in best.items() if is_number(value)}
     random = np.random.default_rng(0)
     rows = [
-        {each.path: drawn(each.domain, priors[each.path], random.random()) for each in task.space.dimensions}
+        {
+            each.path: quantile_value(each.domain, priors[each.path], random.random())
+            for each in task.space.dimensions
+        }
         for _ in range(LCBENCH_DRAWS)
     ]
     return np.array([train(row).curve for row in rows])

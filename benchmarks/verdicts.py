@@ -26,11 +26,11 @@ from offline.search_task import Task, Trained
 from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
-from search.deciding.make import SamplerKind
 from search.deciding.points import RandomSampler
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdict, Word
+from search.study import SamplerKind
 from search.verdicts.judging import judge
 
 LENGTHS = (16, 48, 100)

@@ -1,4 +1,4 @@
-"""Measures how strongly a space's priors concentrate its trials, compared with even draws."""
+"""Measures how strongly a space's priors concentrate its trials, compared with uniform draws."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import lru_cache
 from typing import assert_never
 
 from spaces.domains import Domain, Value
-from spaces.priors import Normal, Prior, Uniform, Weights, density, drawn
+from spaces.priors import Normal, Prior, Uniform, Weights, density, quantile_value
 from spaces.space import Dimension, Space
 
 DRAWS, POINTS = 64, 64
 
 
 def concentration(space: Space) -> float:
-    """Returns the number of bits by which the priors narrow the space; 0 if every prior is even.
+    """Returns the number of bits by which the priors narrow the space; 0 if every prior is uniform.
 
-    This is the relative entropy of draws from the priors to even draws: 3 bits mean that trials lie as close
-    together as if the space were an eighth of its size. A prior may depend on values drawn before it, so this
-    is the mean over a few draws, which are the same ones every time.
+    This is the relative entropy of draws from the priors to uniform draws: 3 bits mean that trials lie as
+    close together as if the space were an eighth of its size. A prior may depend on values drawn before it,
+    so this is the mean over a few draws, which are the same ones every time.
     """
     return sum(_bits(space, random.Random(draw)) for draw in range(DRAWS)) / DRAWS
 
@@ -34,20 +34,20 @@ def narrowing(domain: Domain, prior: Prior) -> float:
         case Weights(shares=shares):
             return sum(share * math.log2(len(shares) * share) for share in shares)
         case Normal():
-            values = [drawn(domain, prior, (point + 0.5) / POINTS) for point in range(POINTS)]
+            values = [quantile_value(domain, prior, (point + 0.5) / POINTS) for point in range(POINTS)]
             return sum(math.log2(density(domain, prior, value)) for value in values) / POINTS
         case _:
             assert_never(prior)
 
 
-def _bits(space: Space, chance: random.Random) -> float:
+def _bits(space: Space, rng: random.Random) -> float:
     """Returns the sum of the bits of the dimensions that one trial has."""
     bits = 0.0
 
     def draw(dimension: Dimension, prior: Prior) -> Value:
         nonlocal bits
         bits += narrowing(dimension.domain, prior)
-        return drawn(dimension.domain, prior, chance.random())
+        return quantile_value(dimension.domain, prior, rng.random())
 
     space.define(draw)
     return bits

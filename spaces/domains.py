@@ -23,9 +23,10 @@ class SpaceError(FaultyInput):
 
 @dataclass(frozen=True)
 class Float:
-    """Holds the real numbers from `low` to `high`, both included; `log` draws evenly on a logarithmic scale.
+    """Holds the real numbers from `low` to `high`, both included.
 
-    Raises SpaceError unless both are finite numbers, low < high, and low > 0 where `log`.
+    `log` draws uniformly on a logarithmic scale. Raises SpaceError unless both are finite numbers, low <
+    high, and low > 0 where `log`.
     """
 
     low: float
@@ -48,9 +49,10 @@ class Float:
 
 @dataclass(frozen=True)
 class Integer:
-    """Holds the whole numbers from `low` to `high`, both included; `log` draws evenly on a logarithmic scale.
+    """Holds the whole numbers from `low` to `high`, both included.
 
-    Raises SpaceError unless both are whole numbers, low < high, and low >= 1 where `log`.
+    `log` draws uniformly on a logarithmic scale. Raises SpaceError unless both are whole numbers, low < high,
+    and low >= 1 where `log`.
     """
 
     low: int

@@ -37,7 +37,7 @@ Rate = Annotated[float, Field(gt=0.0)]
 Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
-SETTLED_ELSEWHERE = {
+NOT_OVERWRITABLE = {
     "train_images": "it is counted; data.train_limit uses fewer images",
     "classes": "it is counted",
     "class_balance": "it is counted",
@@ -61,31 +61,32 @@ class FactsError(FaultyInput):
 
 class Facts(Spec):
     """Holds the facts, measured once before a search and stored with it;
-    the ranges of a Space depend on them alone."""
+    the ranges of a Space depend on them alone.
 
-    train_images: Count
-    classes: Count
-    class_balance: Annotated[float, Field(gt=0.0, le=1.0, description="smallest class over largest")]
-    channels: Literal[1, 3]
-    image_size: Annotated[int, Field(ge=4, description="side in pixels, as the model sees it")]
-    flips: tuple[Literal["horizontal", "vertical"], ...] = ()
-    parameters: Annotated[int, Field(ge=1, description="trainable numbers of the base recipe's model")]
-    epochs: Annotated[int, Field(ge=1, description="length of the longest trial")]
-    cpus: Annotated[int, Field(ge=1, description="of one worker")]
-    gpus: Annotated[float, Field(ge=0.0, description="of one worker")]
-    workers: Annotated[int, Field(ge=1, description="processes that train one trial together")] = 1
-    gpu_memory_bytes: Bytes | None = None
-    pretrained: bool = False
-    attention: bool = Field(False, description="the model has attention layers: a transformer, or a hybrid")
-    largest_micro_batch: Count | None = Field(
-        None, description="images that fit into memory at once, where it was measured"
+    A field's description says what the fact is, to be read beside its value with the unit.
+    """
+
+    train_images: Count = Field(description="to train on")
+    classes: Count = Field(description="of the labels")
+    class_balance: float = Field(gt=0.0, le=1.0, description="smallest class divided by largest")
+    channels: Literal[1, 3] = Field(description="of an image")
+    image_size: int = Field(ge=4, description="side, as the model sees it")
+    flips: tuple[Literal["horizontal", "vertical"], ...] = Field(
+        (), description="flips that keep the label true"
     )
-    lr_band: Band | None = Field(
-        None, description="learning rates at batch 256 that a sweep recommends, where it was asked for"
-    )
-    lr_band_kind: OptimizerName | None = Field(
-        None, description="the kind of optimizer of that sweep; None: the documents' own for such a model"
-    )
+    parameters: Count = Field(description="numbers that training adjusts")
+    epochs: Count = Field(description="of the longest trial")
+    cpus: Count = Field(description="of a worker")
+    gpus: float = Field(ge=0.0, description="of a worker")
+    workers: Count = Field(1, description="of a trial")
+    gpu_memory_bytes: Bytes | None = Field(None, description="memory of a GPU")
+    pretrained: bool = Field(False, description="starts from pretrained weights")
+    attention: bool = Field(False, description="the model has attention layers")
+    largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
+    lr_band: Band | None = Field(None, description="rates that a sweep recommends")
+    """These are rates at batch 256."""
+    lr_band_kind: OptimizerName | None = Field(None, description="optimizer of that sweep")
+    """None means the optimizer of the documented recipe."""
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Facts:
@@ -105,7 +106,7 @@ class Facts(Spec):
         return self.model_dump(mode="json")
 
 
-class GivenFacts(Spec):
+class WrittenFacts(Spec):
     """Holds the facts that a person writes to replace measured ones; None leaves a fact as measured."""
 
     parameters: Count | None = None

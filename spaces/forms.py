@@ -14,9 +14,10 @@ from trainable.recipe.base import Purpose
 
 
 def purpose_of(path: str) -> Purpose:
-    """What a field is for, in every kind that has it; a `kind` that says nothing has its section's purpose.
+    """Returns what a field is for, in every kind that has it.
 
-    Raises LookupError for what is no field, and where kinds do not say the same.
+    A `kind` that says nothing has its section's purpose. Raises LookupError for what is no field, and where
+    kinds do not say the same.
     """
     section, _, name = path.rpartition(".")
     found = {_purpose_in(field) for field in _fields_at(path)}
@@ -84,7 +85,7 @@ def form_like(domain: Domain) -> str:
 
 
 def _fields_at(path: str) -> list[FieldInfo]:
-    """A field as each kind of its section declares it; empty for what is no field."""
+    """Returns a field as each kind of its section declares it; empty for what is no field."""
     section, _, name = path.rpartition(".")
     return [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
 

@@ -38,7 +38,7 @@ _STANDARD = NormalDist()
 
 @dataclass(frozen=True)
 class Uniform:
-    """Believes nothing: draws are even over the (log-)range or the options."""
+    """Believes nothing: draws are uniform over the (log-)range or the options."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def check_prior(domain: Domain, prior: Prior) -> None:
             raise SpaceError.at("", f"expected a centre within {domain}, got weights")
 
 
-def within(domain: Domain, prior: Prior) -> Prior:
+def clamped(domain: Domain, prior: Prior) -> Prior:
     """Returns the prior; a centre outside the domain is moved to the nearer end."""
     match domain, prior:
         case Float() | Integer(), Normal(centre=centre, confidence=confidence):
@@ -120,8 +120,8 @@ def within(domain: Domain, prior: Prior) -> Prior:
             return prior
 
 
-def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
-    """Returns the prior's quantile at `fraction` in [0, 1); even fractions draw values from the prior."""
+def quantile_value(domain: Domain, prior: Prior, fraction: float) -> Value:
+    """Returns the prior's quantile at `fraction` in [0, 1); uniform fractions draw values from the prior."""
     match prior:
         case Uniform():
             return value_at(domain, fraction)
@@ -138,7 +138,7 @@ def drawn(domain: Domain, prior: Prior, fraction: float) -> Value:
 
 
 def density(domain: Domain, prior: Prior, value: Value) -> float:
-    """Returns how much likelier a value is than in even draws: 1 on average over the domain, 0 outside it."""
+    """Returns how much likelier a value is than in uniform draws: 1 on average in the domain, 0 outside."""
     if value not in domain:
         return 0.0
     match prior:
@@ -153,8 +153,8 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
             assert_never(prior)
 
 
-def mode(domain: Domain, prior: Prior) -> Value:
-    """Returns the likeliest value. With an even prior this is the middle of a range, or the first option."""
+def likeliest(domain: Domain, prior: Prior) -> Value:
+    """Returns the likeliest value: with a uniform prior the middle of a range, or the first option."""
     match prior:
         case Uniform():
             return value_at(domain, 0.0 if isinstance(domain, Choice) else 0.5)

@@ -73,7 +73,7 @@ def _beliefs_tree(beliefs: Table[Believed]) -> dict[str, Any]:
     if not isinstance(beliefs, ByValue):
         return {"prior": _prior_tree(beliefs.prior), "reason": beliefs.reason}
     cases = [{"values": list(each.values), "then": _beliefs_tree(each.then)} for each in beliefs.cases]
-    return {"path": beliefs.path, "settled": beliefs.default, "cases": cases}
+    return {"path": beliefs.path, "default": beliefs.default, "cases": cases}
 
 
 def _prior_tree(prior: Prior) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _ends(node: _Node) -> tuple[Any, Any]:
 def _beliefs(node: _Node) -> Table[Believed]:
     if "cases" not in node.entries():
         return _believed(node)
-    path, default, cases = node.fields("path", "settled", "cases")
+    path, default, cases = node.fields("path", "default", "cases")
     return ByValue(path.text(), default.value(), tuple(map(_case, cases.items())))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
-from spaces.priors import Prior, Uniform, check_prior, drawn
+from spaces.priors import Prior, Uniform, check_prior, quantile_value
 from spaces.tables import Table, answer, answers
 from trainable.errors import Fault
 from trainable.recipe import Recipe
@@ -94,7 +94,7 @@ class RuleValue:
 class Space:
     """Holds what a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
 
-    `own` holds the values of the documents' own recipe. That is the first trial, which may lie outside a
+    `own` holds the values of the documented recipe. That is the first trial, which may lie outside a
     domain that a person narrowed. `pins` are the paths that a person fixed in the base; a trial that switches
     a section's kind still has them. `rule_values` are the values that rules give to fields of its trials,
     also to fields that vary.
@@ -128,7 +128,9 @@ class Space:
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
         """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
-        return self.define(lambda dimension, prior: drawn(dimension.domain, prior, fraction(dimension)))
+        return self.define(
+            lambda dimension, prior: quantile_value(dimension.domain, prior, fraction(dimension))
+        )
 
     def encode(self, values: Values) -> dict[str, float]:
         """Returns each value's position in its domain, in [0, 1], by dimension name,

@@ -16,10 +16,11 @@ from offline.beliefs import Worth, believing
 from offline.replay import Replay, Replayed
 from offline.search_task import seed_of
 from offline.tasks import task
-from search.deciding.make import SamplerKind, make_sampler
+from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
 from search.deciding.tpe import TpeSampler
+from search.study import SamplerKind
 from spaces.priors import Confidence
 from spaces.space import Space
 

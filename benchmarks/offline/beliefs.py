@@ -15,7 +15,7 @@ import numpy as np
 
 from offline.search_task import BareSpace, Task, Trained, Values, seed_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, index_of, value_at
-from spaces.priors import Confidence, believed, mode
+from spaces.priors import Confidence, believed, likeliest
 from spaces.space import Believed, Dimension
 
 Worth = Literal["right", "off", "adversarial"]
@@ -42,7 +42,7 @@ def believing(task: Task, worth: Worth, seed: int, confidence: Confidence = "med
             centre = displaced(dimension.domain, centre, random)
         dimensions.append(dimension if centre is None else _around(dimension, centre, confidence))
     space = replace(task.space, dimensions=tuple(dimensions))
-    return replace(space, own=space.define(lambda dimension, prior: mode(dimension.domain, prior)))
+    return replace(space, own=space.define(lambda dimension, prior: likeliest(dimension.domain, prior)))
 
 
 def displaced(domain: Domain, value: Value, random: np.random.Generator) -> Value:

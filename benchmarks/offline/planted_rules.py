@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search.deciding.make import SamplerKind, make_sampler
+from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
 from search.record.journal import EpochEvent, Outcome
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Word
+from search.study import SamplerKind
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Believed, Dimension, Space, Values, When

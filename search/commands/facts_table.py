@@ -26,10 +26,9 @@ class FactRow(NamedTuple):
 
 
 class FactText(NamedTuple):
-    """Says how the values of a fact are shown, what it means, and its origin unless another one is known."""
+    """Says how the values of a fact are shown, and its origin unless another one is known."""
 
     show: Callable[[Any], str]
-    meaning: str
     origin: str
 
 
@@ -46,8 +45,8 @@ def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None 
     `measured` holds the facts before any of them was overwritten.
     """
     return [
-        FactRow(name, _value(name, facts), words.meaning, _origin(name, measured, data, study))
-        for name, words in FACT_TEXTS.items()
+        FactRow(name, _value(name, facts), field.description or "", _origin(name, measured, data, study))
+        for name, field in Facts.model_fields.items()
     ]
 
 
@@ -81,7 +80,7 @@ def _origin_without_looking(name: str, measured: Measured, study: Study | None) 
 def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
     probe = PROBES[name]
     if name == "lr_band_kind" and study is not None and "lr_band" in study.facts.values():
-        return "base.optimizer.kind, or the documents' own"
+        return "base.optimizer.kind, or the documented recipe's"
     if getattr(measured.facts, name) is not None:
         return f"{probe}, when the search began"
     if study is None or probe not in study.space.probes:
@@ -110,25 +109,23 @@ def _band(band: tuple[float, float]) -> str:
 
 
 FACT_TEXTS: dict[str, FactText] = {
-    "train_images": FactText(partial(counted, noun="image"), "to train on", "counted"),
-    "classes": FactText(partial(counted, noun="class", nouns="classes"), "of the labels", "counted"),
-    "class_balance": FactText("{:.2f}".format, "smallest class divided by largest", "counted"),
-    "channels": FactText(_channels, "of an image", "as in most images"),
-    "image_size": FactText("{} px".format, "side, as the model sees it", "as in most images"),
-    "flips": FactText(_flips, "flips that keep the label true", "known for these data, or none"),
-    "parameters": FactText("{:,}".format, "numbers that training adjusts", "counted on the model"),
-    "epochs": FactText(partial(counted, noun="epoch"), "of the longest trial", "budget.epochs"),
-    "cpus": FactText(partial(counted, noun="CPU"), "of a worker", "resources.cpus"),
-    "gpus": FactText(partial(counted, noun="GPU"), "of a worker", "resources.gpus"),
-    "workers": FactText(partial(counted, noun="worker"), "of a trial", "resources.workers"),
-    "gpu_memory_bytes": FactText(_gigabytes, "memory of a GPU", "measured"),
-    "pretrained": FactText(_yes_or_no, "starts from pretrained weights", "base.model.weights"),
-    "attention": FactText(_yes_or_no, "the model has attention layers", "found in the model"),
-    "largest_micro_batch": FactText(
-        partial(counted, noun="image"), "that fit into memory at once", "batch-find"
-    ),
-    "lr_band": FactText(_band, "rates that a sweep recommends", "lr-find"),
-    "lr_band_kind": FactText(str, "optimizer of that sweep", "lr-find"),
+    "train_images": FactText(partial(counted, noun="image"), "counted"),
+    "classes": FactText(partial(counted, noun="class", nouns="classes"), "counted"),
+    "class_balance": FactText("{:.2f}".format, "counted"),
+    "channels": FactText(_channels, "as in most images"),
+    "image_size": FactText("{} px".format, "as in most images"),
+    "flips": FactText(_flips, "known for these data, or none"),
+    "parameters": FactText("{:,}".format, "counted on the model"),
+    "epochs": FactText(partial(counted, noun="epoch"), "budget.epochs"),
+    "cpus": FactText(partial(counted, noun="CPU"), "resources.cpus"),
+    "gpus": FactText(partial(counted, noun="GPU"), "resources.gpus"),
+    "workers": FactText(partial(counted, noun="worker"), "resources.workers"),
+    "gpu_memory_bytes": FactText(_gigabytes, "measured"),
+    "pretrained": FactText(_yes_or_no, "base.model.weights"),
+    "attention": FactText(_yes_or_no, "found in the model"),
+    "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
+    "lr_band": FactText(_band, "lr-find"),
+    "lr_band_kind": FactText(str, "lr-find"),
 }
 PROBES = {
     name: probe for probe, fact in FACT_OF_PROBE.items() for name in FACT_TEXTS if name.startswith(fact)

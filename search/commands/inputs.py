@@ -89,7 +89,7 @@ def load_target(
     """Returns the recipe that a command is to look at, with its images loaded.
 
     `file`, `data` and `settings` have the meaning that `named_input` documents; `download` says whether
-    torchvision may fetch the data set. A study stands for its first trial, the documents' own recipe. Raises
+    torchvision may fetch the data set. A study stands for its first trial, the documented recipe. Raises
     UserError.
     """
     match named_input(file, data, settings):

@@ -10,18 +10,19 @@ from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.loops import wanted_epochs
+from spaces.sources import with_guide_names
 from spaces.space import RuleValue, Space
 
-OWN = "the documents' own recipe"
+OWN = "the documented recipe"
 DRAWN = {
-    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial evenly",
+    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial uniformly",
     "tpe": "priors are not used",
     "random": "from the priors",
     "qmc": "from the priors, spread by a Sobol sequence",
 }
 DRAWN_WITHOUT_PRIORS = {
     "prior-tpe": "by TPE, since there are no priors",
-    "random": "evenly, since there are no priors",
+    "random": "uniformly, since there are no priors",
     "qmc": "spread by a Sobol sequence, since there are no priors",
 }
 
@@ -29,8 +30,7 @@ DRAWN_WITHOUT_PRIORS = {
 def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None) -> Table:
     """Returns the plan. Without facts the search has begun, and no rule is asked again."""
     budget, objective = study.budget, study.objective
-    wanted = None if facts is None else wanted_epochs(facts)
-    length = [("length", f"{wanted.reason} ({wanted.source})")] if wanted is not None else []
+    length = [] if facts is None else [("length", _length(facts))]
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
     better = "highest" if objective.direction == "max" else "lowest"
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
@@ -49,7 +49,7 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None
 
 
 def first_trial(study: Study, space: Space, *, begun: bool) -> str:
-    """Returns which recipe the first trial has: the documents' own, and where it differs from what they name.
+    """Returns which recipe the first trial has: the documented one, with what differs from the documents.
 
     Only a sweep and a study's options make it differ.
     """
@@ -63,6 +63,13 @@ def first_trial(study: Study, space: Space, *, begun: bool) -> str:
         return f"{OWN}, with {'; '.join(changes)}"
     sweeps = "lr-find" in study.space.probes and not begun and "optimizer.lr" in space.own
     return f"{OWN}, with a rate that lr-find will recommend" if sweeps else OWN
+
+
+def _length(facts: Facts) -> str:
+    """Returns how long the documents would train."""
+    wanted = wanted_epochs(facts)
+    (source,) = with_guide_names([wanted.source])
+    return f"{wanted.reason} ({source})"
 
 
 def _named(rule: RuleValue) -> Value:

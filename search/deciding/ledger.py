@@ -290,6 +290,6 @@ class Ledger:
             self._verdicts[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
 
     def _why_stopped(self, number: int, rung: int, value: float) -> str:
-        rank, count, going_on = self._scheduler.standing(number, rung)
+        rank, count, going_on = self._scheduler.rank_at(number, rung)
         go_on = "the best goes on" if going_on == 1 else f"the best {going_on} go on"
         return f"{self._metric} {value:.4g} at epoch {rung} ranks {rank} of {count}; {go_on}"

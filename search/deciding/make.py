@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from search.deciding.points import RandomSampler, SobolSampler
 from search.deciding.sampler import Sampler
+from search.study import SamplerKind
 from spaces.concentration import concentration
 from spaces.space import Space
 from trainable.training.metrics import Mode
@@ -13,11 +12,9 @@ from trainable.training.metrics import Mode
 NO_BITS = 1e-9
 """Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""
 
-SamplerKind = Literal["prior-tpe", "tpe", "random", "qmc"]
 
-
-def make_sampler(space: Space, kind: SamplerKind, seed: int, mode: Mode) -> Sampler:
-    """Build the sampler of a study; `mode` says whether the objective is maximised or minimised.
+def make_sampler(space: Space, kind: SamplerKind, seed: int, direction: Mode) -> Sampler:
+    """Build the sampler of a study; `direction` says whether the objective is maximised or minimised.
 
     In a space without beliefs, `prior-tpe` is TPE.
     """
@@ -25,11 +22,11 @@ def make_sampler(space: Space, kind: SamplerKind, seed: int, mode: Mode) -> Samp
         case "prior-tpe" if concentration(space) > NO_BITS:
             from search.deciding.prior_tpe import PriorTpeSampler  # scipy.stats takes a second to import
 
-            return PriorTpeSampler(space, seed, mode)
+            return PriorTpeSampler(space, seed, direction)
         case "prior-tpe" | "tpe":
             from search.deciding.tpe import TpeSampler  # Optuna takes 0.4 s to import
 
-            return TpeSampler(space, seed, mode)
+            return TpeSampler(space, seed, direction)
         case "random":
             return RandomSampler(space, seed)
         case "qmc":

@@ -22,7 +22,7 @@ from search.record.journal import Outcome
 from spaces.domains import Choice, Domain, Float, Integer, Value
 
 Outside = Literal["ignore the trial", "widen the range"]
-"""What becomes of a trial with a value outside its domain, as the documents' own recipe may have one.
+"""What becomes of a trial with a value outside its domain, as the documented recipe may have one.
 
 For TPE it is no point of the space, and a kernel there may be undefined (log 0): the trial becomes FAIL
 without parameters. Where people look at it, it keeps its values, and each range is widened to hold them."""

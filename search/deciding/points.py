@@ -48,10 +48,10 @@ class RandomSampler(PointSampler):
 
 
 class SobolSampler(PointSampler):
-    """Draws a scrambled Sobol sequence, which fills the cube more evenly (Owen 1998, J. Complexity 14).
+    """Draws a scrambled Sobol sequence, which fills the cube more uniformly (Owen 1998, J. Complexity 14).
 
     Optuna's QMCSampler stores its position in the study and draws conditional dimensions at random. Here the
-    position is the trial's number, and every dimension has a coordinate. Trial 0 is the documents' own
+    position is the trial's number, and every dimension has a coordinate. Trial 0 is the documented
     recipe, so trial 1 gets the sequence's first point.
     """
 

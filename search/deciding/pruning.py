@@ -38,7 +38,7 @@ WHY_THIS_PART = {
     OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
 }
 NO_RUNG = "no rung comes before the last epoch"
-EVEN = "trials drawn evenly differ so much that early scores can rank them"
+UNIFORM = "trials drawn uniformly differ so much that early scores can rank them"
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Suggestion(NamedTuple):
 
     grace: int
     factor: int
-    once: bool
-    why_then: str
-    why_so_hard: str
+    single_rung: bool
+    rung_reason: str
+    factor_reason: str
 
     def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
         """Returns the first rung and, unless trials are compared once, later ones in the first half of a run.
@@ -77,7 +77,9 @@ class Suggestion(NamedTuple):
         then lacks.
         """
         found = rungs(self.grace, factor, epochs)
-        return tuple(each for each in found if each == self.grace or (not self.once and 2 * each <= epochs))
+        return tuple(
+            each for each in found if each == self.grace or (not self.single_rung and 2 * each <= epochs)
+        )
 
 
 def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0) -> Suggestion:
@@ -97,7 +99,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
         WHY_THIS_PART[part]: math.ceil(epochs / part),
     }
     why = max(reasons, key=lambda each: reasons[each])
-    return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _why_so_hard(bits))
+    return Suggestion(reasons[why], 2 if alike and uneven else 3, alike, why, _factor_reason(bits))
 
 
 def choose_pruning(study: Study, space: Space) -> Pruning:
@@ -182,15 +184,15 @@ def _why(study: Study, suggestion: Suggestion, space: Space) -> str:
     elif isinstance(space.base.schedule, SGDR | Cyclic):
         then = f"scores can be compared only at the ends of the {space.base.schedule.kind} schedule's cycles"
     else:
-        then = suggestion.why_then
-    hard = suggestion.why_so_hard if choice.reduction_factor is None else "the study sets how many go on"
+        then = suggestion.rung_reason
+    hard = suggestion.factor_reason if choice.reduction_factor is None else "the study sets how many go on"
     return f"{then}; {hard}"
 
 
-def _why_so_hard(bits: float) -> str:
+def _factor_reason(bits: float) -> str:
     if bits >= ALIKE_BITS:
         return f"the priors make trials similar ({bits:.1f} bits), so early scores say less"
-    return f"the priors are too weak ({bits:.2g} bits) to make trials similar" if bits else EVEN
+    return f"the priors are too weak ({bits:.2g} bits) to make trials similar" if bits else UNIFORM
 
 
 def _number(count: int) -> str:

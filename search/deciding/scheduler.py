@@ -38,9 +38,9 @@ def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[in
     return tuple(dict.fromkeys(epoch for epoch in found if epoch is not None))
 
 
-def rank(value: float, recorded: Collection[float], mode: Mode) -> int:
+def rank(value: float, recorded: Collection[float], direction: Mode) -> int:
     """Returns 1 + how many recorded values are strictly better: ties share the better rank."""
-    match mode:
+    match direction:
         case "max":
             return 1 + sum(other > value for other in recorded)
         case "min":
@@ -55,12 +55,12 @@ def survivors(count: int, factor: int) -> int:
 class Asha:
     """Decides which trials are stopped, and where.
 
-    `rungs` are epochs, rising (none: nothing is stopped); `mode` says which values are better. Only the rung
-    just reached is recorded, so a trial that starts in the middle of its training cannot spoil an earlier
-    rung.
+    `rungs` are epochs, rising (none: nothing is stopped); `direction` says which values are better. Only the
+    rung just reached is recorded, so a trial that starts in the middle of its training cannot spoil an
+    earlier rung.
     """
 
-    def __init__(self, rungs: Sequence[int], reduction_factor: int, mode: Mode) -> None:
+    def __init__(self, rungs: Sequence[int], reduction_factor: int, direction: Mode) -> None:
         if list(rungs) != sorted(set(rungs)) or (rungs and rungs[0] < 1):
             raise ValueError(f"rungs must rise from 1 or more, got {list(rungs)}")
         if reduction_factor < 2:
@@ -68,7 +68,7 @@ class Asha:
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
         """By rung, the value of each trial that reached it, in the order of arrival."""
         self.factor = reduction_factor
-        self._mode = mode
+        self._direction = direction
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -94,14 +94,14 @@ class Asha:
         if trial in self.recorded[rung]:
             raise ValueError(f"trial {trial} has reported at rung {rung} before")
         self.recorded[rung][trial] = value
-        position, _, going_on = self.standing(trial, rung)
+        position, _, going_on = self.rank_at(trial, rung)
         return exempt or position <= going_on
 
-    def standing(self, trial: int, rung: int) -> tuple[int, int, int]:
+    def rank_at(self, trial: int, rung: int) -> tuple[int, int, int]:
         """Returns a recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
         values = self.recorded[rung]
         return (
-            rank(values[trial], values.values(), self._mode),
+            rank(values[trial], values.values(), self._direction),
             len(values),
             survivors(len(values), self.factor),
         )

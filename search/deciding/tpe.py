@@ -33,11 +33,11 @@ class TpeSampler(Sampler):
     0.061 (medians of 60 seeds, lower is better). `search.deciding.optuna_trials` says how TPE sees trials.
     """
 
-    def __init__(self, space: Space, seed: int, mode: Mode) -> None:
+    def __init__(self, space: Space, seed: int, direction: Mode) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study that it creates
         self._space = space
         self._seed = seed
-        self._direction = StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
+        self._direction = StudyDirection.MAXIMIZE if direction == "max" else StudyDirection.MINIMIZE
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._distributions = {name: distribution(domain) for name, domain in self._domains.items()}
         self._values: list[dict[str, Value]] = []

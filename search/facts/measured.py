@@ -83,7 +83,7 @@ def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
 def with_written_facts(facts: Facts, study: Study) -> Facts:
     """Returns the facts, overwritten by those that stand in the study's section `facts`."""
     written = study.facts.values()
-    if "lr_band" in written:  # for every trial's optimizer, or else for the documents' own
+    if "lr_band" in written:  # for every trial's optimizer, or else for the documented recipe's
         written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
     return facts.model_copy(update=written)
 

@@ -10,7 +10,7 @@ from typing import Any
 from search.deciding.pruning import choose_pruning
 from search.study import Study
 from search.study.space import build_space, check_trials
-from spaces.catalog.overrides import OVERRIDES, Belief, Varying, parse, path_of
+from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, parse, path_of
 from spaces.conditions import has
 from spaces.domains import shown
 from spaces.facts import Facts
@@ -90,4 +90,4 @@ def _fits(written: Any, dimension: Dimension) -> bool:
     if found == Varying(None):
         return True
     believed = found.prior if isinstance(found, Varying) else None
-    return isinstance(believed, Belief) and believed.value in dimension.domain
+    return isinstance(believed, WrittenPrior) and believed.value in dimension.domain

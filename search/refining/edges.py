@@ -65,7 +65,7 @@ def _why(value: float, end: End) -> str:
 
 
 def _position(domain: Domain, value: float) -> str:
-    """Returns in words where a value lies; the documents' own recipe may lie beyond an end."""
+    """Returns in words where a value lies; the documented recipe may lie beyond an end."""
     if value in domain:
         return f"at {fraction_of(domain, value):.0%} of {domain}"
     return f"outside of {domain}"

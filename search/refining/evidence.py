@@ -103,7 +103,7 @@ class Evidence:
     def top(self) -> tuple[Trial, ...]:
         """The best few of the finished trials, the best one first.
 
-        The documents' own recipe is left out unless it is the best: it is never stopped, so it may have
+        The documented recipe is left out unless it is the best: it is never stopped, so it may have
         finished although better ones were stopped.
         """
         metric, best, sign = self.summary.objective, self.summary.best, self.summary.sign

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search.refining.evidence import Evidence
 from spaces.conditions import holds, scalars_of
 from spaces.domains import Choice
-from spaces.rules.heuristics import frame
+from spaces.rules.heuristics import kinds_and_batch
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
 from spaces.space import Values
@@ -34,12 +34,11 @@ def _offers(found: Distribution, change: Change) -> bool:
 
 
 def _why(evidence: Evidence, rule: Rule, found: Distribution | None, values: Values) -> str:
-    summary = rule.words.summary
-    plain = f"{summary[:1].lower()}{summary[1:]}".rstrip(".")
+    summary = rule.words.summary.rstrip(".")
     if found is not None:
-        return f"{found.domain}; {plain} ({found.source})"
+        return f"{found.domain}. {summary} ({found.source})"
     if rule.words.silent is not None:
-        return f"silent {rule.words.silent}"
-    if ruling := frame(evidence.search.facts).get(rule.path):
+        return f"the rule gives no range {rule.words.silent}"
+    if ruling := kinds_and_batch(evidence.search.facts).get(rule.path):
         return f"{ruling.reason} ({ruling.source})"
-    return plain
+    return summary

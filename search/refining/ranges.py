@@ -39,8 +39,8 @@ def below(domain: Float, top: float) -> Float:
     return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)
 
 
-def even(domain: Domain) -> dict[str, Any]:
-    """Returns a domain as a study writes it, to be drawn from evenly."""
+def uniform(domain: Domain) -> dict[str, Any]:
+    """Returns a domain as a study writes it, to be drawn from uniformly."""
     content: list[Value]
     match domain:
         case Float():
@@ -57,7 +57,7 @@ def even(domain: Domain) -> dict[str, Any]:
 def written(domain: Domain, believed: Value) -> dict[str, Any]:
     """Returns a domain as a study writes it, with a belief in the value where it lies within."""
     value = three_digits(believed) if isinstance(believed, float) else believed
-    return {**even(domain), **(belief(value) if value in domain else {})}
+    return {**uniform(domain), **(belief(value) if value in domain else {})}
 
 
 def belief(value: Value) -> dict[str, Any]:

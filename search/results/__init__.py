@@ -1,4 +1,4 @@
-"""A search that exists: opened, shown, exported."""
+"""Opens, shows and exports a search that exists."""
 
 from search.results.search import Search
 

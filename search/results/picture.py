@@ -29,7 +29,7 @@ DOTS_PER_INCH = 144
 
 
 def draw(summary: Summary, out: Path) -> None:
-    """Write a PNG of the trials' curves; the best trial stands out, the documents' own recipe is dashed."""
+    """Write a PNG of the trials' curves; the best trial stands out, the documented recipe is dashed."""
     from matplotlib.ticker import MaxNLocator  # 0.6 s to import
 
     figure, axes = new_figure()
@@ -69,7 +69,7 @@ def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None
     if not points:
         return
     best = summary.best is not None and trial.id == summary.best.id
-    label = f"best: trial {trial.id}" if best else "the documents' recipe" if trial.own else trial.state
+    label = f"best: trial {trial.id}" if best else "documented recipe" if trial.own else trial.state
     axes.plot(
         *zip(*points, strict=True),
         color="black" if best else COLOURS[trial.state],

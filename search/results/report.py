@@ -30,7 +30,7 @@ from search.results.verdict_tables import brief_table
 from search.study import Study
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
-from spaces.catalog.sources import with_guide_names
+from spaces.sources import with_guide_names
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -71,7 +71,7 @@ def headline(summary: Summary) -> str:
     if best is not None:
         line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
         if own is not None and own.id != best.id and metric in own.metrics:
-            line += f", the documents' own recipe {own.metrics[metric]:.4f}"
+            line += f", the documented recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
     parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained")
     if summary.saved:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from spaces.facts import SETTLED_ELSEWHERE, GivenFacts
+from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
@@ -59,8 +59,11 @@ class SpaceChoice(Spec):
     probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
 
 
+SamplerKind = Literal["prior-tpe", "tpe", "random", "qmc"]
+
+
 class SamplerChoice(Spec):
-    kind: Literal["prior-tpe", "tpe", "random", "qmc"] = "prior-tpe"
+    kind: SamplerKind = "prior-tpe"
 
 
 class SchedulerChoice(Spec):
@@ -154,7 +157,7 @@ class Study(Spec):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     data: Data
     base: dict[str, Any] = Field(default_factory=dict)
-    facts: GivenFacts = GivenFacts()
+    facts: WrittenFacts = WrittenFacts()
     space: SpaceChoice = SpaceChoice()
     sampler: SamplerChoice = SamplerChoice()
     scheduler: SchedulerChoice = SchedulerChoice()
@@ -264,9 +267,9 @@ def _explained(fault: Fault, misplaced: Set[str]) -> Fault:
     if path in misplaced:
         return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
     section, _, name = path.partition(".")
-    if section == "facts" and name in SETTLED_ELSEWHERE:
-        known = ", ".join(GivenFacts.model_fields)
-        return Fault(path, f"cannot be written: {SETTLED_ELSEWHERE[name]} (known here: {known})")
+    if section == "facts" and name in NOT_OVERWRITABLE:
+        known = ", ".join(WrittenFacts.model_fields)
+        return Fault(path, f"cannot be written: {NOT_OVERWRITABLE[name]} (known here: {known})")
     return fault
 
 

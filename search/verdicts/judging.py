@@ -19,7 +19,7 @@ from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import positions, standings
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
-from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, drawn
+from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
 from spaces.space import Dimension, RuleValue, Space, Values
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
@@ -139,7 +139,7 @@ def departs(domain: Domain, prior: Prior, value: Value) -> bool:
 def _usual(domain: Domain, prior: Prior) -> float:
     """Returns the mean density of a prior's draws."""
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
-    return fmean(density(domain, prior, drawn(domain, prior, each)) for each in quantiles)
+    return fmean(density(domain, prior, quantile_value(domain, prior, each)) for each in quantiles)
 
 
 def verdicts_of(summary: Summary, space: Space) -> Verdicts:
@@ -152,7 +152,7 @@ def verdicts_of(summary: Summary, space: Space) -> Verdicts:
 def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
     """Returns the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
-    The documents' own recipe follows every rule at once, so it cannot tell one rule from another: others are
+    The documented recipe follows every rule at once, so it cannot tell one rule from another: others are
     compared with it, and no more. The same holds for trials that are no point of the space.
     """
     standing = standings(summary)

@@ -1,4 +1,4 @@
-"""Builds the named spaces: each asks certain rules, around the documents' own recipe."""
+"""Builds the named spaces: each asks certain rules, around the documented recipe."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
 def _own_recipe(
     facts: Facts, base: Recipe, pins: frozenset[str], domains: Mapping[str, Domain], rules: Sequence[Rule]
 ) -> Recipe:
-    """Returns the documents' own recipe around the pinned paths. Where a person restricted the options of a
+    """Returns the documented recipe around the pinned paths. Where a person restricted the options of a
     field, its word is one of them."""
     kinds = {path: domain for path, domain in domains.items() if path.endswith(".kind")}
     base = _within(base.with_values(fixed_by_rule(facts, base, pins)), kinds)

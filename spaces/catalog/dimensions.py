@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from spaces.catalog.missing_range import missing_range
-from spaces.catalog.overrides import OVERRIDES, Belief, Varying, path_of
+from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, path_of
 from spaces.conditions import check_had, domains_of, has, kind_of, options_of, scalars_of, value_of
 from spaces.domains import Choice, Domain, SpaceError, Value, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
-from spaces.priors import believed, within
+from spaces.priors import believed, clamped
 from spaces.rules.rules import Rule
 from spaces.space import Believed, Dimension, Values, When
 from spaces.tables import answer, written_out
@@ -102,7 +102,7 @@ def _written_out(
         if found is None or (isinstance(found.domain, Choice) and found.domain != dimension.domain):
             return first  # the weights would be those of other options
         reason = found.reason if found.reason != dimension.reason else None
-        return Believed(within(dimension.domain, found.prior), reason)
+        return Believed(clamped(dimension.domain, found.prior), reason)
 
     return replace(dimension, beliefs=written_out(believed_of, own_values, before))
 
@@ -129,7 +129,7 @@ def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | No
     found = rule.of(facts, own_values)
     if found is None:
         return None
-    belief = Believed(within(found.domain, found.prior))
+    belief = Believed(clamped(found.domain, found.prior))
     return Dimension(rule.path, found.domain, found.reason, found.source, rule.when, rule.variant, belief)
 
 
@@ -230,7 +230,7 @@ def _believed(
         raise SpaceError([missing_range(name, written.prior, present.values(), by_rule.values(), rules, own)])
     if written.prior is None:
         return matching
-    assert isinstance(written.prior, Belief)  # weights stand beside options only
+    assert isinstance(written.prior, WrittenPrior)  # weights stand beside options only
     value = written.prior.value
     fitting = {each: dimension for each, dimension in matching.items() if value in dimension.domain}
     if not fitting:

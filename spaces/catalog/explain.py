@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
-from spaces.catalog.sources import with_guide_names
 from spaces.conditions import holds, options_of, scalars_of
 from spaces.domains import Domain, Value, is_number, shown
 from spaces.facts import Facts
 from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
+from spaces.sources import with_guide_names
 from spaces.space import Dimension, RuleValue, Space, Values
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.optimizers import batch_factor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spaces.catalog.overrides import Belief, path_of
+from spaces.catalog.overrides import WrittenPrior, path_of
 from spaces.conditions import check_had, options_of
 from spaces.domains import shown
 from spaces.forms import allowed, forms
@@ -17,7 +17,7 @@ from trainable.recipe import Recipe
 
 def missing_range(
     name: str,
-    prior: Belief | Weights | None,
+    prior: WrittenPrior | Weights | None,
     reachable: Iterable[Dimension],
     by_rule: Iterable[Dimension],
     rules: Sequence[Rule],
@@ -46,12 +46,12 @@ def why_no_range(path: str, rules: Sequence[Rule]) -> str:
     return f"the rule of this field gives no range {said}"
 
 
-def what_to_write(path: str, prior: Belief | Weights | None) -> str:
+def what_to_write(path: str, prior: WrittenPrior | Weights | None) -> str:
     """Says which ranges may be written for a field of this type."""
     written = [f"{{{form}}}" for form in forms(path)]
     if not written:
         return "it is a list, and cannot vary: write it under base"
-    if isinstance(prior, Belief):
+    if isinstance(prior, WrittenPrior):
         value = shown(prior.value) if allowed(path, prior.value) else "option"
         return f"write a range beside the prior: {{{forms(path)[0]}, prior: {value}}}"
     return f"write a range: {' or '.join(written)}"

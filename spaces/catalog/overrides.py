@@ -40,7 +40,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Belief:
+class WrittenPrior:
     """Holds a value that a person expects, and the confidence in it."""
 
     value: Value
@@ -51,19 +51,19 @@ class Belief:
 class Varying:
     """Holds what a person writes of a field that varies; None leaves a part as the named space has it.
 
-    A domain without a prior is drawn from evenly, since a person who writes a range has said what to expect.
-    With neither domain nor prior, the field's rule decides.
+    A domain without a prior is drawn from uniformly, since a person who writes a range has said what to
+    expect. With neither domain nor prior, the field's rule decides.
     """
 
     domain: Domain | None
-    prior: Belief | Weights | None = None
+    prior: WrittenPrior | Weights | None = None
 
     def prior_in(self, domain: Domain) -> Prior:
         """Returns the prior in the field's final domain. Raises SpaceError if it does not fit."""
         match self.prior:
             case None:
                 return Uniform()
-            case Belief(value=value, confidence=confidence):
+            case WrittenPrior(value=value, confidence=confidence):
                 return believed(domain, value, confidence)
             case weights:
                 check_prior(domain, weights)
@@ -116,7 +116,7 @@ def _domain(kind: str, content: Any) -> Domain:
             return Choice(tuple(content))
 
 
-def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
+def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
     """Returns the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
@@ -134,7 +134,7 @@ def _prior(written: Mapping[str, Any]) -> Belief | Weights | None:
         known = ", ".join(SPREADS)
         raise SpaceError.at("", f"expected confidence to be one of {known}, got {confidence!r}")
     (value,) = Choice((written["prior"],)).options
-    return Belief(value, confidence)
+    return WrittenPrior(value, confidence)
 
 
 def parse_all(

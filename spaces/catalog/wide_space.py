@@ -1,4 +1,4 @@
-"""Defines the space `wide`: the fields of `document`, with the even ranges of a person who knows no rule.
+"""Defines the space `wide`: the fields of `document`, with the ranges of a person who knows no rule.
 
 The documents' priors are measured against it. Its ranges span the orders of magnitude of published recipes,
 whatever the data and the model; every option is as likely as any other.
@@ -27,10 +27,10 @@ ALPHAS = Float(0.01, 10.0, log=True)
 MASKS = ("erasing", "cutout", "gridmask", "hide_and_seek")
 
 
-def _even(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Rule:
-    found = Distribution(domain, Uniform(), "a wide range with even draws: nothing is believed", STATED)
+def _uniform(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Rule:
+    found = Distribution(domain, Uniform(), "a wide range, drawn from uniformly: nothing is believed", STATED)
 
-    @heuristic("Even draws over a wide range, whatever the facts.")
+    @heuristic("Values are drawn uniformly from a wide range, whatever the facts.")
     def of(facts: Facts, values: Values) -> Distribution:
         return found
 
@@ -38,20 +38,20 @@ def _even(path: str, domain: Domain, when: When | None = None, variant: str = ""
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
-    """Yields rules with even draws for a field whose range depends on its section's kind."""
+    """Yields rules with uniform draws for a field whose range depends on its section's kind."""
     section = path.rpartition(".")[0]
     by_kind = dict(domains)
     for kind in kinds:
-        yield _even(path, by_kind.get(kind, by_kind[""]), When(f"{section}.kind", (kind,)), kind)
+        yield _uniform(path, by_kind.get(kind, by_kind[""]), When(f"{section}.kind", (kind,)), kind)
 
 
-@heuristic("None to a tenth of the run, which is the most that a recipe's warm-up should take.")
+@heuristic("The warm-up takes up to a tenth of the run, which is the most that it should take.")
 def warmups(facts: Facts, values: Values) -> Distribution:
     most = longest_warmup(facts)
-    return Distribution(Float(0.0, most), Uniform(), "none to a tenth of the run, with even draws", STATED)
+    return Distribution(Float(0.0, most), Uniform(), "none to a tenth of the run, drawn uniformly", STATED)
 
 
-@heuristic("None to 10, and at most half of the run.")
+@heuristic("The head alone is trained for up to 10 epochs, and at most half of the run.")
 def frozen_epochs(facts: Facts, values: Values) -> Distribution:
     most = max(1, min(10, facts.epochs // 2))
     return Distribution(Integer(0, most), Uniform(), "none to 10, at most half of the run", STATED)
@@ -65,37 +65,37 @@ _CROP, _POLICY, _MASKING, _MIXING = (
 _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 
 WIDE: tuple[Rule, ...] = (
-    _even("optimizer.kind", Choice(("sgd", "adamw"))),
-    _even("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
-    _even(f"{_CROP}.kind", Choice(("none", "pad", "resized"))),
-    _even(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),
-    _even(f"{_MASKING}.kind", Choice(("none", *MASKS))),
-    _even(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
-    _even(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
-    _even(f"{_AVERAGING}.kind", Choice(("none", "ema"))),
-    _even(f"{_AVERAGING}.decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(f"{_AVERAGING}.kind", ("ema",))),
-    _even("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
+    _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
+    _uniform("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
+    _uniform(f"{_CROP}.kind", Choice(("none", "pad", "resized"))),
+    _uniform(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),
+    _uniform(f"{_MASKING}.kind", Choice(("none", *MASKS))),
+    _uniform(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
+    _uniform(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
+    _uniform(f"{_AVERAGING}.kind", Choice(("none", "ema"))),
+    _uniform(f"{_AVERAGING}.decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(f"{_AVERAGING}.kind", ("ema",))),
+    _uniform("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
     *_of_kind("optimizer.lr", KINDS, ("", ADAPTIVE_RATES), ("sgd", RATES)),
     *_of_kind(
         "optimizer.weight_decay", KINDS, ("", DECAYS), *((kind, DECOUPLED_DECAYS) for kind in DECOUPLED)
     ),
-    _even("optimizer.momentum", Float(0.5, 0.99), When("optimizer.kind", ("sgd",))),
-    _even("optimizer.sgd_lr", RATES, _BOTH),
-    _even("optimizer.sgd_weight_decay", DECAYS, _BOTH),
+    _uniform("optimizer.momentum", Float(0.5, 0.99), When("optimizer.kind", ("sgd",))),
+    _uniform("optimizer.sgd_lr", RATES, _BOTH),
+    _uniform("optimizer.sgd_weight_decay", DECAYS, _BOTH),
     Rule("schedule.warmup_epochs", warmups, When("schedule.kind", WARMED)),
-    _even("schedule.gamma", Float(0.5, 0.999), When("schedule.kind", ("exp",))),
-    _even("regularisation.label_smoothing", Float(0.0, 0.3)),
-    _even(f"{_CLIPPING}.kind", Choice(("none", "norm"))),
-    _even("model.dropout", Choice((None, 0.1, 0.3, 0.5, 0.7))),
+    _uniform("schedule.gamma", Float(0.5, 0.999), When("schedule.kind", ("exp",))),
+    _uniform("regularisation.label_smoothing", Float(0.0, 0.3)),
+    _uniform(f"{_CLIPPING}.kind", Choice(("none", "norm"))),
+    _uniform("model.dropout", Choice((None, 0.1, 0.3, 0.5, 0.7))),
     Rule("model.freeze_epochs", frozen_epochs),
-    _even("model.freeze_norm", Choice((False, True))),
-    _even(f"{_LAYERS}.lowest", Float(1e-4, 1.0, log=True), When(f"{_LAYERS}.kind", ("geometric",))),
-    _even(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",))),
-    _even(f"{_CROP}.fraction", Float(0.02, 0.5), When(f"{_CROP}.kind", ("pad",))),
-    _even(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",))),
-    _even(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
-    _even(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
+    _uniform("model.freeze_norm", Choice((False, True))),
+    _uniform(f"{_LAYERS}.lowest", Float(1e-4, 1.0, log=True), When(f"{_LAYERS}.kind", ("geometric",))),
+    _uniform(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",))),
+    _uniform(f"{_CROP}.fraction", Float(0.02, 0.5), When(f"{_CROP}.kind", ("pad",))),
+    _uniform(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",))),
+    _uniform(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
+    _uniform(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),
-    _even(f"{_CLIPPING}.max_norm", Choice((0.1, 1.0, 10.0, 100.0)), When(f"{_CLIPPING}.kind", ("norm",))),
+    _uniform(f"{_CLIPPING}.max_norm", Choice((0.1, 1.0, 10.0, 100.0)), When(f"{_CLIPPING}.kind", ("norm",))),
 )
 """There is one rule for every field that `document` may vary, in drawing order."""

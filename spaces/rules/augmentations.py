@@ -1,7 +1,8 @@
 """Holds the documents' rules for random changes of the images, by image size,
 model size and length of the run.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `003:62-67` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
+003 the PaddleClas guide.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from spaces.rules.rulings import (
     Ruling,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     rounded,
     size_of,
-    weighed,
+    weighted_choice,
 )
 from spaces.space import Values
 
@@ -60,9 +61,9 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "Whether small images are shifted: in 6 of 10 trials that see 30,000 images, in 8 of 10 from 3 million.",
+    "Small images are shifted in 6 of 10 trials that see 30,000 images, and in 8 of 10 from 3 million.",
     """
-    Shifts are CIFAR's usual, in runs that see 8 million images. In short ones far shifts cost: an eighth of
+    Shifts are usual on CIFAR, in runs that see 8 million images. In short ones far shifts cost: an eighth of
     the side took 6.5 ± 0.3 points on 4,000 Fashion-MNIST images x 9 epochs (172 recipes), 9 at the median on
     1,442 photographs x 20 epochs (n=55). Near ones gain: 1 or 2 of 32 px brought these photographs from 93.7
     to 98.3 % (SGD, n=4 and 10). {silent} The shares are ours.
@@ -76,14 +77,14 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     if crop_kind(facts).what != "pad":
         return None
     seen = images_seen(facts)
-    shifted = interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
-    domain, prior = weighed({"none": 1.0 - shifted, "pad": shifted})
+    shifted = log_log_interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
+    domain, prior = weighted_choice({"none": 1.0 - shifted, "pad": shifted})
     reason = f"near shifts help in short runs, far ones in long runs: {seen:,} images are seen"
     return Distribution(domain, prior, reason, "003:62, 003:84; arXiv 1512.03385, section 4.2; measured")
 
 
 @heuristic(
-    "How far a padded crop shifts: around 4 of 32 pixels in long runs, CIFAR's usual; less in short ones.",
+    "A padded crop shifts by around 4 of 32 pixels in long runs, as usual on CIFAR; by less in short ones.",
     """
     Where a run sees 30,000 images it is 1.5 of 32 pixels: on 1,442 photographs x 20 epochs shifts of up to 1,
     2 and 3 px ended at 98.3, 98.2 and 97.1 % (n=7, 3, 4). One pixel to a quarter of the side is tried.
@@ -93,7 +94,7 @@ def crop_fractions(facts: Facts, values: Values) -> Distribution:
     side = facts.image_size
     low, high = 1.0 / side, max(2.0 / side, 0.25)
     far = crop_fraction(facts).what
-    usual = interpolated(images_seen(facts), (SHORT_RUN, NEAR_SHIFT), (LONG_RUN, far))
+    usual = log_log_interpolated(images_seen(facts), (SHORT_RUN, NEAR_SHIFT), (LONG_RUN, far))
     domain, prior = Float(low, high, log=True), Normal(min(max(usual, low), high), "medium")
     reason = f"about {usual * side:.2g} px of {side}; 4 of 32 in long runs"
     return Distribution(domain, prior, reason, "arXiv 1512.03385, section 4.2; the 1.5 px are ours")
@@ -104,13 +105,13 @@ def crop_scale(facts: Facts) -> Ruling[float]:
     fine-tune is ours."""
     if facts.pretrained:
         return Ruling(0.35, "pretrained weights have learnt whole objects; 0.35 is ours", "003:62, 003:84")
-    scale = rounded(interpolated(facts.parameters, (3 * MILLION, 0.2), (6 * MILLION, 0.08)))
+    scale = rounded(log_log_interpolated(facts.parameters, (3 * MILLION, 0.2), (6 * MILLION, 0.08)))
     reason = f"0.08 as usual, 0.2 for very small nets (+0.83 points); this is {size_of(facts)}"
     return Ruling(scale, reason, "003:62-67")
 
 
 @heuristic(
-    "The least area of a random crop: around 0.08 as usual, 0.2 for nets of up to 3 M parameters.",
+    "The least area of a random crop is around 0.08 as usual, and 0.2 for nets of up to 3 M parameters.",
     """
     Very small nets underfit with small crops: 0.2 instead of 0.08 brought MobileNetV2 x0.25 0.83 points
     (003:62-67); PaddlePaddle's script for ShuffleNetV2 x0.25 even takes 0.64, so up to 0.8 is tried. To
@@ -129,7 +130,7 @@ def crop_ratio(facts: Facts) -> Ruling[float] | None:
     take 1 for MobileNetV2 x0.25 and 0.8 for ShuffleNetV2 x0.25. 0.9 is ours, and from 6 M the usual 3/4
     holds. It is a value and not a range, since the widest crop must be its reciprocal.
     """
-    ratio = rounded(interpolated(facts.parameters, (VERY_SMALL_NET, 0.9), (6 * MILLION, 0.75)))
+    ratio = rounded(log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.9), (6 * MILLION, 0.75)))
     if ratio <= 0.75 or facts.pretrained:
         return None
     return Ruling(
@@ -149,32 +150,34 @@ def policy(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "A policy of distortions in 3 of 10 trials of a run of 10 epochs, in 7 of 10 from 100 on.",
+    "A policy of distortions is used in 3 of 10 trials of a run of 10 epochs, and in 7 of 10 from 100 on.",
     """
     AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
-    does as well with nothing to tune (arXiv 2103.10158). Half as often for very small nets, and less often in
-    runs that see few images: both underfit. {silent} The shares are ours.
+    does as well with nothing to tune (arXiv 2103.10158). It is used half as often for very small nets, and
+    less often in runs that see few images: both underfit. {silent} The shares are ours.
     """,
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
 def policies(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
     kinds = {"trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
-    domain, prior = weighed({"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()})
+    domain, prior = weighted_choice(
+        {"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()}
+    )
     reason = f"+0.39 to +0.64 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-80; arXiv 1805.09501, 1909.13719, 2103.10158")
 
 
 @heuristic(
-    "RandAugment's strength: around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
+    "RandAugment's strength is around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
     """
     Larger nets bear stronger distortions (arXiv 1909.13719, section 4.1); the 5 is ours.
     """,
 )
 def magnitudes(facts: Facts, values: Values) -> Distribution:
-    centre = interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
+    centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
     reason = f"9 at ResNet50 size, less for smaller nets; this is {size_of(facts)}"
     source = "003:62, 003:80; arXiv 1909.13719, section 4.1"
     return Distribution(Integer(1, 20), Normal(centre, "medium"), reason, source)
@@ -186,7 +189,7 @@ def masking(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "A part of the image hidden in 2 of 10 trials of a run of 10 epochs, in half from 100 on.",
+    "A part of the image is hidden in 2 of 10 trials of a run of 10 epochs, and in half from 100 on.",
     """
     Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
     epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. {silent} The shares are
@@ -201,9 +204,11 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
     if not fits or not _long_enough(facts):
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
     kinds = {"erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
-    domain, prior = weighed({"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()})
+    domain, prior = weighted_choice(
+        {"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()}
+    )
     reason = f"+0.12 to +0.70 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-82; arXiv 1708.04896, 1708.04552, 2001.04086")
 
@@ -214,13 +219,13 @@ def erasing_probability(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "The share of images that lose a rectangle: around half at ResNet50 size, as in the paper.",
+    "The share of images that lose a rectangle is around half at ResNet50 size, as in the paper.",
     """
-    Around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
+    It is around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
     """,
 )
 def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
-    centre = interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
+    centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
     reason = f"the paper erases half of the images, smaller nets tolerate less; this is {size_of(facts)}"
     return Distribution(Float(0.1, 0.8), Normal(centre, "medium"), reason, "003:81; arXiv 1708.04896")
 
@@ -231,60 +236,61 @@ def mixing(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "Images mixed in 7 of 10 trials at ResNet50 size, in 3 of 10 under 10 M parameters, by mixup only.",
+    "Images are mixed in 7 of 10 trials at ResNet50 size; under 10 M parameters in 3 of 10, by mixup only.",
     """
     CutMix brought ResNet50 1.08 points and mixup 0.97 over 300 epochs, the largest gains of the table
     (003:74-77). Smoothing and strong crops, which regularise like it, harmed smaller nets (003:59, 003:62);
-    mixup's strength can be small. Rarer in runs of under 100 epochs. {silent} The shares are ours.
+    mixup's strength can be small. Images are mixed less often in runs of under 100 epochs. {silent} The
+    shares are ours.
     """,
     silent="in runs of under 10 epochs",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
     if not _long_enough(facts):
         return None
-    on = interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
-    cutmix = on * interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
-    mixup = on * interpolated(facts.parameters, (MIXED_NET, 0.25), (25 * MILLION, 0.3))
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
+    cutmix = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
+    mixup = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.25), (25 * MILLION, 0.3))
     weights: dict[Value, float] = {"none": 1.0 - cutmix - mixup, "mixup": mixup, "cutmix": cutmix}
     if facts.parameters < MIXED_NET:
         weights = {"none": 1.0 - cutmix - mixup, "mixup": mixup + cutmix}
-    domain, prior = weighed(weights)
+    domain, prior = weighted_choice(weights)
     reason = f"+0.97 to +1.08 points over 300 epochs; {facts.epochs} epochs and {size_of(facts)} here"
     return Distribution(domain, prior, reason, "003:70-77; arXiv 1710.09412, 1905.04899")
 
 
 @heuristic(
-    "Mixup's strength: around 0.2 for a million images, 1 for CIFAR's 50,000, as in the paper.",
+    "Mixup's strength is around 0.2 for a million images and 1 for CIFAR's 50,000, as in the paper.",
     """
-    At most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
+    It is at most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
     """,
 )
 def mixup_alphas(facts: Facts, values: Values) -> Distribution:
-    by_images = interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
-    by_size = interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
+    by_images = log_log_interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
+    by_size = log_log_interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
     reason = f"0.2 on ImageNet, 1 on CIFAR; {facts.train_images:,} images and {size_of(facts)} here"
     source = "003:76; arXiv 1710.09412, sections 3.1 and 3.2"
     return Distribution(Float(0.05, 2.0, log=True), Normal(min(by_images, by_size), "medium"), reason, source)
 
 
 @heuristic(
-    "CutMix's strength: around 1, which draws the share of the pasted rectangle evenly, as in the paper.",
+    "CutMix's strength is around 1, as in the paper, which draws the share of the pasted area uniformly.",
 )
 def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
-    reason = "1: the pasted share is even"
+    reason = "1 draws the pasted share uniformly"
     return Distribution(Float(0.2, 2.0, log=True), Normal(1.0, "medium"), reason, "003:77; arXiv 1905.04899")
 
 
 def _borne(facts: Facts) -> float:
     """Returns how often a net gets distortions, relative to ResNet50's size:
     very small nets underfit (003:62)."""
-    return interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
+    return log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
 
 
 def _fitted(facts: Facts) -> float:
     """Returns how often a run gets distortions, relative to one that sees 3 million images:
     short runs underfit."""
-    return interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
+    return log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 
 def _long_enough(facts: Facts) -> bool:

@@ -1,6 +1,7 @@
-"""Holds the documents' rules for a model that starts from pretrained weights; they are silent for any other.
+"""Holds the documents' rules for a model that starts from pretrained weights; others get no range.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `001:100` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
+001 the PyTorch tuning guide.
 """
 
 from __future__ import annotations
@@ -8,7 +9,14 @@ from __future__ import annotations
 from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Normal
-from spaces.rules.rulings import Distribution, heuristic, interpolated, number_at, share_between, weighed
+from spaces.rules.rulings import (
+    Distribution,
+    heuristic,
+    log_log_interpolated,
+    number_at,
+    share_between,
+    weighted_choice,
+)
 from spaces.space import Values
 
 FEW_IMAGES, MANY_IMAGES = 10_000, 100_000
@@ -18,11 +26,11 @@ FROZEN = {0: (0.1, 0.5), 1: (0.3, 0.4), 2: (0.3, 0.07), 5: (0.3, 0.03)}
 
 
 @heuristic(
-    "Epochs in which the head alone is trained: 1, 2 or 5 for few images, 0 or 1 for many.",
+    "The head alone is trained for 1, 2 or 5 epochs if images are few, and for 0 or 1 if they are many.",
     """
     The documents freeze all but the classifier until the model is at a good point, then train every layer
-    (001:100); when that is they do not say. Few images are up to 10,000, many from 100,000: ours, as are the
-    shares. At most half of the run. {silent}
+    (001:100); they do not say when that is. Few images are up to 10,000, many from 100,000; these limits and
+    the shares are ours. It is at most half of the run. {silent}
     """,
     silent="for a model without pretrained weights, and in runs of one epoch",
 )
@@ -35,29 +43,30 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
     }
     if len(epochs) < 2:
         return None
-    domain, prior = weighed(epochs)
+    domain, prior = weighted_choice(epochs)
     reason = f"the head first, then all; longer for few images: {facts.train_images:,} here"
     return Distribution(domain, prior, reason, "001:100; arXiv 1801.06146, section 3.3; the shares are ours")
 
 
 @heuristic(
-    "How the rate falls from the head to the stem: in equal ratios in half of the trials.",
+    "The rate falls from the head to the stem in equal ratios in half of the trials.",
     """
     The first layers hold edges and shapes that transfer, and should change least (001:102). One rate for all
-    is what most published recipes take, so it keeps a quarter, as does a factor for each layer. {silent}
+    is what most published recipes take, so it has a quarter of the trials, as has a factor for each layer.
+    {silent}
     """,
     silent="for a model without pretrained weights",
 )
 def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
-    domain, prior = weighed({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
+    domain, prior = weighted_choice({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
     reason = "the first layers transfer, and should change least"
     return Distribution(domain, prior, reason, "001:102; arXiv 1801.06146, section 3.2; the shares are ours")
 
 
 @heuristic(
-    "The stem's rate over the head's: around a tenth, from a hundredth to the whole.",
+    "The stem's rate is around a tenth of the head's; a hundredth to the whole is tried.",
     """
     The documents name no ratio (001:102); fastai's `fine_tune` gives the stem a hundredth. {silent}
     """,
@@ -76,7 +85,7 @@ def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "Each layer group's rate over that of the one above: around 0.75, where 0.65 to 0.9 is usual.",
+    "Each layer group's rate is around 0.75 times that of the group above; 0.65 to 0.9 is usual.",
     """
     {silent}
     """,
@@ -92,10 +101,10 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "BatchNorm's statistics kept in 7 of 10 trials where up to 16 images are normalised at once.",
+    "BatchNorm's statistics are kept in 7 of 10 trials where up to 16 images are normalised at once.",
     """
-    The documents gained 1.3 % so in segmentation, with its small batches (000:51); 2 of 10 from 32 images on,
-    as large batches measure good statistics themselves. The numbers are ours. {silent}
+    The documents gained 1.3 % by this in segmentation, with its small batches (000:51). From 32 images on it
+    is 2 of 10 trials, as large batches measure good statistics themselves. The numbers are ours. {silent}
     """,
     silent="for a model without pretrained weights, and for attention, which has no BatchNorm",
 )
@@ -103,8 +112,8 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained or facts.attention:
         return None
     images = _images_at_once(facts, values)
-    on = interpolated(images, (FEW_NORMALISED, 0.7), (MANY_NORMALISED, 0.2))
-    domain, prior = weighed({False: 1.0 - on, True: on})
+    on = log_log_interpolated(images, (FEW_NORMALISED, 0.7), (MANY_NORMALISED, 0.2))
+    domain, prior = weighted_choice({False: 1.0 - on, True: on})
     enough = images >= MANY_NORMALISED
     quality = "enough for good statistics" if enough else f"under {MANY_NORMALISED} make poor statistics"
     reason = f"{images:.0f} images are normalised at once: {quality}"

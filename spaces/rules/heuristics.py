@@ -1,7 +1,7 @@
 """Applies the documents' rules as formulas:
 pure functions from Facts to a value or a distribution, with a source.
 
-`rulings` gathers the values into the documents' own recipe, `spaces.rules` the distributions into what a
+`rulings` gathers the values into the documented recipe, `spaces.rules` the distributions into what a
 space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
 `augmentations`, `finetuning` and `loops`.
 
@@ -48,17 +48,17 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 
     A section with any pinned field does not change its kind, since the field was written for that kind.
     """
-    framed = _unpinned(frame(facts), _with_kinds(pinned))
-    values = {**scalars_of(base), **{path: ruling.what for path, ruling in framed.items()}}
-    return framed | _unpinned(details(facts, values), _with_pairs(pinned))
+    fixed = _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
+    values = {**scalars_of(base), **{path: ruling.what for path, ruling in fixed.items()}}
+    return fixed | _unpinned(details(facts, values), _with_pairs(pinned))
 
 
 def rule_values(
     facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
 ) -> tuple[RuleValue, ...]:
     """Returns what the rules give to every recipe around `own` with values in their paths' domains."""
-    framed = _unpinned(frame(facts), _with_kinds(pinned))
-    found = [_rule_value(path, ruling, ()) for path, ruling in framed.items()]
+    fixed = _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
+    found = [_rule_value(path, ruling, ()) for path, ruling in fixed.items()]
     own_values, left_out = scalars_of(own), _with_pairs(pinned)
     for rule in DETAILS:
         table = written_out(partial(rule, facts), own_values, domains)
@@ -69,11 +69,11 @@ def rule_values(
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
     """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
-    found = frame(facts) | details(facts, scalars_of(recipe))
+    found = kinds_and_batch(facts) | details(facts, scalars_of(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
-def frame(facts: Facts) -> Rulings:
+def kinds_and_batch(facts: Facts) -> Rulings:
     """Returns the kinds and the batch, which the other rules depend on."""
     return {
         "optimizer.kind": optimizers.optimizer(facts),

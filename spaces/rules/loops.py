@@ -1,6 +1,7 @@
 """Holds the documents' rules for the loop: batch, length and number format.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `004:49` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 
 from spaces.facts import Facts
-from spaces.rules.rulings import Distribution, Ruling, heuristic, weighed
+from spaces.rules.rulings import Distribution, Ruling, heuristic, weighted_choice
 from spaces.space import Values
 
 STEPS_AN_EPOCH = 20
@@ -40,7 +41,7 @@ def batch_size(facts: Facts) -> Ruling[int]:
 
 
 @heuristic(
-    "Batches from a quarter to four times the rule's, each doubling or halving half as likely as the last.",
+    "Batches range from a quarter to four times the rule's; each doubling or halving halves the probability.",
     """
     The documents take the largest that fits, and warn that it generalises worse (000:57, 004:43-49): so the
     largest leaves 20 steps an epoch, and is at most four times what was measured to fit into memory at once.
@@ -56,7 +57,7 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
     steps = [each for each in range(-2, 3) if own * 2.0**each >= min(own, 8) and own * 2.0**each <= most]
     if len(steps) < 2:
         return None
-    domain, prior = weighed({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
+    domain, prior = weighted_choice({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
     where = f", of which {at_once} fit at once" if at_once else ""
     return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", _BATCH)
 

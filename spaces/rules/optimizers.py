@@ -1,6 +1,10 @@
 """Holds the documents' rules for the optimizer, its rate and its decay, for every kind that a person may pin.
 
-Learning rates are at batch 256. Sources are cited as in `spaces.rules.heuristics`.
+Learning rates are at batch 256.
+
+Sources such as `001:22-76` are lines of the guides in docs/sources.md: 000 is the training tricks notes,
+001 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways
+guide.
 """
 
 from __future__ import annotations
@@ -20,11 +24,11 @@ from spaces.rules.rulings import (
     around,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     number_at,
     rounded,
     size_of,
-    weighed,
+    weighted_choice,
     word_at,
 )
 from spaces.space import Values
@@ -46,7 +50,7 @@ _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
 def optimizer(facts: Facts) -> Ruling[str]:
-    """Returns which optimizer the documents' own recipe uses."""
+    """Returns which optimizer the documented recipe uses."""
     if facts.attention:
         reason = "transformers train poorly with SGD; the documents speak of convolutional nets"
         return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
@@ -54,13 +58,14 @@ def optimizer(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "SGD with momentum in half of the trials of a short run, 7 of 10 of a long one; AdamW in most others.",
+    "SGD with momentum is used in half of the trials of a short run and 7 of 10 of a long one, else AdamW.",
     """
     The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
-    of 161 recipes with SGD and of 95 with AdamW ended alike on 4,000 Fashion-MNIST images x 9 epochs, at 86.8
-    and 86.6 %; on 1,442 photographs x 20 epochs SGD's near their best rates ended at 92 to 95 %, AdamW's at
-    87 to 92 % (n=9 and 6). Attention takes AdamW in 8 of 10. LAMB is rare, and LARS is tried from batch 4,096
-    only, which it was made for. The shares are ours.
+    of 161 recipes with SGD and of 95 with AdamW ended at nearly the same accuracy on 4,000 Fashion-MNIST
+    images x 9 epochs, 86.8 and 86.6 %; on 1,442 photographs x 20 epochs, near the best rates, those with SGD
+    ended at 92 to 95 % and those with AdamW at 87 to 92 % (n=9 and 6). Nets with attention take AdamW in 8
+    of 10 trials. LAMB is rare, and LARS, which was made for large batches, is tried only from batch 4,096
+    on. The shares are ours.
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:
@@ -70,12 +75,12 @@ def kinds(facts: Facts, values: Values) -> Distribution:
         reason = "attention models train better with AdamW"
     else:
         seen = images_seen(facts)
-        sgd = interpolated(seen, (SHORT_RUN, 0.5), (RUN_ON_IMAGENET, 0.7))
+        sgd = log_log_interpolated(seen, (SHORT_RUN, 0.5), (RUN_ON_IMAGENET, 0.7))
         weights = {"sgd": sgd, "adamw": 0.95 - sgd, "lamb": 0.05}
         reason = f"AdamW for speed, SGD for the last accuracy of a long run: {seen:,} images are seen"
     if number_at(values, "loop.batch_size") >= LARS_BATCH:
         weights["lars"] = 0.1
-    domain, prior = weighed(weights)
+    domain, prior = weighted_choice(weights)
     return Distribution(domain, prior, reason, "003:4, 001:136, 002:22, 004:83; arXiv 2110.00476, 2012.12877")
 
 
@@ -135,18 +140,19 @@ def learning_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
 
 
 @heuristic(
-    "The rate at batch 256: around the documents' number, higher in runs that see few images.",
+    "The rate at batch 256 lies around the documents' number, and higher in runs that see few images.",
     """
-    From scratch that is 0.1 for SGD and 0.001 for Adam's kin, and in short runs up to 20 and 50 times as
-    much: measured with convolutional nets of 20,000 to 78,000 parameters. SGD's factor falls to 2 at 10
-    million (n=1 a rate), and attention models take the plain rate (n=1 a rate). To fine-tune SGD takes 0.001
-    up to 1,000 images and 0.01 from 100,000 (003:88), the others a tenth. SGD's and AdamW's are sure for
-    convolutional nets of up to 100,000 parameters from scratch: of 70 and 15 recipes within a factor 5 of
-    them none ended under 77 and 81 % on 4,000 Fashion-MNIST images (a net of 20,000 parameters); of 128 even
-    draws over five decades 40 % ended under 20 %. For the other optimizers the documents name no number.
-    Where a sweep over rates was made, the middle of what it recommends is the centre, for the optimizer that
-    it was made with. A factor of 30 either side is tried, and the documents' own number, so that a wrong rule
-    costs no more than a detour.
+    From scratch that is 0.1 for SGD and 0.001 for Adam and its variants, and in short runs up to 20 and 50
+    times as much, as measured with convolutional nets of 20,000 to 78,000 parameters. SGD's factor falls to
+    2 at 10 million (n=1 a rate), and attention models take the plain rate (n=1 a rate). To fine-tune, SGD
+    takes 0.001 up to 1,000 images and 0.01 from 100,000 (003:88), and the others take a tenth of their rate.
+    The rates of SGD and AdamW have high confidence for convolutional nets of up to 100,000 parameters from
+    scratch: of 70 and 15 recipes within a factor 5 of them none ended under 77 and 81 % on 4,000
+    Fashion-MNIST images (a net of 20,000 parameters); of 128 uniform draws over five decades 40 % ended
+    under 20 %. For the other optimizers the documents name no number. Where a sweep over rates was made, the
+    middle of what it recommends is the centre, for the optimizer that it was made with. The range reaches a
+    factor of 30 to either side and holds the documents' own number, so a wrong rule costs some trials and
+    not the search.
     """,
 )
 def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
@@ -185,7 +191,7 @@ def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
 
 def _documents_rate(facts: Facts, kind: OptimizerKind) -> Ruling[float]:
     if facts.pretrained and kind == "sgd":
-        rate = rounded(interpolated(facts.train_images, (1_000, 0.001), (100_000, 0.01)))
+        rate = rounded(log_log_interpolated(facts.train_images, (1_000, 0.001), (100_000, 0.01)))
         return Ruling(rate, "pretrained weights: 0.001 up to 1,000 images, 0.01 from 100,000", "003:88")
     rule = _rate_from_scratch(kind)
     if not facts.pretrained:
@@ -215,18 +221,19 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
     """Returns how much larger steps may be, from scratch,
     if a run sees fewer images than 90 epochs of ImageNet.
 
-    The factor is 20 for SGD and 50 for Adam's kin at 30,000 images: the best rates were about 2 for SGD and
-    0.03 to 0.08 for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and 0.01 to 0.03 on
-    1,259 digits x 20 epochs, 3 and 0.03 to 0.1 on 1,442 photographs x 20 epochs, 1 to 3 and 0.03 to 0.1 on
-    5,000 CIFAR images x 12 epochs, 1.3 to 4 and 0.03 to 0.06 on 10,000 Fashion-MNIST images x 9 epochs (n=1
-    or 2 a rate), with convolutional nets of 20,000 to 78,000 parameters. The 0.2 at batch 256 for CIFAR's 8
-    million images, with nets of up to 2 million parameters (1512.03385, section 4.2), lies in between.
+    The factor is 20 for SGD and 50 for Adam and its variants at 30,000 images: the best rates were about 2
+    for SGD and 0.03 to 0.08 for AdamW on 4,000 Fashion-MNIST images x 9 epochs (256 recipes), 1 to 3 and
+    0.01 to 0.03 on 1,259 digits x 20 epochs, 3 and 0.03 to 0.1 on 1,442 photographs x 20 epochs, 1 to 3 and
+    0.03 to 0.1 on 5,000 CIFAR images x 12 epochs, 1.3 to 4 and 0.03 to 0.06 on 10,000 Fashion-MNIST images x
+    9 epochs (n=1 or 2 a rate), with convolutional nets of 20,000 to 78,000 parameters. The 0.2 at batch 256
+    for CIFAR's 8 million images, with nets of up to 2 million parameters (1512.03385, section 4.2), lies in
+    between.
 
     SGD's factor falls to 2 at 10 million parameters: on 1,259 digits x 4 epochs a ResNet18 of 11 million
     ended at 49.4 % with SGD at 2, at 98.5 % at 0.2; AdamW at 0.05 ended at 98.1 % (n=1 each), so the factor
-    of Adam's kin does not fall. Attention has no factor: a ViT-Tiny on 1,259 digits x 5 epochs with AdamW
-    stayed at chance at 0.05, and ended at 46.5 % at 0.01, at 75.8 % at 0.002 (n=1 a rate). Adadelta finds its
-    step itself.
+    of Adam and its variants does not fall. Attention has no factor: a ViT-Tiny on 1,259 digits x 5 epochs
+    with AdamW stayed at chance at 0.05, and ended at 46.5 % at 0.01, at 75.8 % at 0.002 (n=1 a rate).
+    Adadelta finds its step itself.
     """
     match kind:
         case _ if facts.pretrained or facts.attention:
@@ -235,10 +242,10 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
             return 1.0
         case "sgd" | "lars":
             small, large = (SMALL_NET, SHORT_RUN_FACTOR), (LARGE_NET, LARGE_NET_SHORT_RUN_FACTOR)
-            most = interpolated(facts.parameters, small, large)
+            most = log_log_interpolated(facts.parameters, small, large)
         case _:
             most = ADAPTIVE_SHORT_RUN_FACTOR
-    return interpolated(images_seen(facts), (SHORT_RUN, most), (RUN_ON_IMAGENET, 1.0))
+    return log_log_interpolated(images_seen(facts), (SHORT_RUN, most), (RUN_ON_IMAGENET, 1.0))
 
 
 # --- momentum and decay -------------------------------------------------------------------------------
@@ -250,14 +257,14 @@ def momentum(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "SGD's momentum, around 0.9, the papers' value.",
+    "SGD's momentum lies around 0.9, the papers' value.",
     """
-    A rate acts by 1 / (1 - momentum): from half to five times that of 0.9 over this range, which is ours. A
-    1cycle schedule moves the momentum itself, and leaves this value unused.
+    The effect of a rate grows as 1 / (1 - momentum): over this range, which is ours, it is half to five
+    times the effect at 0.9. A 1cycle schedule moves the momentum itself, and leaves this value unused.
     """,
 )
 def momenta(facts: Facts, values: Values) -> Distribution:
-    reason = "0.9 is the papers' value; the rate acts by 1 / (1 - momentum)"
+    reason = "0.9 is the papers' value; a rate's effect grows as 1 / (1 - momentum)"
     source = "003:4; arXiv 1706.02677, section 5.1; the range is ours"
     return Distribution(Float(0.8, 0.98), Normal(0.9, "medium"), reason, source)
 
@@ -270,8 +277,8 @@ def nesterov(facts: Facts) -> Ruling[bool]:
 def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool = False) -> Ruling[float]:
     """Returns the decay: SGD's follows model, data and augmentation; L2 under a division is small.
 
-    An L2 decay is part of the gradient, which Adam and its kin divide by its own size: weights with large
-    gradients then hardly decay (arXiv 1711.05101, section 2).
+    An L2 decay is part of the gradient, which Adam and its variants divide by its own size: weights with
+    large gradients then hardly decay (arXiv 1711.05101, section 2).
     """
     match kind:
         case "sgd" | "lars":
@@ -286,21 +293,19 @@ def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool
         case "lamb":
             return Ruling(0.02, "decoupled decay, as for ResNet50 with LAMB", "arXiv 2110.00476, table 2")
         case "rmsprop" | "adam" | "adadelta":
-            reason = (
-                "L2 that the division by the gradient's size distorts: small, as MobileNetV3 with RMSProp"
-            )
+            reason = "L2 decay, which division by the gradient's size distorts: small, as in MobileNetV3"
             return Ruling(1e-5, reason, "arXiv 1905.02244, section 6.1; 1711.05101, section 2")
         case _:
             assert_never(kind)
 
 
 @heuristic(
-    "Weight decay: for SGD by the model's size, the number of images and the augmentation drawn.",
+    "SGD's weight decay follows the model's size, the number of images and the augmentation drawn.",
     """
-    1e-4 at ResNet50 size and 3e-5 for small nets (the documents' table: +1.04 points against 1e-4 on
+    It is 1e-4 at ResNet50 size and 3e-5 for small nets (the documents' table: +1.04 points against 1e-4 on
     MobileNetV1 x0.25), x0.7 with strong augmentation (+0.39 points), more for fewer images by a fourth root
     that is ours. Decoupled decay is some hundred times larger, as it is multiplied by a smaller rate: around
-    0.02, for attention 0.05, on papers' word alone and so with little confidence.
+    0.02, and 0.05 with attention. Only papers give these values, so the confidence is low.
     """,
 )
 def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
@@ -324,7 +329,7 @@ def _sgd_decay(facts: Facts, *, strong_augmentation: bool) -> Ruling[float]:
     The documents say "larger for small sets" without a number. The fourth root of the ratio to ImageNet is
     ours: 5e-4, usual on CIFAR's 50,000 images, stays within the range around it.
     """
-    size = interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))
+    size = log_log_interpolated(facts.parameters, (5 * MILLION, 10**-4.5), (25 * MILLION, 1e-4))
     data = (IMAGENET_IMAGES / facts.train_images) ** 0.25
     ease = 0.7 if strong_augmentation else 1.0
     reason = f"{rounded(size):g} for {size_of(facts)}, x{data:.2g} for {facts.train_images:,} images"

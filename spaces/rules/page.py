@@ -16,7 +16,8 @@ from spaces.facts import Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
-from spaces.rules.rulings import MILLION, Distribution, Words
+from spaces.rules.rulings import Distribution, Words, shown_parameters
+from spaces.sources import with_guide_names
 from spaces.space import Values
 from trainable.recipe import Recipe
 
@@ -73,13 +74,13 @@ EXAMPLES = {
 """The page asks the rules about these examples: facts, and what the recipe pins for them."""
 
 WIDTH = 106
-"""Lines of a rule's text have at most this many characters."""
+"""Lines of a rule's text have at most this many characters, before guides are named in them."""
 MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test keeps it so. -->"
 
 
 def page(head: str) -> str:
     """Returns the whole page, in Markdown: `head`, which is written by hand, and then what the rules say."""
-    return "\n".join([head, MARK, "", *_rules(), *_fixed()]) + "\n"
+    return "\n".join([head, MARK, "", *with_guide_names([*_rules(), *_fixed()])]) + "\n"
 
 
 def head_of(text: str) -> str:
@@ -100,7 +101,7 @@ def _examples() -> Iterator[str]:
     for name, (facts, values) in EXAMPLES.items():
         model = values.get("model.name", "resnet_small")
         kind = f"{model}{', pretrained' if facts.pretrained else ''}"
-        size = f"{facts.parameters / MILLION:.3g} M ({kind})"
+        size = f"{shown_parameters(facts)} ({kind})"
         where = "a GPU" if facts.gpus else "a CPU"
         yield (
             f"| {name} | {facts.train_images:,} | {facts.image_size} px | {size} | {facts.epochs} | {where} |"
@@ -138,10 +139,11 @@ def _table(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _fixed() -> Iterator[str]:
-    """Yields the documents' own values for the examples:
+    """Yields the values of the documented recipe for the examples:
     those of the first trial, and of what does not vary."""
     introduction = (
-        "The documents' own values: the first trial has them all, every other those that do not vary."
+        "These are the values of the documented recipe: the first trial has all of them, every other trial "
+        "those that do not vary."
     )
     yield from ("## What is fixed", "", introduction, "")
     yield from (f"| | {' | '.join(EXAMPLES)} | source |", f"|-|{'-|' * len(EXAMPLES)}-|")
@@ -155,7 +157,7 @@ def _fixed() -> Iterator[str]:
 def _asked(rule: Rule) -> list[str]:
     """Returns what a rule says of each example."""
     found = (rule.of(facts, _own_values(facts, values)) for facts, values in EXAMPLES.values())
-    return [_cell(each) if each is not None else "silent" for each in found]
+    return [_cell(each) if each is not None else "no range" for each in found]
 
 
 def _cell(found: Distribution) -> str:
@@ -176,7 +178,7 @@ def _sources(rules: Iterable[Rule]) -> str:
 
 
 def _own_values(facts: Facts, values: Values) -> Values:
-    """Returns every value of the documents' own recipe for an example."""
+    """Returns every value of the documented recipe for an example."""
     base = _base(facts, values)
     return scalars_of(base.with_values(fixed_by_rule(facts, base, frozenset())))
 

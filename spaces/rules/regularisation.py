@@ -1,6 +1,7 @@
 """Holds the documents' rules for regularisation: smoothed labels, clipping, dropout, averaged weights.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `003:43-59` are lines of the guides in docs/sources.md: 000 is the training tricks notes,
+001 the PyTorch tuning guide, 003 the PaddleClas guide and 004 the 17 ways guide.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from decimal import Decimal
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.priors import mode
+from spaces.priors import likeliest
 from spaces.rules.augmentations import LONG_ENOUGH
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
@@ -18,10 +19,10 @@ from spaces.rules.rulings import (
     Distribution,
     Ruling,
     heuristic,
-    interpolated,
+    log_log_interpolated,
     number_at,
     size_of,
-    weighed,
+    weighted_choice,
 )
 from spaces.space import Values
 
@@ -52,7 +53,7 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
 
 
 @heuristic(
-    "Smoothed labels in a quarter of the trials at ResNet18 size, in three quarters from ResNet50's.",
+    "Labels are smoothed in a quarter of the trials at ResNet18 size, and in three quarters from ResNet50's.",
     """
     The documents gained 0.5 points on ResNet50 and lost 0.17 on ResNet18 (003:43-59), so nothing is tried on
     smaller nets unless you ask. Against that, PaddleClas itself smooths nets of 1.5 M parameters in runs of
@@ -65,7 +66,7 @@ def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "Smoothed labels for a net up to ResNet18 size, where you ask: in a quarter to a half of the trials.",
+    "Where you ask, a net up to ResNet18 size has smoothed labels in a quarter to a half of the trials.",
     """
     The documents saw harm there (003:51-59), on ImageNet. On few images it may help: 0.1 gained 0.8 ± 0.2
     points on 4,000 Fashion-MNIST images with a net of 20,000 parameters (a fit over 119 recipes).
@@ -76,12 +77,12 @@ def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution
 
 
 def _smoothings(facts: Facts) -> Distribution:
-    share = interpolated(facts.parameters, (RESNET18, 0.25), (25 * MILLION, 0.75))
-    length = interpolated(facts.epochs, (30, 0.5), (480, 2.0))
-    scarcity = interpolated(facts.train_images, (5_000, 3.0), (IMAGENET_IMAGES, 1.0))
+    share = log_log_interpolated(facts.parameters, (RESNET18, 0.25), (25 * MILLION, 0.75))
+    length = log_log_interpolated(facts.epochs, (30, 0.5), (480, 2.0))
+    scarcity = log_log_interpolated(facts.train_images, (5_000, 3.0), (IMAGENET_IMAGES, 1.0))
     odds = share / (1.0 - share) * length * scarcity
     on = odds / (1.0 + odds)
-    domain, prior = weighed({0.0: 1.0 - on, 0.05: 0.25 * on, 0.1: 0.5 * on, 0.2: 0.25 * on})
+    domain, prior = weighted_choice({0.0: 1.0 - on, 0.05: 0.25 * on, 0.1: 0.5 * on, 0.2: 0.25 * on})
     reason = (
         f"gains from ResNet50 size, in long runs and on few images; this is {size_of(facts)}, "
         f"{facts.epochs} epochs, {facts.train_images:,} images"
@@ -93,15 +94,15 @@ def _smoothings(facts: Facts) -> Distribution:
 
 
 @heuristic(
-    "The gradient's norm unbounded in 7 of 10 trials of a convolutional net, in 2 of 10 with attention.",
+    "The gradient is not clipped in 7 of 10 trials of a convolutional net, and in 2 of 10 with attention.",
     """
     The documents clip against explosions in deep and recurrent nets (000:7-20, 004:155). Normalised
-    convolutional nets rarely explode, and transformers are trained with bounded gradients.
+    convolutional nets rarely explode, and transformers are trained with clipped gradients.
     """,
 )
 def clippings(facts: Facts, values: Values) -> Distribution:
     off = 0.2 if facts.attention else 0.7
-    domain, prior = weighed({"none": off, "norm": 1.0 - off})
+    domain, prior = weighted_choice({"none": off, "norm": 1.0 - off})
     reason = "transformers clip" if facts.attention else "normalised nets seldom need it"
     return Distribution(
         domain, prior, reason, "000:7-20, 004:155; arXiv 2010.11929, table 3; the shares are ours"
@@ -109,13 +110,13 @@ def clippings(facts: Facts, values: Values) -> Distribution:
 
 
 @heuristic(
-    "A norm of 1 in 3 of 4 trials of a net with attention, any from 0.5 to 10 in those of others.",
+    "With attention, 3 of 4 trials clip at norm 1; without, any norm from 0.5 to 10 is tried.",
     "The documents give no number; 1 is what transformers are trained with, and the range is ours.",
 )
 def clip_norms(facts: Facts, values: Values) -> Distribution:
     usual = 0.75 if facts.attention else 0.2
     rest = (1.0 - usual) / (len(NORMS) - 1)
-    domain, prior = weighed({norm: usual if norm == USUAL_NORM else rest for norm in NORMS})
+    domain, prior = weighted_choice({norm: usual if norm == USUAL_NORM else rest for norm in NORMS})
     reason = "transformers clip at 1" if facts.attention else "no norm is known to be better than another"
     return Distribution(domain, prior, reason, "arXiv 2010.11929, table 3; the range and the shares are ours")
 
@@ -124,21 +125,23 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
 
 
 @heuristic(
-    "Dropout before the head around 0.35 for a thousand images, down to 0.05 for a hundred thousand.",
+    "Dropout before the head is around 0.35 for a thousand images, and falls to 0.05 for a hundred thousand.",
     """
     The documents say 0.5 in general and not to mind it (001:251); against that, normalised nets do without.
-    More for few images is the rule of all regularisers (003:84), and the numbers are ours. {silent}
+    Every regulariser should be stronger for few images (003:84); the numbers are ours. {silent}
     """,
     silent="in runs of under 10 epochs, which underfit, and for timm's models, some of which refuse it",
 )
 def dropouts(facts: Facts, values: Values) -> Distribution | None:
     if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
-    centre = interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
+    centre = log_log_interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
     spread = 0.2
     rates: tuple[tuple[Value, float], ...] = ((None, 0.0), (0.1, 0.1), (0.2, 0.2), (0.35, 0.35), (0.5, 0.5))
-    domain, prior = weighed({each: math.exp(-0.5 * ((rate - centre) / spread) ** 2) for each, rate in rates})
-    reason = f"about {centre:.2g} for {facts.train_images:,} images: the fewer, the more"
+    domain, prior = weighted_choice(
+        {each: math.exp(-0.5 * ((rate - centre) / spread) ** 2) for each, rate in rates}
+    )
+    reason = f"about {centre:.2g} for {facts.train_images:,} images: the fewer images, the more dropout"
     return Distribution(domain, prior, reason, "001:251, 003:84; JMLR 15:1929; the numbers are ours")
 
 
@@ -146,27 +149,27 @@ def dropouts(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "Averaged weights in 6 of 10 trials.",
+    "Weights are averaged in 6 of 10 trials.",
     """
-    An average over the last steps is steadier than the last step: torchvision's and timm's recipes have one,
-    the documents do not speak of it. Where the rate falls to 0 the last weights are much of an average by
-    themselves: with half-lives of 2 to 5 % of the run nine pairs of runs, with and without, ended at most 0.3
-    points apart (six on 10,000 Fashion-MNIST images x 9 epochs, three on 1,442 photographs x 20). But early
-    scores of an average stand nearer to the last: after 2 of the 9 epochs they were 2.5 to 4.3 points higher.
-    Longer half-lives lag. {silent} The shares are ours.
+    An average over the last steps is steadier than the last step: torchvision's and timm's recipes have one;
+    the documents do not mention it. Where the rate falls to 0 the last weights are much of an average by
+    themselves: with half-lives of 2 to 5 % of the run nine pairs of runs, with and without, ended at most
+    0.3 points apart (six on 10,000 Fashion-MNIST images x 9 epochs, three on 1,442 photographs x 20). But
+    early scores of an average are nearer to its last score: after 2 of the 9 epochs they were 2.5 to 4.3
+    points higher. Averages with longer half-lives lag behind. {silent} The shares are ours.
     """,
     silent="in runs of under 100 steps",
 )
 def averagings(facts: Facts, values: Values) -> Distribution | None:
     if _steps(facts, values) < FEWEST_AVERAGED_STEPS:
         return None
-    domain, prior = weighed({"none": 0.4, "ema": 0.6})
+    domain, prior = weighted_choice({"none": 0.4, "ema": 0.6})
     reason = "averages are steadier, and their early scores say more of the last"
     return Distribution(domain, prior, reason, "ours; decay's warm-up as timm's ModelEmaV3")
 
 
 @heuristic(
-    "The decay a step by which a weight counts half after 1, 2, 5 or 10 % of the run's steps.",
+    "The decay per step lets a weight count half after 1, 2, 5 or 10 % of the run's steps.",
     """
     A decay of its own, such as 0.999, would forget nothing in a short run and everything in a long one. The
     shares are ours; steps are counted with the batch that the recipe settles.
@@ -178,7 +181,7 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
     for share, weight in HALF_LIVES.items():
         decay = _decay(max(1.0, share * steps))
         decays[decay] = decays.get(decay, 0.0) + weight
-    domain, prior = weighed(decays)
+    domain, prior = weighted_choice(decays)
     reason = f"half-lives of 1, 2, 5 and 10 % of {steps:,} steps"
     return Distribution(domain, prior, reason, "ours; torchvision's references scale it with the run too")
 
@@ -186,7 +189,7 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
 def ema_decay(facts: Facts, values: Values) -> Ruling[Value]:
     """Returns the likeliest decay, for a recipe that averages its weights: the documents have none."""
     found = ema_decays(facts, values)
-    return Ruling(mode(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
+    return Ruling(likeliest(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
 
 
 def _decay(half_life: float) -> float:

@@ -79,7 +79,7 @@ class Words:
     @property
     def paragraphs(self) -> tuple[str, ...]:
         """Returns the summary and all details, ready to be read."""
-        said = "" if self.silent is None else f"Silent {self.silent}."
+        said = "" if self.silent is None else f"The rule gives no range {self.silent}."
         return (self.summary, *(each.replace(SILENT, said) for each in self.details))
 
 
@@ -112,7 +112,7 @@ def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float
     return Float(rounded(centre / factor), rounded(centre * factor), log=True), Normal(centre, confidence)
 
 
-def weighed(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
+def weighted_choice(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
     """Returns the options, and their weights, which are above 0."""
     return Choice(tuple(weights)), Weights(tuple(weights.values()))
 
@@ -133,7 +133,7 @@ def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Wo
     raise ValueError(f"{path}: expected one of {', '.join(words)}, got {values[path]!r}")
 
 
-def interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
+def log_log_interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
     """Returns y at x > 0 on the straight line through two points in log-log; y is constant beyond them."""
     (x0, y0), (x1, y1) = start, end
     return float(y0 * (y1 / y0) ** share_between(x, x0, x1))
@@ -162,4 +162,10 @@ def rounded_down(number: float) -> float:
 
 def size_of(facts: Facts) -> str:
     """Describes the model's size in words."""
-    return f"{facts.parameters / MILLION:.3g} M parameters"
+    return f"{shown_parameters(facts)} parameters"
+
+
+def shown_parameters(facts: Facts) -> str:
+    """Returns the number of parameters, in millions from one million on."""
+    count = facts.parameters
+    return f"{count / MILLION:.3g} M" if count >= MILLION else f"{count:,}"

@@ -1,6 +1,7 @@
 """Holds the documents' rules for the shape of the learning rate over a run.
 
-Sources are cited as in `spaces.rules.heuristics`.
+Sources such as `000:29` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide and 003 the PaddleClas guide.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from spaces.rules.rulings import (
     Ruling,
     heuristic,
     images_seen,
-    interpolated,
+    log_log_interpolated,
     number_at,
     rounded,
     rounded_down,
-    weighed,
+    weighted_choice,
     word_at,
 )
 from spaces.space import Values
@@ -38,31 +39,34 @@ _WARMUP = "000:29, 003:20; arXiv 1706.02677, section 2.2"
 
 
 def schedule(facts: Facts) -> Ruling[str]:
-    """Returns the shape of the rate over the run in the documents' own recipe."""
+    """Returns the shape of the rate over the run in the documented recipe."""
     return Ruling(
         "cosine", "nothing to tune, robust, and best at the end", "003:13, 000:27; arXiv 1608.03983"
     )
 
 
 @heuristic(
-    "The shape of the rate: a cosine in half of the trials of a short run and in most of a long one.",
+    "The rate follows a cosine in half of the trials of a short run and in most of a long one.",
     """
     The documents call it robust, with nothing to tune, and want 200 epochs for it (003:13-17). Next comes
-    1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ± 0.4
-    points behind a cosine, and a straight fall level with it (119 recipes with SGD). Steps and exponential
-    falls leave the high rates early: half as likely where a run sees few images. Restarts (SGDR) and
-    triangles are not offered: trials compare at the same epochs, such schedules at the ends of cycles only.
+    1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ±
+    0.4 points below a cosine, and a linear fall ended as high as a cosine (119 recipes with SGD). Steps and
+    exponential falls leave the high rates early, so they are half as likely where a run sees few images.
+    Restarts (SGDR) and triangles are not offered: trials compare at the same epochs, such schedules at the
+    ends of cycles only.
 
     Every trial takes the cosine unless a person asks for more: early scores of different shapes do not
     compare either, so a search that draws the shape stops its weak trials later, and gained nothing by it.
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:
-    cosine = interpolated(facts.epochs, (20, 0.5), (200, 0.7))
-    early = interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
+    cosine = log_log_interpolated(facts.epochs, (20, 0.5), (200, 0.7))
+    early = log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
     others = {"onecycle": 0.2, "step": 0.1 * early, "poly": 0.1, "exp": 0.05 * early}
     rest = (1.0 - cosine) / sum(others.values())
-    domain, prior = weighed({"cosine": cosine} | {kind: share * rest for kind, share in others.items()})
+    domain, prior = weighted_choice(
+        {"cosine": cosine} | {kind: share * rest for kind, share in others.items()}
+    )
     reason = f"a cosine is robust and gains with the length of the run: {facts.epochs} epochs here"
     return Distribution(domain, prior, reason, "003:13-17, 000:27, 000:55, 001:114; the shares are ours")
 
@@ -73,7 +77,7 @@ def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
         epochs, reason = ATTENTION_WARMUP, "20 epochs for attention"
         source = "arXiv 2103.14030, section A2.1; 2201.03545, table 5"
     else:
-        epochs, source = interpolated(batch, (256, 1.0), (1024, WARMUP)), _WARMUP
+        epochs, source = log_log_interpolated(batch, (256, 1.0), (1024, WARMUP)), _WARMUP
         small = f", 1 at batch {batch:g}" if batch <= 256 else ""
         reason = f"5 epochs for large batches{small}"
     longest = min(rounded(epochs), longest_warmup(facts))
@@ -86,11 +90,11 @@ def longest_warmup(facts: Facts) -> float:
 
 
 @heuristic(
-    "Epochs in which the rate rises from 0: 1 up to batch 256, 5 from 1,024, log-interpolated between.",
+    "The rate rises from 0 in 1 epoch up to batch 256 and in 5 from batch 1,024, log-interpolated between.",
     """
     The documents take 5 for large batches (003:20), and 1 for small ones is ours. Transformers and ConvNeXt
     took 20, against the documents' 5. Up to twice the rule is tried, and never more than a tenth of the run:
-    of 9 epochs on 4,000 Fashion-MNIST images each one of warm-up cost SGD 1.0 ± 0.3 points.
+    in runs of 9 epochs on 4,000 Fashion-MNIST images each epoch of warm-up cost SGD 1.0 ± 0.3 points.
     """,
 )
 def warmups(facts: Facts, values: Values) -> Distribution:
@@ -102,10 +106,10 @@ def warmups(facts: Facts, values: Values) -> Distribution:
 
 
 @heuristic(
-    "The factor an epoch of an exponential fall, such that a hundredth of the rate is left at the end.",
+    "An exponential fall has the factor per epoch that leaves a hundredth of the rate at the end.",
     """
-    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours: tried are ends
-    from a third down to a ten-thousandth. A fixed factor would hardly fall at all in a short run.
+    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours. Ends from a
+    third down to a ten-thousandth are tried. A fixed factor would hardly fall at all in a short run.
     """,
 )
 def falls(facts: Facts, values: Values) -> Distribution:

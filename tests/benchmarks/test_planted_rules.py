@@ -6,7 +6,7 @@ import pytest
 
 from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 from offline.verdicts_page import page
-from search.deciding.make import SamplerKind
+from search.study import SamplerKind
 from search.verdicts.standings import compared_epochs
 from verdicts import judged, null, planting
 

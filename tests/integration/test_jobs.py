@@ -54,7 +54,7 @@ def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
         for name in ("best.yaml", "events.jsonl", "trials.png"):
             assert (tmp_path / target / name).read_bytes() == (there / name).read_bytes()
     assert read_summary(tmp_path / "here").best == read_summary(there).best
-    assert "the documents' own recipe" in (tmp_path / "here" / "report.txt").read_text()
+    assert "the documented recipe" in (tmp_path / "here" / "report.txt").read_text()
 
     again = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
     assert (again.returncode, "exists already" in again.stderr) == (2, True)

@@ -33,7 +33,7 @@ def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
     assert [trial.id for trial in summary.trials] == [0, 1, 2, 3]
     assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
     assert summary.trials[0].own
-    assert summary.trials[0].state == "finished", "the documents' own recipe is never stopped"
+    assert summary.trials[0].state == "finished", "the documented recipe is never stopped"
     assert summary.best is not None
     assert summary.best.state == "finished"
     assert summary.best.epochs == 4

@@ -1,6 +1,6 @@
 import pytest
 
-from spaces.facts import SETTLED_ELSEWHERE, Facts, FactsError, GivenFacts
+from spaces.facts import NOT_OVERWRITABLE, Facts, FactsError, WrittenFacts
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 
 
@@ -23,8 +23,8 @@ def test_what_is_no_plain_data_is_refused() -> None:
 
 
 def test_each_fact_can_be_written_or_is_said_to_belong_elsewhere() -> None:
-    assert set(GivenFacts.model_fields) | set(SETTLED_ELSEWHERE) == set(Facts.model_fields)
-    assert not set(GivenFacts.model_fields) & set(SETTLED_ELSEWHERE)
+    assert set(WrittenFacts.model_fields) | set(NOT_OVERWRITABLE) == set(Facts.model_fields)
+    assert not set(WrittenFacts.model_fields) & set(NOT_OVERWRITABLE)
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from spaces.priors import (
     Weights,
     believed,
     check_prior,
+    clamped,
     density,
     describe,
-    drawn,
-    mode,
-    within,
+    likeliest,
+    quantile_value,
 )
 
 MANY = [(each + 0.5) / 4000 for each in range(4000)]
@@ -54,7 +54,7 @@ def reference(domain: Domain, prior: Normal) -> stats.rv_continuous:
 
 @pytest.mark.parametrize(("domain", "prior"), [each for each in NORMALS if isinstance(each[0], Float)])
 def test_even_fractions_draw_a_truncated_normal(domain: Domain, prior: Normal) -> None:
-    places = [fraction_of(domain, drawn(domain, prior, each)) for each in MANY]
+    places = [fraction_of(domain, quantile_value(domain, prior, each)) for each in MANY]
     expected = reference(domain, prior)
     assert places == pytest.approx(expected.ppf(MANY), abs=1e-9)
     assert sum(places) / len(places) == pytest.approx(expected.mean(), abs=1e-4)
@@ -64,7 +64,7 @@ def test_even_fractions_draw_a_truncated_normal(domain: Domain, prior: Normal) -
 def test_whole_numbers_are_drawn_as_often_as_their_cell_of_the_normal_is_likely(
     domain: Integer, prior: Normal
 ) -> None:
-    values = [drawn(domain, prior, each) for each in MANY]
+    values = [quantile_value(domain, prior, each) for each in MANY]
     expected = reference(domain, prior)
     for value in range(domain.low, domain.high + 1):
         start, end = cell_of(domain, value)
@@ -82,7 +82,7 @@ def test_whole_numbers_are_drawn_as_often_as_their_cell_of_the_normal_is_likely(
     ],
 )
 def test_options_are_drawn_by_their_weights(prior: Prior, shares: tuple[float, ...]) -> None:
-    values = [drawn(KINDS, prior, each) for each in MANY]
+    values = [quantile_value(KINDS, prior, each) for each in MANY]
     for option, share in zip(KINDS.options, shares, strict=True):
         assert values.count(option) / len(values) == pytest.approx(share, abs=2 / len(MANY))
         assert density(KINDS, prior, option) == pytest.approx(3 * share)
@@ -105,7 +105,7 @@ def test_a_density_averages_one_over_its_domain(domain: Domain, prior: Prior) ->
 @pytest.mark.parametrize(("domain", "prior"), NORMALS)
 def test_the_density_of_a_number_is_the_references(domain: Domain, prior: Normal) -> None:
     if isinstance(domain, Float):
-        for value in (drawn(domain, prior, each) for each in (0.0, 0.2, 0.5, 0.9)):
+        for value in (quantile_value(domain, prior, each) for each in (0.0, 0.2, 0.5, 0.9)):
             expected = reference(domain, prior).pdf(fraction_of(domain, value))
             assert density(domain, prior, value) == pytest.approx(expected, rel=1e-6)
 
@@ -132,10 +132,10 @@ def test_every_draw_lies_in_the_domain_has_a_density_and_comes_again(
     belief: tuple[Domain, Prior], fraction: float
 ) -> None:
     domain, prior = belief
-    value = drawn(domain, prior, fraction)
+    value = quantile_value(domain, prior, fraction)
     assert value in domain
     assert density(domain, prior, value) > 0.0
-    assert drawn(domain, prior, fraction) == value
+    assert quantile_value(domain, prior, fraction) == value
 
 
 @given(belief=beliefs(), fractions=st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=2))
@@ -143,25 +143,25 @@ def test_larger_fractions_draw_no_smaller_numbers(
     belief: tuple[Domain, Prior], fractions: list[float]
 ) -> None:
     domain, prior = belief
-    places = [fraction_of(domain, drawn(domain, prior, each)) for each in sorted(fractions)]
+    places = [fraction_of(domain, quantile_value(domain, prior, each)) for each in sorted(fractions)]
     assert places == sorted(places)
 
 
 @given(belief=beliefs(), fraction=st.floats(0.0, 1.0, exclude_max=True))
 def test_nothing_is_likelier_than_the_mode(belief: tuple[Domain, Prior], fraction: float) -> None:
     domain, prior = belief
-    best = mode(domain, prior)
+    best = likeliest(domain, prior)
     assert best in domain
     most = density(domain, prior, best)
     if isinstance(domain, Integer):  # the whole number nearest to the centre; a log cell beside it is smaller
         most *= 1.05
-    assert density(domain, prior, drawn(domain, prior, fraction)) <= most * (1.0 + 1e-9)
+    assert density(domain, prior, quantile_value(domain, prior, fraction)) <= most * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize(("confidence", "within_a_decade"), [("low", 0.56), ("medium", 0.72), ("high", 0.95)])
 def test_a_surer_prior_stays_nearer_to_its_centre(confidence: Confidence, within_a_decade: float) -> None:
     """Over the four decades of the rate, around its middle: a decade is a quarter of the length."""
-    near = [0.01 <= drawn(RATE, Normal(0.1, confidence), each) <= 1.0 for each in MANY]
+    near = [0.01 <= quantile_value(RATE, Normal(0.1, confidence), each) <= 1.0 for each in MANY]
     assert sum(near) / len(near) == pytest.approx(within_a_decade, abs=0.02)
 
 
@@ -201,7 +201,7 @@ def test_a_prior_that_is_none_of_the_domains_is_refused(build: Callable[[], obje
     ],
 )
 def test_a_centre_outside_the_domain_moves_to_its_nearer_end(prior: Prior, moved: Prior) -> None:
-    assert within(RATE, prior) == moved
+    assert clamped(RATE, prior) == moved
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What one run is, as data: the Recipe, its sections, YAML. Needs no torch."""
+"""Describes one run as data: the Recipe, its sections and their YAML. It needs no torch."""
 
 from trainable.recipe.recipe import REFERENCE_BATCH, Recipe
 

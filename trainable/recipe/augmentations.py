@@ -1,7 +1,7 @@
-"""The random changes of training images.
+"""Describes the random changes of training images.
 
-Sources such as `003:62` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
-PyTorch", 003 the PaddleClas guide.
+Sources such as `003:62` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide and 003 the PaddleClas guide.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every section of a Recipe is: typed, frozen data with its ranges, defaults and sources."""
+"""Defines what every section of a Recipe is: typed, frozen data with its ranges, defaults and sources."""
 
 from __future__ import annotations
 

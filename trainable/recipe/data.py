@@ -1,7 +1,7 @@
-"""What is learnt, and from which images.
+"""Describes what is learnt, and from which images.
 
-Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 003 the
-PaddleClas guide.
+Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
+003 the PaddleClas guide.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""How weights follow gradients. Every rate is at batch 256; `scaling` says how it follows the batch.
+"""Describes how weights follow gradients.
+
+Every rate is at batch 256; `scaling` says how it follows the batch.
 
 Linear scaling is Goyal et al.'s for SGD (arXiv 1706.02677, section 2.1), the square root Malladi et al.'s for
 adaptive optimizers (arXiv 2205.10287).
 
-Sources such as `003:26` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
-PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
+Sources such as `003:26` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, TypeVar, assert_never
 
 from pydantic import Field, model_validator
 
@@ -36,6 +38,8 @@ Eps = Annotated[Positive, Purpose("keeps the division finite", f"{_ADAM}; 1212.5
 Decay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
 DecayNormAndBias = Annotated[bool, Purpose("whether these decay too", "arXiv 1812.01187, section 3.1")]
 
+NesterovOptimizer = TypeVar("NesterovOptimizer", "SGD", "AdamThenSGD")
+
 
 def batch_factor(scaling: Scaling, ratio: float) -> float:
     """Returns the factor on a rate at batch 256 for a batch that is `ratio` times as large."""
@@ -50,6 +54,13 @@ def batch_factor(scaling: Scaling, ratio: float) -> float:
             assert_never(scaling)
 
 
+def with_momentum(optimizer: NesterovOptimizer) -> NesterovOptimizer:
+    """Returns the optimizer unchanged. Raises ValueError if it looks ahead along a momentum of 0."""
+    if optimizer.nesterov and optimizer.momentum == 0.0:
+        raise ValueError("nesterov needs momentum above 0")
+    return optimizer
+
+
 class SGD(Spec):
     """Is stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
@@ -61,11 +72,7 @@ class SGD(Spec):
     weight_decay: Decay = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
-    @model_validator(mode="after")
-    def nesterov_needs_momentum(self) -> Self:
-        if self.nesterov and self.momentum == 0.0:
-            raise ValueError("nesterov needs momentum above 0")
-        return self
+    nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
 class RMSProp(Spec):
@@ -191,11 +198,7 @@ class AdamThenSGD(Spec):
     ] = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
-    @model_validator(mode="after")
-    def nesterov_needs_momentum(self) -> Self:
-        if self.nesterov and self.momentum == 0.0:
-            raise ValueError("nesterov needs momentum above 0")
-        return self
+    nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
 Optimizer = Annotated[

@@ -1,4 +1,4 @@
-"""The Recipe: one training run as typed, frozen data.
+"""Defines the Recipe: one training run as typed, frozen data.
 
 A Recipe is what a search varies, what `best.yaml` holds and what `Run` trains. It is plain data: no string
 in it is imported, evaluated or interpolated, and every fault is reported with its dotted path.

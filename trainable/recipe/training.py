@@ -1,7 +1,7 @@
-"""How a run is regularised, computed and scored, and where its recipe comes from.
+"""Describes how a run is regularised, computed and scored, and where its recipe comes from.
 
-Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is "Tuning tricks", 001 "Tuning in
-PyTorch", 002 "Faster training in PyTorch", 003 the PaddleClas guide, 004 "17 ways to speed up training".
+Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
+the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trees of plain data, read and edited by dotted path: `optimizer.lr` is the `lr` in the section `optimizer`.
+"""Reads and edits trees of plain data by dotted path: `optimizer.lr` is the `lr` in the section `optimizer`.
 
 A key may itself hold dots: `{"optimizer.lr": 0.1}` and `{"optimizer": {"lr": 0.1}}` have the same leaf. No
 function here changes the tree that it is given.

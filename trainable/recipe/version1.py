@@ -1,4 +1,4 @@
-"""Recipes of version 1, which tunebook 0.1.0 wrote: read as recipes of version 2, which train alike.
+"""Reads recipes of version 1, which tunebook 0.1.0 wrote, as recipes of version 2, which train alike.
 
 Version 1 had `clip_norm` and `clip_factor` beside each other, one of them null, and a decay of averaged
 weights apart from the word that had them scored. A decay without that word kept an average that nothing read.
@@ -18,7 +18,7 @@ INSTEAD = {
     "regularisation.ema_decay": f"{_AVERAGING}.kind: ema and {_AVERAGING}.decay",
     "evaluation.weights": f"{_AVERAGING}.kind: ema, or none",
 }
-"""The fields that version 2 has no more, and what is written in their stead."""
+"""These fields no longer exist in version 2; the values say what to write instead."""
 _CAME_FROM = {
     f"{_CLIPPING}.max_norm": "regularisation.clip_norm",
     f"{_CLIPPING}.factor": "regularisation.clip_factor",

@@ -1,4 +1,4 @@
-"""Recipes and studies as YAML files: strict to read, commented to write.
+"""Reads recipes and studies from YAML files strictly, and writes them with comments.
 
 YAML 1.2 is read, so `1e-3` is a number and `no` a word. A key that stands twice is refused.
 """

@@ -41,7 +41,7 @@ class Phase:
     def set(self, factor: float, momentum: float | None = None) -> None:
         """Sets every group's rate from the schedule's factor and, unless None, its momentum.
 
-        Adam and its kin take the momentum as beta1, as in torch's OneCycleLR; Adadelta has neither.
+        Adam and its variants take the momentum as beta1, as in torch's OneCycleLR; Adadelta has neither.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * factor * group["rate_factor"]

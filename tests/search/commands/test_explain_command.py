@@ -228,6 +228,7 @@ def rows(
 
 def test_every_fact_is_put_into_words() -> None:
     assert list(FACT_TEXTS) == list(Facts.model_fields)
+    assert all(field.description for field in Facts.model_fields.values())
     for facts in (
         digits_facts(),
         imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3)),
@@ -273,7 +274,7 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
             {"facts": {"lr_band": [0.1, 0.4]}},
             False,
             "lr_band_kind",
-            "base.optimizer.kind, or the documents' own",
+            "base.optimizer.kind, or the documented recipe's",
         ),
         (
             {"space": {"probes": ["lr-find"]}},

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Ledger
-from search.deciding.make import SamplerKind, make_sampler
+from search.deciding.make import make_sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import Journal
+from search.study import SamplerKind
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 

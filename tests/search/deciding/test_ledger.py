@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Decision
-from search.deciding.make import SamplerKind
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, TrialEvent, read
+from search.study import SamplerKind
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import TRIALS, Open, drive, ends, essence, result, with_holes
 

@@ -73,7 +73,7 @@ def test_rungs_lie_behind_the_warm_up_and_alike_trials_are_compared_once(
 def test_the_reason_is_the_one_that_decides(
     epochs: int, warmup: float, bits: float, uneven: bool, wanted: str
 ) -> None:
-    assert wanted in suggested(epochs, warmup, bits, uneven=uneven).why_then
+    assert wanted in suggested(epochs, warmup, bits, uneven=uneven).rung_reason
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_the_first_rung_lies_behind_the_longest_freeze_too(
 ) -> None:
     found = suggested(epochs, warmup, ALIKE, uneven=False, frozen=frozen)
     assert found.grace == grace
-    assert wanted in found.why_then
+    assert wanted in found.rung_reason
 
 
 @pytest.mark.parametrize(
     ("bits", "wanted"),
     [
-        (0.0, "trials drawn evenly"),
+        (0.0, "trials drawn uniformly"),
         (0.2, "the priors are too weak (0.2 bits)"),
         (ALIKE, "the priors make trials similar (3.0 bits)"),
     ],
 )
 def test_even_draws_and_weak_priors_are_told_apart(bits: float, wanted: str) -> None:
-    assert suggested(20, 2.0, bits, uneven=False).why_so_hard.startswith(wanted)
+    assert suggested(20, 2.0, bits, uneven=False).factor_reason.startswith(wanted)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_priors_that_the_sampler_does_not_ask_make_no_trials_alike() -> None:
     assert bits_of(unasked, space_of(unasked)) == 0.0
     pruning = choose_pruning(unasked, space_of(unasked))
     assert pruning.factor == 3
-    assert "trials drawn evenly" in pruning.why
+    assert "trials drawn uniformly" in pruning.why
 
 
 SGDR: dict[str, Any] = {"base__schedule.kind": "sgdr"}

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from search.deciding.make import SamplerKind, make_sampler
+from search.deciding.make import make_sampler
 from search.deciding.optuna_trials import distribution
 from search.deciding.points import SobolSampler
 from search.deciding.sampler import Sampler
 from search.deciding.tpe import TpeSampler
 from search.record.journal import Outcome
+from search.study import SamplerKind
 from spaces.catalog.overrides import path_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.space import Dimension, Space

@@ -139,7 +139,7 @@ def test_an_exempt_trial_is_recorded_and_never_stopped() -> None:
     assert asha.report(1, 1, 0.9)
     assert asha.report(0, 1, 0.5, exempt=True)
     assert not asha.report(2, 1, 0.4)
-    assert asha.standing(2, 1) == (3, 3, 1)
+    assert asha.rank_at(2, 1) == (3, 3, 1)
 
 
 def test_without_rungs_nothing_is_stopped() -> None:

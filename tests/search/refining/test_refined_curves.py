@@ -34,7 +34,7 @@ def test_what_the_rules_leave_out_for_tiny_images_and_nets_is_not_proposed(tmp_p
         "policy": "under 24 px, where the operations destroy the object",
         "masking": "under 24 px",
         "crop": "under 16",
-        "mixing": "one of none, mixup; images mixed in 7 of 10 trials at ResNet50 size",
+        "mixing": "one of none, mixup. Images are mixed in 7 of 10 trials at ResNet50 size",
     }.items():
         wanted = left(found)[f"augmentation.{name}.kind"]
         assert "but the rule leaves it out: " in wanted

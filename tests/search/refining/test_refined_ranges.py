@@ -101,7 +101,7 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
 
 
 def moved(folder: Path, own: float) -> None:
-    """The journal with another rate in the documents' own recipe."""
+    """The journal with another rate in the documented recipe."""
     events = read(folder / EVENTS_FILE)
     replace_journal(folder)
     with Journal(folder) as journal:

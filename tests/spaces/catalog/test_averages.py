@@ -7,7 +7,7 @@ import pytest
 from spaces.catalog.catalog import make_space
 from spaces.domains import Choice, Float, SpaceError
 from spaces.facts import Facts
-from spaces.priors import mode
+from spaces.priors import likeliest
 from spaces.space import Space
 from tests.spaces.rules.rule_facts import asked
 from tests.spaces.small_facts import base_recipe, digits_facts
@@ -28,7 +28,7 @@ def test_averages_in_every_trial_take_the_rules_decays(always: dict[str, Any], d
     space, rule = of({**always, **decay}), asked(DECAY, FACTS)
     (dimension,) = (each for each in space.dimensions if each.path == DECAY)
     assert (dimension.domain, dimension.when) == (rule.domain, None)
-    assert space.own[DECAY] == mode(rule.domain, rule.prior)
+    assert space.own[DECAY] == likeliest(rule.domain, rule.prior)
     assert space.recipe(space.sample(lambda _: 0.9)).regularisation.averaging.kind == "ema"
 
 
@@ -51,14 +51,14 @@ def test_the_first_trial_has_the_rules_decay_unless_it_is_none_of_the_options_th
 def test_a_space_that_leaves_the_decay_alone_takes_the_rules_likeliest() -> None:
     space, rule = of({AVERAGING: {"fixed": "ema"}}, "quick"), asked(DECAY, FACTS)
     assert [each.path for each in space.dimensions] == ["optimizer.lr"]
-    assert space.base.get(DECAY) == mode(rule.domain, rule.prior)
+    assert space.base.get(DECAY) == likeliest(rule.domain, rule.prior)
 
 
 def test_a_wide_space_begins_at_the_nearest_of_its_own_decays() -> None:
     space, rule = of({AVERAGING: {"fixed": "ema"}}, "wide"), asked(DECAY, FACTS)
     (dimension,) = (each for each in space.dimensions if each.path == DECAY)
     assert isinstance(dimension.domain, Choice)
-    assert mode(rule.domain, rule.prior) == 0.95654
+    assert likeliest(rule.domain, rule.prior) == 0.95654
     assert space.own[DECAY] == 0.99
 
 

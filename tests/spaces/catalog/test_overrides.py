@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from spaces.catalog.overrides import Belief, Fixed, Varying, in_study, parse, parse_all, path_of
+from spaces.catalog.overrides import Fixed, Varying, WrittenPrior, in_study, parse, parse_all, path_of
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
 from spaces.priors import Normal, Prior, Uniform, Weights
 from spaces.rules.rules import RULES
@@ -36,17 +36,17 @@ def test_a_value_is_fixed(value: Any) -> None:
 @pytest.mark.parametrize(
     ("written", "varying"),
     [
-        ({"prior": 0.1}, Varying(None, Belief(0.1, "medium"))),
-        ({"prior": 0.1, "confidence": "high"}, Varying(None, Belief(0.1, "high"))),
-        ({"prior": None}, Varying(None, Belief(None, "medium"))),
+        ({"prior": 0.1}, Varying(None, WrittenPrior(0.1, "medium"))),
+        ({"prior": 0.1, "confidence": "high"}, Varying(None, WrittenPrior(0.1, "high"))),
+        ({"prior": None}, Varying(None, WrittenPrior(None, "medium"))),
         (
             {"log": [0.01, 1.0], "prior": 0.1, "confidence": "low"},
-            Varying(Float(0.01, 1.0, log=True), Belief(0.1, "low")),
+            Varying(Float(0.01, 1.0, log=True), WrittenPrior(0.1, "low")),
         ),
         ({"choice": ["sgd", "adamw"], "weights": [3, 1]}, Varying(Choice(("sgd", "adamw")), Weights((3, 1)))),
         (
             {"choice": ["sgd", "adamw"], "prior": "adamw"},
-            Varying(Choice(("sgd", "adamw")), Belief("adamw")),
+            Varying(Choice(("sgd", "adamw")), WrittenPrior("adamw")),
         ),
     ],
 )
@@ -57,9 +57,9 @@ def test_what_is_believed_stands_beside_a_domain_or_alone(written: dict[str, Any
 @pytest.mark.parametrize(
     ("varying", "domain", "prior"),
     [
-        (Varying(None, Belief(0.1, "high")), Float(0.01, 1.0, log=True), Normal(0.1, "high")),
-        (Varying(None, Belief(3)), Integer(1, 9), Normal(3.0, "medium")),
-        (Varying(None, Belief("b", "low")), Choice(("a", "b", "c")), Weights((1.0, 2.0, 1.0))),
+        (Varying(None, WrittenPrior(0.1, "high")), Float(0.01, 1.0, log=True), Normal(0.1, "high")),
+        (Varying(None, WrittenPrior(3)), Integer(1, 9), Normal(3.0, "medium")),
+        (Varying(None, WrittenPrior("b", "low")), Choice(("a", "b", "c")), Weights((1.0, 2.0, 1.0))),
         (Varying(None, Weights((3, 1))), Choice(("a", "b")), Weights((3, 1))),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_variant_may_be_named_and_fixed_by_itself() -> None:
     overrides = {"optimizer.lr[sgd]": {"fixed": 0.1}, "optimizer.lr[adamw]": {"prior": 0.001}}
     varying, fixed = parse_all(overrides, Recipe(), frozenset(), NAMES)
     assert varying["optimizer.lr[sgd]"] == Varying(Choice((0.1,)))
-    assert varying["optimizer.lr[adamw]"] == Varying(None, Belief(0.001))
+    assert varying["optimizer.lr[adamw]"] == Varying(None, WrittenPrior(0.001))
     assert not fixed
     assert [path_of(name) for name in varying] == ["optimizer.lr", "optimizer.lr"]
 

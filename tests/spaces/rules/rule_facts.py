@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.priors import Weights, drawn
+from spaces.priors import Weights, quantile_value
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
@@ -48,13 +48,13 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
 
 
 def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
-    """The documents' own recipe for the facts, around what is pinned."""
+    """The documented recipe for the facts, around what is pinned."""
     base = base_recipe(facts, **pinned)
     return base.with_values(fixed_by_rule(facts, base, {path.replace("__", ".") for path in pinned}))
 
 
 def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
-    """Every value of the documents' own recipe, by dotted path."""
+    """Every value of the documented recipe, by dotted path."""
     return dict(settled_recipe(facts, **pinned).leaves())
 
 
@@ -97,7 +97,7 @@ def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float
         if each.when is not None and known.get(each.when.path) not in each.when.values:
             continue
         if each.path not in found and (said := each.of(facts, known)) is not None:
-            found[each.path] = drawn(said.domain, said.prior, fractions[each.name])
+            found[each.path] = quantile_value(said.domain, said.prior, fractions[each.name])
     return found
 
 
@@ -122,4 +122,4 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     largest_micro_batch=st.none() | logarithmic(1, 4096),
     lr_band=st.none() | bands,
 )
-"""Facts of any size; the documents' own recipe fits them."""
+"""Facts of any size; the documented recipe fits them."""

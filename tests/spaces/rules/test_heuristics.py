@@ -1,18 +1,20 @@
-"""The documents' own recipe, gathered from the rules."""
+"""The documented recipe, gathered from the rules."""
 
 import pytest
 
 from spaces.forms import types_of
 from spaces.rules import heuristics, optimizers, schedules
-from spaces.rules.rulings import interpolated, number_at, rounded, share_between
+from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
 
 
 def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:
     line = ((10.0, 1.0), (1000.0, 100.0))
-    assert [interpolated(x, *line) for x in (1, 10, 100, 1000, 10_000)] == pytest.approx([1, 1, 10, 100, 100])
+    assert [log_log_interpolated(x, *line) for x in (1, 10, 100, 1000, 10_000)] == pytest.approx(
+        [1, 1, 10, 100, 100]
+    )
     falling = ((10.0, 100.0), (1000.0, 1.0))
-    assert interpolated(100, *falling) == pytest.approx(10)
+    assert log_log_interpolated(100, *falling) == pytest.approx(10)
 
 
 def test_a_share_on_the_logarithm_is_0_and_1_outside() -> None:

@@ -9,6 +9,7 @@ from spaces.catalog.catalog import NAMES, make_space
 from spaces.rules.page import MARK, head_of, page
 from spaces.rules.rules import RULES
 from spaces.rules.rulings import heuristic
+from spaces.sources import GUIDES
 from tests.spaces.small_facts import base_recipe, imagenet_facts
 from trainable.recipe.yamlfile import parse_tree
 
@@ -27,13 +28,23 @@ def test_every_field_that_a_rule_speaks_of_has_one_section() -> None:
 
 def test_the_page_holds_the_words_of_every_rule() -> None:
     plain = " ".join(TEXT.split())
+    for number, name in GUIDES.items():
+        plain = plain.replace(f"{name} {number}:", f"{number}:")
     for rule in RULES:
         assert all(each in plain for each in rule.words.paragraphs), rule.name
 
 
+@pytest.mark.parametrize(("number", "name"), GUIDES.items())
+def test_the_rules_name_each_guide_where_they_cite_it_first(number: str, name: str) -> None:
+    generated = TEXT.partition(MARK)[2]
+    first = generated.index(f"{number}:")
+    assert generated[:first].endswith(f"{name} ")
+    assert generated.count(f"{name} {number}:") == 1
+
+
 def test_what_a_rule_says_of_its_silence_stands_among_its_details() -> None:
     words = heuristic("One.", "Two. {silent} Three.", silent="at night")(lambda: None).words
-    assert words.paragraphs == ("One.", "Two. Silent at night. Three.")
+    assert words.paragraphs == ("One.", "Two. The rule gives no range at night. Three.")
     assert words.silent == "at night"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spaces.domains import Choice, Value, fraction_of
 from spaces.facts import Facts
-from spaces.priors import Normal, Weights, density, drawn, mode
+from spaces.priors import Normal, Weights, density, likeliest, quantile_value
 from spaces.rules.rules import RULES
 from spaces.rules.rulings import Distribution
 from tests.spaces.rules.rule_facts import CASES, any_facts, draws, settled, settled_recipe, shares
@@ -31,7 +31,7 @@ def test_a_recipe_takes_the_ends_and_the_likeliest_of_every_rule(case: str) -> N
         if rule.when is not None:
             conditions = [{rule.when.path: met} for met in rule.when.values]
         for condition in conditions:
-            for value in (*found.domain.extremes(), mode(found.domain, found.prior)):
+            for value in (*found.domain.extremes(), likeliest(found.domain, found.prior)):
                 changed = recipe.with_values({**condition, rule.path: value})
                 assert changed.get(rule.path) == value, rule.name
 
@@ -81,11 +81,11 @@ def test_priors_are_finite_and_centred_within_their_domains(facts: Facts) -> Non
     for rule in RULES:
         if (found := rule.of(facts, values)) is None:
             continue
-        likeliest = mode(found.domain, found.prior)
-        assert likeliest in found.domain, rule.name
-        assert 0.0 < density(found.domain, found.prior, likeliest) < math.inf, rule.name
+        value = likeliest(found.domain, found.prior)
+        assert value in found.domain, rule.name
+        assert 0.0 < density(found.domain, found.prior, value) < math.inf, rule.name
         for fraction in (0.0, 0.5, 0.999):
-            assert drawn(found.domain, found.prior, fraction) in found.domain, rule.name
+            assert quantile_value(found.domain, found.prior, fraction) in found.domain, rule.name
 
 
 STEPPED = {"loop.batch_size"}

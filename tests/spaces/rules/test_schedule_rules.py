@@ -5,7 +5,7 @@ import pytest
 from spaces.catalog.wide_space import warmups
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Float
-from spaces.priors import drawn
+from spaces.priors import quantile_value
 from spaces.rules import loops, schedules
 from tests.spaces.rules.rule_facts import asked, centre, shares, silent
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
@@ -129,7 +129,7 @@ def test_an_exponential_fall_ends_at_a_hundredth_of_the_rate(epochs: int) -> Non
     assert isinstance(low, float)
     assert isinstance(high, float)
     assert [low**epochs, high**epochs] == pytest.approx([1e-4, 1 / 3])
-    middle = drawn(found.domain, found.prior, 0.5)
+    middle = quantile_value(found.domain, found.prior, 0.5)
     assert isinstance(middle, float)
     assert 1e-3 < middle**epochs < 0.1
 

@@ -1,4 +1,4 @@
-"""What source codes such as `003:26-40` stand for: lines of the guides that docs/sources.md lists."""
+"""Names the guides that source codes such as `003:26-40` cite; docs/sources.md lists these guides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINES = re.compile(r"\b(00[0-4])(?=:\d)")
 
 
 def with_guide_names(sources: Iterable[str]) -> list[str]:
-    """The sources in order; where one of them is the first to cite a guide, the guide's name stands there.
+    """Returns the sources in order, with the name of each guide where it is cited first.
 
     `003:26-40` becomes `PaddleClas guide 003:26-40` in the first source that has it.
     """
