@@ -56,7 +56,7 @@ class Proposal:
     attempt: int
     """The number of the attempt that starts next; it counts from 1 over the trial's whole life."""
     own: bool
-    """Whether it is the documents' own recipe: the baseline, exempt from pruning."""
+    """Whether it is the documented recipe: the baseline, exempt from pruning."""
 
 
 class Ledger:
@@ -128,7 +128,7 @@ class Ledger:
         """Returns the next trial to train, or None when the whole budget has been proposed.
 
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
-        Then come new ones: number 0 is the documents' own recipe, the others are the sampler's. A trial whose
+        Then come new ones: number 0 is the documented recipe, the others are the sampler's. A trial whose
         values make no recipe has failed, and the next one is proposed: a space may draw values that were not
         tried before.
         """

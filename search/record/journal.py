@@ -87,7 +87,7 @@ class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path. The event is on disk before the trial starts.
 
     `recipe` is the whole recipe as plain data, and `digest` is the recipe's; both are None where the values
-    make no recipe. `own` marks the documents' own recipe, which the scheduler records but never stops.
+    make no recipe. `own` marks the documented recipe, which the scheduler records but never stops.
     """
 
     event: Literal["trial"] = "trial"

@@ -46,7 +46,7 @@ class Trial:
     values: Mapping[str, Value]
     """The values by dotted path."""
     own: bool = False
-    """Whether it is the documents' own recipe."""
+    """Whether it is the documented recipe."""
     recipe: Mapping[str, Any] | None = None
     """The whole recipe as plain data; None where the values make no recipe."""
     digest: str | None = None
