@@ -17,6 +17,8 @@ from search.study import Study
 
 PATIENCE_SECONDS = 600.0
 """No busy machine takes so long."""
+POLL_SECONDS = 0.25
+"""Reading a journal or listing a store more often takes the processor from what is waited for."""
 BASE: dict[str, Any] = {"model.width": 4, "loop.batch_size": 64, "precision.kind": "fp32"}
 COMMAND = "from search.__main__ import main; main()"
 
@@ -85,7 +87,7 @@ class Driver:
             if condition(events):
                 return events
             assert self.process.poll() is None, f"the driver ended early:\n{self.log.read_text()}"
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         raise AssertionError(f"waited in vain:\n{self.log.read_text()}")
 
 

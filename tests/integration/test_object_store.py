@@ -15,7 +15,14 @@ from search.record.folder import read_summary
 from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
 from tests.integration.clusters import PATIENCE_SECONDS, tunebook
-from tests.integration.small_searches import Driver, digits_study, epochs_by_trial, events_in, machine
+from tests.integration.small_searches import (
+    POLL_SECONDS,
+    Driver,
+    digits_study,
+    epochs_by_trial,
+    events_in,
+    machine,
+)
 from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.files.store import Store
@@ -195,4 +202,4 @@ def _until(holds: Callable[[], bool]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
+        time.sleep(POLL_SECONDS)

@@ -108,7 +108,7 @@ def test_it_travels_to_other_processes(store: Store) -> None:
     assert (again, again.read("a")) == (store, b"b")
 
 
-@pytest.mark.parametrize("text", ["s3://b//c", "s3://?region=x", "/a"])
+@pytest.mark.parametrize("text", ["s3://b//c?region=x", "s3://?region=x", "/a"])
 def test_what_is_no_uri_is_told(text: str) -> None:
     with pytest.raises(StoreError):
         Store(text).names()
