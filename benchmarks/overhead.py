@@ -97,7 +97,7 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
     with Journal(prepared.home.folder) as journal, local_ray(hardware):
         ledger = make_ledger(prepared, journal)
         ledger.begin("noop")
-        tracker = tracker_of(prepared.home)
+        tracker = tracker_of(prepared.home, prepared.study)
         began = time.perf_counter()
         tracker.start()
         trial = NoopTrial.with_checkpoints(CHECKPOINT_BYTES if case.checkpoint else 0)

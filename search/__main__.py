@@ -140,8 +140,9 @@ def export(
 ) -> None:
     """Write a trial's recipe, with its provenance, as YAML."""
     from search.results.export import export_recipe
+    from search.results.search import Search
 
-    print(f"{export_recipe(folder, out, trial)} -> {out}")
+    print(f"{export_recipe(Search(folder), out, trial)} -> {out}")
 
 
 @app.command()

@@ -209,14 +209,15 @@ def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
     recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named)})
-    outcome = Outcome(recipe, run.history, scores, _diagnosed(run))
+    outcome = Outcome(recipe, run.history, scores, diagnosed(run))
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, _metrics_file(outcome))
     return outcome
 
 
-def _diagnosed(run: Run) -> Diagnosis:
+def diagnosed(run: Run) -> Diagnosis:
+    """Returns what the learning curves of a run say."""
     info = run.data.info
     return diagnose(
         run.history,

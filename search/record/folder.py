@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from search.record.chain import JournalError
-from search.record.cursor import run_ids
 from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
 from search.record.journal import read
 from search.record.lock import is_locked
-from search.record.summary import Summary, summarise
 from search.record.synced import synced_lines
 from search.record.trials import Record
 from search.study import STUDY_FILE, Study, read_study
@@ -33,15 +30,6 @@ def read_search(folder: Path) -> Study:
     if not (folder / STUDY_FILE).exists():
         raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
     return read_study(folder / STUDY_FILE)
-
-
-def as_settled(study: Study, record: Record) -> Study:
-    """Returns the study with the objective and the epochs that its search settled, whatever the file says."""
-    if (settled := record.settled) is None:
-        return study
-    objective = study.objective.model_copy(update={"metric": settled.objective, "mode": None})
-    budget = study.budget.model_copy(update={"epochs": settled.epochs})
-    return study.model_copy(update={"objective": objective, "budget": budget})
 
 
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
@@ -88,26 +76,6 @@ def read_record(folder: Path) -> Record:
     return Record(events, str(path))
 
 
-def read_summary(folder: Path) -> Summary:
-    """Returns a search's summary so far, from its journal. Raises UserError where there is none."""
-    study, driven = read_search(folder), is_driven(folder)
-    # the driver is looked for before the journal is read: a search that ends in between was not killed
-    record = read_record(folder)
-    return summary_of(folder, as_settled(study, record), record, driven=driven)
-
-
 def is_driven(folder: Path) -> bool:
     """Says whether a driver is at work on a search, on this machine or on another one."""
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
-
-
-def summary_of(folder: Path, study: Study, record: Record, *, driven: bool) -> Summary:
-    """Returns the summary of a record by its settled study, with the MLflow runs of its trials."""
-    return summarise(
-        record,
-        time.time(),
-        objective=study.objective.metric,
-        epochs=study.budget.epochs,
-        locked=driven,
-        mlflow_run_ids=run_ids(folder),
-    )

@@ -18,12 +18,11 @@ from trainable.recipe.yamlfile import to_yaml, write_recipe
 from trainable.train import versions as run_versions
 
 
-def export_recipe(folder: Path, out: Path, trial: int | None = None) -> str:
+def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
     """Write the best trial's recipe, or the named trial's, to `out`; return in words which one it was.
 
     Raises UserError where the search has no such trial, or no finished one yet.
     """
-    search = Search(folder)
     chosen = _chosen(search, trial)
     recipe, info, facts = chosen.whole_recipe, search.info, search.facts
     provenance = Provenance(

@@ -9,6 +9,7 @@ In a notebook:
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,18 +17,11 @@ from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.record.chain import JournalError
-from search.record.folder import (
-    as_settled,
-    home_in,
-    is_driven,
-    read_facts,
-    read_record,
-    read_search,
-    summary_of,
-)
+from search.record.cursor import run_ids
+from search.record.folder import home_in, is_driven, read_facts, read_record, read_search
 from search.record.home import Home
 from search.record.storage import local_folder
-from search.record.summary import State, Summary
+from search.record.summary import State, Summary, summarise
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from search.study import Study
@@ -56,7 +50,12 @@ class Search:
     @cached_property
     def study(self) -> Study:
         """The resolved study of the search, with the objective and the epochs that the search has settled."""
-        return as_settled(read_search(self.folder), self.record)
+        study, settled = read_search(self.folder), self.record.settled
+        if settled is None:
+            return study
+        objective = study.objective.model_copy(update={"metric": settled.objective, "mode": None})
+        budget = study.budget.model_copy(update={"epochs": settled.epochs})
+        return study.model_copy(update={"objective": objective, "budget": budget})
 
     @property
     def facts(self) -> Facts:
@@ -89,22 +88,35 @@ class Search:
     @cached_property
     def summary(self) -> Summary:
         """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
-        return replace(self._summary, diagnosis=self.diagnosis, verdicts=self.verdicts)
+        return replace(self.progress, diagnosis=self.diagnosis, verdicts=self.verdicts)
+
+    @cached_property
+    def progress(self) -> Summary:
+        """The summary without the diagnosis and the verdicts, which take longer."""
+        driven, record = self._read
+        return summarise(
+            record,
+            time.time(),
+            objective=self.study.objective.metric,
+            epochs=self.study.budget.epochs,
+            locked=driven,
+            mlflow_run_ids=run_ids(self.folder),
+        )
 
     @property
     def state(self) -> State:
         """How far the search has come, such as `running` or `finished`."""
-        return self._summary.state
+        return self.progress.state
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """The trials in the order of their numbers."""
-        return self._summary.trials
+        return self.progress.trials
 
     @property
     def best(self) -> Trial | None:
         """The finished trial with the best objective at its last epoch, if any has finished."""
-        return self._summary.best
+        return self.progress.best
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
@@ -123,7 +135,7 @@ class Search:
         """What the trials say of every rule; None before a trial has ended."""
         if not any(trial.ended for trial in self.trials):
             return None
-        return verdicts_of(self._summary, self.space)
+        return verdicts_of(self.progress, self.space)
 
     @cached_property
     def home(self) -> Home:
@@ -159,8 +171,3 @@ class Search:
         The driver is checked before the journal is read: so a search that ends in between was not killed.
         """
         return is_driven(self.folder), read_record(self.folder)
-
-    @cached_property
-    def _summary(self) -> Summary:
-        driven, record = self._read
-        return summary_of(self.folder, self.study, record, driven=driven)

@@ -22,12 +22,11 @@ from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
-from search.record.home import BEST_FILE, FACTS_FILE, LOG_FILE, PICTURE_FILE, Home
+from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.record.lock import empty
 from search.record.storage import driving
-from search.record.trials import Record
 from search.results import report
 from search.results.export import export_recipe, recipe_text, versions
 from search.results.picture import draw
@@ -42,7 +41,10 @@ from trainable.files.store import ATTEMPTS
 
 Closing = Literal["finished", "interrupted", "failed"]
 
-BEFORE_THE_STUDY = re.compile(r"\.lock|\.lock-\d+|facts\.json|\.(facts\.json|study\.yaml)\.\w+")
+BEFORE_THE_STUDY = re.compile(
+    rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}"
+    rf"|\.({re.escape(FACTS_FILE)}|{re.escape(STUDY_FILE)})\.\w+"
+)
 """The names of files that a driver writes before a search's study is there, unfinished ones among them."""
 DRAIN_SECONDS = 60.0
 """For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
@@ -130,12 +132,12 @@ def is_same_study(home: Home, study: Study) -> bool:
     return file.exists() and read_study(file) == study
 
 
-def tracker_of(home: Home) -> Tracker:
-    """Returns the consumer that sends a search's journal to MLflow."""
+def tracker_of(home: Home, study: Study) -> Tracker:
+    """Returns the consumer that sends the journal of a study's search to MLflow."""
     search = Search(home.folder)  # its space is read once a trial is in the journal
     return Tracker(
         home,
-        Search(home.folder).study,
+        study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         versions(),
         lambda: conclusion(Search(home.folder).summary),
@@ -172,11 +174,12 @@ def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bo
         return "finished"
     study = read_search(home.folder)
     with _machines(address) as hardware:
-        return _drive(prepare_again(study, home, search, hardware, download=download), hardware, lease)
+        prepared = prepare_again(study, home, search, hardware, download=download)
+        return _drive(prepared, hardware, lease, search.record.seconds(search.record.latest))
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
-    backlogs = [tracker_of(home).sync()]
+    backlogs = [tracker_of(home, Search(home.folder).study).sync()]
     if (in_store := _in_store(home, lease)) is not None:
         backlogs.append(in_store.sync())
     for backlog in backlogs:
@@ -184,15 +187,15 @@ def _sync(home: Home, lease: Lease | None) -> bool:
     return all(backlog.complete for backlog in backlogs)
 
 
-def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None) -> Closing:
-    """Does everything from the first event of this driver to its last.
+def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds: float = 0.0) -> Closing:
+    """Does everything from the first event of this driver to its last, after `seconds` of earlier drivers.
 
     A private Ray is started only here, after every check has passed, so that a mistake is reported at once.
     """
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
-    tracker, in_store = tracker_of(home), _in_store(home, lease)
-    switch = StopSwitch(_deadline(study, Search(folder).record), lease)
+    tracker, in_store = tracker_of(home, study), _in_store(home, lease)
+    switch = StopSwitch(_deadline(study, seconds), lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
@@ -242,11 +245,11 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
             follower.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
-def _deadline(study: Study, record: Record) -> float | None:
+def _deadline(study: Study, seconds: float) -> float | None:
     """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
     if study.budget.hours is None:
         return None
-    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - record.seconds(record.latest))
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - seconds)
 
 
 @contextlib.contextmanager
@@ -289,8 +292,8 @@ def _write_results(folder: Path) -> Path | None:
     """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
     search = Search(folder)
     if search.best is not None:
-        export_recipe(folder, folder / BEST_FILE)
-    draw(search.summary, folder / PICTURE_FILE)
+        export_recipe(search, folder / BEST_FILE)
+    draw(search.progress, folder / PICTURE_FILE)
     return folder / BEST_FILE if search.best is not None else None
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary
 from search.record.journal import RetryEvent, StartEvent
+from search.results.search import Search
 from search.study import Study
 from tests.integration.clusters import PATIENCE_SECONDS, Cluster
 from tests.integration.mlflow_server import Server
@@ -73,7 +73,7 @@ def test_a_search_over_all_of_them_outlives_a_node(
     fetched = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", here)
     assert fetched.returncode == 0, fetched.stderr
 
-    summary, events = read_summary(here), events_in(here)
+    summary, events = Search(here).progress, events_in(here)
     assert summary.state == "finished"
     assert [trial.state for trial in summary.trials].count("failed") == 0
     assert len(summary.trials) == TRIALS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary
+from search.results.search import Search
 from tests.integration.clusters import PATIENCE_SECONDS, Cluster, tunebook
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 
@@ -53,7 +53,7 @@ def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
         assert fetched.returncode == 0, fetched.stderr
         for name in ("best.yaml", "events.jsonl", "trials.png"):
             assert (tmp_path / target / name).read_bytes() == (there / name).read_bytes()
-    assert read_summary(tmp_path / "here").best == read_summary(there).best
+    assert Search(tmp_path / "here").progress.best == Search(there).progress.best
     assert "the documented recipe" in (tmp_path / "here" / "report.txt").read_text()
 
     again = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
@@ -73,7 +73,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
         time.sleep(0.1)
     stopped = cluster.tunebook("stop", job, *at)
     assert "submit the same study with --name mine to go on" in stopped.stdout, stopped.stderr
-    assert read_summary(folder).state == "interrupted"
+    assert Search(folder).progress.state == "interrupted"
     before = events_in(folder)
 
     again = cluster.tunebook("submit", study, *longer)
@@ -94,7 +94,7 @@ def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
     """What any machine on the cluster's network can do; jobs do the same from inside."""
     done = cluster.tunebook("search", wide, "--address", cluster.address)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = read_summary(tmp_path / "storage" / "wide")
+    summary = Search(tmp_path / "storage" / "wide").progress
     assert [(trial.state, trial.epochs) for trial in summary.trials] == [("finished", 4)]
     client = cluster.tunebook("search", wide, "--name", "other", "--address", f"ray://{cluster.address}")
     assert (client.returncode, "expected `auto` or HOST:PORT" in client.stderr) == (2, True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary
 from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
+from search.results.search import Search
 from tests.integration.clusters import PATIENCE_SECONDS, tunebook
 from tests.integration.small_searches import (
     POLL_SECONDS,
@@ -103,8 +103,8 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     assert max(event.epoch for event in again) >= 1, "from the checkpoints in the store"
     for name, value in machine(machines[2]).items():
         monkeypatch.setenv(name, value)
-    summary = read_summary(local_folder(mine.uri))
-    assert (summary.state, summary.best) == ("finished", read_summary(folder).best)
+    summary = Search(local_folder(mine.uri)).progress
+    assert (summary.state, summary.best) == ("finished", Search(folder).progress.best)
     kept = {Path(name).parts[1] for name in mine.files() if name.startswith("trials/") and "epoch-" in name}
     assert kept == {f"{trial.id:04d}" for trial in summary.trials if trial.state == "finished"}
     assert ".ray" not in mine.names()
@@ -124,7 +124,7 @@ def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     with s3.silent():
         time.sleep(12.0)
     assert driver.wait() == 0, driver.log.read_text()
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert [trial.state for trial in summary.trials].count("failed") == 0
     assert "lacks" not in driver.log.read_text()
     assert there(storage.at("patient")) == (folder / "events.jsonl").read_text().splitlines()
@@ -151,7 +151,7 @@ def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_p
     place = ("--storage", tmp_path / "searches", "--name", "pets")
     done = tunebook("search", "--data", images.uri, *words, *place, **machine(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = read_summary(tmp_path / "searches" / "pets")
+    summary = Search(tmp_path / "searches" / "pets").progress
     assert [trial.state for trial in summary.trials] == ["finished"] * 2
     assert len(list((tmp_path / "cache" / "tunebook" / "data").glob("*/pets"))) == 1
     explained = tunebook("explain", images.uri, **machine(tmp_path))

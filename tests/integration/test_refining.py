@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary
 from search.refining.refine import refined, write_next
+from search.results.search import Search
 from search.running import driver
 from search.study import read_study
 from tests.integration.small_searches import digits_study
@@ -28,4 +28,4 @@ def test_the_study_that_follows_from_a_search_too_short_is_longer_and_can_be_sea
     study = read_study(tmp_path / "study2.yaml")
     assert (study.name, study.budget.epochs) == ("short-2", 4)
     assert driver.search(study.with_values({"budget.trials": 2})) == "finished"
-    assert {trial.epochs for trial in read_summary(tmp_path / "short-2").trials} == {4}
+    assert {trial.epochs for trial in Search(tmp_path / "short-2").progress.trials} == {4}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_summary
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
 from search.record.lock import is_locked
+from search.results.search import Search
 from tests.integration.small_searches import (
     PATIENCE_SECONDS,
     Driver,
@@ -55,7 +55,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
     first.send(signal.SIGKILL)
     before = events_in(folder)
     assert not is_locked(folder)
-    assert read_summary(folder).state == "interrupted"
+    assert Search(folder).progress.state == "interrupted"
     wait_until_quiet(first, folder)
     ended = {event.trial for event in before if isinstance(event, EndEvent)}
     begun = {event.trial for event in before if isinstance(event, StartEvent)}
@@ -67,7 +67,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
     assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
     events = events_in(folder)
     assert events[: len(before)] == before, "the journal only grows"
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert summary.state == "finished"
     assert len(summary.trials) == TRIALS
     assert all(trial.ended for trial in summary.trials)
@@ -113,12 +113,12 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
         assert driver.wait() == 130, log.read_text()
         assert f"tunebook resume {folder}" in log.read_text()
         assert "Traceback" not in log.read_text()
-        assert read_summary(folder).state == "interrupted"
+        assert Search(folder).progress.state == "interrupted"
         words = ("resume", folder)
     log = study_file.parent / "log"
     after_two_more_epochs(folder, *words, log=log).send(signal.SIGKILL)
     assert Driver(*words, log=log).wait() == 0, log.read_text()
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert summary.state == "finished"
     assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
     for epochs in epochs_by_trial(events_in(folder)).values():
@@ -147,6 +147,6 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file:
     (retry,) = [event for event in events if isinstance(event, RetryEvent)]
     restart = next(event for event in events if isinstance(event, StartEvent) and event.attempt == 2)
     assert restart.trial == retry.trial
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert [trial.state for trial in summary.trials] == ["finished"] * 2
     assert epochs_by_trial(events) == {trial: list(range(1, EPOCHS + 1)) for trial in range(2)}

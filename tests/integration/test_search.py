@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from search.record.cursor import read_cursor, run_ids
-from search.record.folder import read_summary
 from search.record.journal import EndEvent, RetryEvent
+from search.results.search import Search
 from search.running import driver
 from search.running.raytune import StopSwitch
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
@@ -29,7 +29,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Pat
 
 
 def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
-    summary = read_summary(finished)
+    summary = Search(finished).progress
     assert [trial.id for trial in summary.trials] == [0, 1, 2, 3]
     assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
     assert summary.trials[0].own
@@ -58,7 +58,7 @@ def test_a_search_leaves_what_it_promises(finished: Path) -> None:
 
 
 def test_the_exported_recipe_gives_the_trial_s_numbers_again_exactly(finished: Path) -> None:
-    best = read_summary(finished).best
+    best = Search(finished).progress.best
     assert best is not None
     outcome = train(read_recipe(finished / "best.yaml"))
     again = outcome.history[-1].metrics()
@@ -68,7 +68,7 @@ def test_the_exported_recipe_gives_the_trial_s_numbers_again_exactly(finished: P
 
 
 def test_the_exported_recipe_says_where_it_comes_from(finished: Path) -> None:
-    best = read_summary(finished).best
+    best = Search(finished).progress.best
     provenance = read_recipe(finished / "best.yaml").provenance
     assert best is not None
     assert provenance is not None
@@ -87,7 +87,7 @@ def test_the_exported_recipe_says_where_it_comes_from(finished: Path) -> None:
 def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
     from mlflow import MlflowClient
 
-    summary = read_summary(finished)
+    summary = Search(finished).progress
     client = MlflowClient(f"sqlite:///{finished.parent}/mlflow.db")
     (experiment,) = [each for each in client.search_experiments() if each.name == "tunebook"]
     runs = client.search_runs([experiment.experiment_id])
@@ -108,7 +108,7 @@ def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
 
     client = MlflowClient(f"sqlite:///{finished.parent}/mlflow.db")
     cursor = read_cursor(finished)
-    best = read_summary(finished).best
+    best = Search(finished).progress.best
     assert cursor is not None
     assert cursor.parent_run_id is not None
     assert best is not None
@@ -147,7 +147,7 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
         space__overrides={"optimizer.lr": {"choice": [0.1, 1e6]}},
     )
     assert driver.search(study) == "finished"
-    summary = read_summary(tmp_path / "absurd")
+    summary = Search(tmp_path / "absurd").progress
     absurd = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 1e6]
     sane = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 0.1]
     assert absurd
@@ -165,7 +165,7 @@ def test_trials_that_hang_fail_with_the_reason_and_the_search_fails_when_all_do(
     )
     assert driver.search(study) == "failed"
     folder = tmp_path / "hangs"
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert summary.best is None
     assert not (folder / "best.yaml").exists()
     for trial in summary.trials:
@@ -182,7 +182,7 @@ def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(tmp_path: Pa
             tmp_path / name, name=name, concurrent=1, budget__trials=3, budget__epochs=2, seed=5
         )
         assert driver.search(study) == "finished"
-        trials = read_summary(tmp_path / name / name).trials
+        trials = Search(tmp_path / name / name).progress.trials
         seen.append([(trial.values, trial.state, trial.metrics.get("val_loss")) for trial in trials])
     assert seen[0] == seen[1]
 
@@ -201,7 +201,7 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
         tmp_path, name="short", concurrent=1, budget__trials=500, budget__hours=100, budget__epochs=2
     )
     assert driver.search(study) == "finished"
-    summary = read_summary(folder)
+    summary = Search(folder).progress
     assert summary.outcome_reason == "the budget of hours is spent"
     assert 0 < len(summary.trials) < 500
     assert all(trial.ended for trial in summary.trials)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from search.record.folder import read_search, read_summary
+from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE
+from search.results.search import Search
 from tests.integration.small_searches import PATIENCE_SECONDS, Driver, digits_study
 
 pytestmark = pytest.mark.integration
@@ -44,4 +45,4 @@ def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Pa
     assert read_search(folder).seed == winner
     again = Driver("resume", folder, log=tmp_path / "again")
     assert again.wait() == 0, again.log.read_text()
-    assert read_summary(folder).state == "finished"
+    assert Search(folder).progress.state == "finished"

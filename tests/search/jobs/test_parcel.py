@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from search.jobs.parcel import REPORT_FILE, packed, unpacked
-from search.record.folder import read_search, read_summary
+from search.record.folder import read_search
+from search.results.search import Search
 from tests.search.planted_searches import Run, planted
 from trainable.errors import UserError
 
@@ -26,7 +27,7 @@ def test_a_folder_comes_out_as_it_went_in_but_for_its_checkpoints(tmp_path: Path
     assert max(map(len, text.splitlines())) < 100, "a log may cut long lines"
     names = unpacked(text, tmp_path / "here")
     assert sorted(names) == sorted([REPORT_FILE, "study.yaml", "facts.json", ".synced", "events.jsonl"])
-    assert read_summary(tmp_path / "here") == read_summary(folder)
+    assert Search(tmp_path / "here").progress == Search(folder).progress
     assert read_search(tmp_path / "here") == read_search(folder)
     assert "planted: " in (tmp_path / "here" / REPORT_FILE).read_text()
 

@@ -127,7 +127,7 @@ def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
     folder: Path, changed_rule: Callable[[], None], trial: int | None
 ) -> None:
     def exported() -> tuple[str, list[str]]:
-        words = export_recipe(folder, folder / "out.yaml", trial)
+        words = export_recipe(Search(folder), folder / "out.yaml", trial)
         lines = (folder / "out.yaml").read_text().splitlines()
         return words, [line for line in lines if "created:" not in line]
 
@@ -195,7 +195,7 @@ def test_a_recipe_to_which_this_version_would_add_a_field_is_not_exported(folder
     with pytest.raises(
         JournalError, match=f"trial 3: {FLIP} is absent in the journal and 0.5 by this version"
     ):
-        export_recipe(folder, folder / "out.yaml", 3)
+        export_recipe(Search(folder), folder / "out.yaml", 3)
     assert not (folder / "out.yaml").exists()
 
 
@@ -219,7 +219,7 @@ def test_objective_and_epochs_are_the_journals_whatever_study_yaml_says_now(
         asked, explained = Search(folder).study, tunebook("explain", folder, "--all")
         return (
             explained,
-            export_recipe(folder, folder / "out.yaml"),
+            export_recipe(Search(folder), folder / "out.yaml"),
             asked.objective.metric,
             asked.budget.epochs,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from search.record.folder import facts_text, read_summary
+from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.results import report
@@ -106,7 +106,7 @@ def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
     tree = json.loads(capsys.readouterr().out)
     assert tree["schema"] == 1
     assert tree["diagnosis"]["verdict"] == "overfit"
-    plain = read_summary(folder).json()
+    plain = Search(folder).progress.json()
     assert plain["diagnosis"] is plain["verdicts"] is None
     assert {**tree, "diagnosis": None, "verdicts": None} == plain
 
@@ -129,7 +129,7 @@ def test_a_search_without_a_finished_trial_has_no_diagnosis(
 
 
 def test_a_trial_s_results_come_back_from_the_journal_as_they_were_reported(tmp_path: Path) -> None:
-    (trial,) = read_summary(search_folder(tmp_path, {0: (0.9, values())})).trials
+    (trial,) = Search(search_folder(tmp_path, {0: (0.9, values())})).progress.trials
     expected = [result(epoch, 0.9, None) for epoch in range(1, EPOCHS + 1)]
     expected[-1] = replace(expected[-1], clean_train_accuracy=1.0)
     assert trial.results == tuple(expected)

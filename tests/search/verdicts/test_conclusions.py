@@ -14,7 +14,7 @@ import pytest
 
 from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
 from search.deciding.scheduler import rungs
-from search.record.folder import facts_text, read_summary
+from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.record.summary import Summary
@@ -137,7 +137,7 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
 
 
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
-    best = read_summary(folder).best
+    best = Search(folder).progress.best
     assert best is not None
     note = conclusion(Search(folder).summary).note
     assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")

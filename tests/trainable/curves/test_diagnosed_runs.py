@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainable.curves.diagnosis import Diagnosis, diagnose
+from trainable.curves.diagnosis import Diagnosis
 from trainable.recipe import Recipe
+from trainable.train import diagnosed
 from trainable.training.run import Run
 
 
@@ -22,14 +23,7 @@ def trained(values: dict[str, Any]) -> Diagnosis:
     run = Run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
     while not run.finished:
         run.step()
-    info = run.data.info
-    return diagnose(
-        run.history,
-        run.recipe,
-        classes=len(info.classes),
-        train_images=info.train_images,
-        validation_images=info.validation_images,
-    )
+    return diagnosed(run)
 
 
 def test_forty_images_learnt_by_heart_are_overfit() -> None:
