@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from epoch_results import epoch_result
 from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
 from search.running.driver import resolved_study
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
-from trainable.training.metrics import EpochResult
 from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
 
@@ -41,7 +41,7 @@ class NoopTrial(TrialTrainable):
                 file.write(os.urandom(self.checkpoint_bytes))
                 file.flush()
                 os.fsync(file.fileno())
-        return {"epochs": [_result(self._epoch).tree()]}
+        return {"epochs": [epoch_result(self._epoch).tree()]}
 
     def cleanup(self) -> None:
         """Does nothing: there is nothing to close."""
@@ -67,24 +67,3 @@ def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, H
     write_facts(prepared)
     (prepared.home.folder / TRIALS_FOLDER).mkdir()
     return prepared, hardware
-
-
-def _result(epoch: int) -> EpochResult:
-    return EpochResult(
-        epoch=epoch,
-        train_loss=1.0,
-        train_accuracy=0.5,
-        val_loss=1.0,
-        val_accuracy=0.5,
-        val_balanced_accuracy=0.5,
-        val_top5_accuracy=None,
-        applied_lr=0.1,
-        grad_norm=1.0,
-        skipped_steps=0,
-        epoch_seconds=0.0,
-        data_seconds=0.0,
-        evaluation_seconds=0.0,
-        images_per_second=1.0,
-        peak_memory_bytes=0,
-        micro_batch=1,
-    )

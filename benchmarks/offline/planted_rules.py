@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from epoch_results import epoch_result
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
@@ -24,7 +25,6 @@ from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Believed, Dimension, Space, Values, When
 from trainable.recipe import Recipe
-from trainable.training.metrics import EpochResult
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2
 LUCK = 1.0
@@ -172,25 +172,7 @@ class _Trial:
 
 def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> EpochEvent:
     """Returns an epoch of which only the score counts."""
-    result = EpochResult(
-        epoch=epoch,
-        train_loss=0.0,
-        train_accuracy=0.0,
-        val_loss=0.0,
-        val_accuracy=score,
-        val_balanced_accuracy=0.0,
-        val_top5_accuracy=None,
-        applied_lr=0.0,
-        grad_norm=0.0,
-        skipped_steps=0,
-        epoch_seconds=0.0,
-        data_seconds=0.0,
-        evaluation_seconds=0.0,
-        images_per_second=0.0,
-        peak_memory_bytes=0,
-        micro_batch=1,
-    )
-    return EpochEvent(trial=trial, result=result, rung=rung)
+    return EpochEvent(trial=trial, result=epoch_result(epoch, score), rung=rung)
 
 
 def search(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
@@ -21,7 +22,6 @@ from search.study.space import build_space
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space, Values
-from tests.epoch_results import epoch_result
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult

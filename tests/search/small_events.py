@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from epoch_results import epoch_result
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
 from spaces.settled import tree_of
 from spaces.space import Space, Values
-from tests.epoch_results import epoch_result
 
 OBJECTIVE = "val_accuracy"
 NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}

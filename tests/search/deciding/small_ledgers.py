@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
-from tests.epoch_results import epoch_result
 from trainable.training.metrics import EpochResult, worst
 
 TRIALS, EPOCHS, SLOTS = 16, 4, 3

@@ -2,6 +2,7 @@
 
 import pytest
 
+from epoch_results import epoch_result
 from search.followers.run_updates import LONGEST_PARAM, LONGEST_TAG, Outbox, Point, clip, status_of
 from search.record.journal import (
     EndEvent,
@@ -11,7 +12,6 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from tests.epoch_results import epoch_result
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.record.chain import JournalError
 from search.record.folder import read_search
@@ -29,7 +30,6 @@ from search.study.space import build_space
 from search.verdicts.conclusions import conclusion
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
-from tests.epoch_results import epoch_result
 from tests.search.running.test_prepare import MACHINE
 from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe

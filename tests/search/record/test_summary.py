@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from epoch_results import epoch_result
 from search.record.journal import (
     EndEvent,
     Event,
@@ -17,7 +18,6 @@ from search.record.journal import (
 )
 from search.record.summary import Summary, summarise
 from search.record.trials import Record
-from tests.epoch_results import epoch_result
 from tests.search.small_events import epoch, session, settled
 
 EPOCHS = 10

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from epoch_results import epoch_result
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
@@ -16,7 +17,6 @@ from search.results import report
 from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space
-from tests.epoch_results import epoch_result
 from tests.golden_pages import assert_page
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts

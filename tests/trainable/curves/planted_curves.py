@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.epoch_results import epoch_result
+from epoch_results import epoch_result
 from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.curves.remedies import Verdict
 from trainable.recipe import Recipe

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.epoch_results import epoch_result
+from epoch_results import epoch_result
 from tests.trainable.curves.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
 from trainable.curves.curves import Thresholds
 from trainable.curves.diagnosis import diagnose

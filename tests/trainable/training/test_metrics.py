@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.epoch_results import epoch_result
+from epoch_results import epoch_result
 from trainable.training.metrics import OBJECTIVES, EpochResult, worst
 
 RESULT = epoch_result(epoch=3, accuracy=0.75)
