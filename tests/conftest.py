@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the last digits depend on it; a
 os.environ.setdefault("MKL_NUM_THREADS", os.environ["OMP_NUM_THREADS"])
 os.environ.update(
     MPLBACKEND="Agg",
+    AWS_EC2_METADATA_DISABLED="true",  # no machine's role is looked for: that takes six seconds
     MLFLOW_DISABLE_TELEMETRY="true",
     RAY_USAGE_STATS_ENABLED="0",
     RAY_AIR_NEW_OUTPUT="0",
@@ -49,6 +50,11 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays, so the garbage collector need not look at it: a second a round."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end what is left is collected: otherwise libraries print what they hold to be leaks."""
+    gc.unfreeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

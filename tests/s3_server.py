@@ -15,11 +15,7 @@ from pathlib import Path
 
 PATIENCE_SECONDS = 300.0
 BUCKET = "tunebook"
-KEYS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_EC2_METADATA_DISABLED": "true",  # no machine's role is looked for
-}
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
 @dataclass(frozen=True)

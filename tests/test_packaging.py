@@ -75,7 +75,8 @@ def test_reading_a_recipe_or_a_command_imports_nothing_heavy(modules: str) -> No
 
 @pytest.mark.integration
 def test_every_module_of_spaces_imports_without_torch_and_ray() -> None:
-    names = ", ".join(f"spaces.{path.stem}" for path in sorted((ROOT / "spaces").glob("[a-z]*.py")))
+    files = sorted((ROOT / "spaces").rglob("[a-z]*.py"))
+    names = ", ".join(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files)
     loaded = python(f"import sys, {names}; print(*sys.modules)").split()
     assert set(HEAVY) & set(loaded) == set()
 

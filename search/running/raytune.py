@@ -104,7 +104,7 @@ def run_trials(
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    A trial starts when `is_kept` says that its record is stored where it must be. Returns when all have
+    A trial starts when `is_stored` says that its record is where it must be. Returns when all have
     ended, or soon after the switch says stop; the journal then says what is left.
     """
     tuner = tune.Tuner(

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.small_searches import machine
+from tests.integration.drivers import machine
 from tests.s3_server import KEYS
 
 RAY = Path(sys.executable).with_name("ray")

@@ -1,14 +1,10 @@
-"""What the tests of whole searches share: small studies on digits, and a driver in a process of its own."""
+"""What the tests of whole searches share: small studies on digits, and how their journals are read."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from search.record.home import EVENTS_FILE
@@ -20,7 +16,6 @@ PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 0.25
 """Reading a journal or listing a store more often takes the processor from what is waited for."""
 BASE: dict[str, Any] = {"model.width": 4, "loop.batch_size": 64, "precision.kind": "fp32"}
-COMMAND = "from search.__main__ import main; main()"
 
 
 def digits_study(storage: Path, **values: Any) -> Study:
@@ -34,61 +29,20 @@ def digits_study(storage: Path, **values: Any) -> Study:
             "storage": str(storage),
         }
     )
+    if not (database := storage / "mlflow.db").exists():
+        storage.mkdir(parents=True, exist_ok=True)
+        database.write_bytes(_tables_of_mlflow())
     return small.with_values({path.replace("__", "."): value for path, value in values.items()})
 
 
-class Driver:
-    """`tunebook ARGUMENTS` in a process of its own, after the code `first`; to be killed or interrupted."""
+@cache
+def _tables_of_mlflow() -> bytes:
+    """A database of MLflow without runs: to make one takes two seconds, and each search would."""
+    from mlflow import MlflowClient
 
-    def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
-        self.log = log
-        with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", f"{first}\n{COMMAND}", *map(str, arguments)],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},
-                start_new_session=True,
-            )
-
-    def wait(self) -> int:
-        try:
-            return self.process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.send(signal.SIGKILL)
-            raise
-
-    def send(self, number: int) -> None:
-        self.process.send_signal(number)
-        if number == signal.SIGKILL:
-            self.process.wait(PATIENCE_SECONDS)
-
-    def press_ctrl_c(self) -> None:
-        """What a terminal does: the signal goes to the driver and to all that it started."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def trial_processes(self) -> list[int]:
-        """This driver's processes that train trials, alive now."""
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._trains(pid)]
-
-    def _trains(self, pid: int) -> bool:
-        """All that a driver starts stays in its session; only trials' actors are named so."""
-        try:
-            title = Path(f"/proc/{pid}/cmdline").read_bytes()
-            return os.getsid(pid) == self.process.pid and title.startswith(b"ray::") and b"Trainable" in title
-        except OSError:
-            return False
-
-    def wait_for(self, folder: Path, condition: Callable[[list[Event]], bool]) -> list[Event]:
-        """The journal's events once they meet a condition; fails when that takes too long."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
-            events = events_in(folder)
-            if condition(events):
-                return events
-            assert self.process.poll() is None, f"the driver ended early:\n{self.log.read_text()}"
-            time.sleep(POLL_SECONDS)
-        raise AssertionError(f"waited in vain:\n{self.log.read_text()}")
+    with TemporaryDirectory() as folder:
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
+        return (Path(folder) / "mlflow.db").read_bytes()
 
 
 def events_in(folder: Path) -> list[Event]:
@@ -102,8 +56,3 @@ def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
         if isinstance(event, EpochEvent):
             epochs.setdefault(event.trial, []).append(event.epoch)
     return epochs
-
-
-def machine(folder: Path) -> dict[str, str]:
-    """The variables of a process on a machine of its own: nothing of it is another one's."""
-    return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}

@@ -19,6 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from search.facts.hardware import PerTrial
 from search.running.raytune import placement
+from tests.integration.processes import everyone, is_below, is_rank
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
@@ -28,7 +29,8 @@ from trainable.tune.worker import TrialAssignment
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
-TWO = PerTrial(cpus=1, gpus=0, workers=2)
+WORKERS = 2
+TWO = PerTrial(cpus=1, gpus=0, workers=WORKERS)
 TRIALS = 21
 EPOCHS = 30
 PATIENCE_SECONDS = 600.0
@@ -60,7 +62,7 @@ def tuner(
     assignments: list[TrialAssignment], recorder: Recorder, folder: Path, **settings: Any
 ) -> tune.Tuner:
     step_seconds = settings.pop("step_seconds", 60.0)
-    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=2)
+    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=WORKERS)
     trainable = tune.with_parameters(TrialTrainable, seat=seat)
     return tune.Tuner(
         tune.with_resources(trainable, placement(TWO)),
@@ -73,7 +75,7 @@ def tuner(
         ),
         run_config=tune.RunConfig(
             storage_path=str(folder / "ray"),
-            failure_config=tune.FailureConfig(max_failures=1),
+            failure_config=tune.FailureConfig(max_failures=settings.pop("failures", 1)),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             callbacks=[recorder],
             verbose=0,
@@ -99,30 +101,37 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     assert _gone(), "what trials took is free when the last has ended"
 
 
-@pytest.mark.parametrize(("number", "which"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 0)])
+@pytest.mark.parametrize(
+    "signals",
+    [[(signal.SIGKILL, 0), (signal.SIGKILL, 1)], [(signal.SIGSTOP, 0)]],
+    ids=["each is killed", "one hangs"],
+)
 def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
-    tmp_path: Path, number: signal.Signals, which: int
+    tmp_path: Path, signals: list[tuple[signal.Signals, int]]
 ) -> None:
-    """Rank 0 keeps the checkpoints and the place where the others meet: neither is lost with it."""
+    """Rank 0 keeps the checkpoints and the address where the others meet: neither is lost with it."""
     recipe = small_recipe({"loop.epochs": EPOCHS, "loop.batch_size": 4})
     recorder, folder = Recorder(), tmp_path / "killed"
-    killer = threading.Thread(target=_signal_a_rank, args=(folder, number, which))
-    killer.start()
+    sender = threading.Thread(target=_signal_ranks, args=(folder, signals))
+    sender.start()
     results = tuner(
         [TrialAssignment(recipe, folder)],
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
-        step_seconds=_limit(number),
+        step_seconds=_limit(signals[0][0]),
+        failures=len(signals),
     ).fit()
-    killer.join()
+    sender.join()
     assert not results.errors
-    assert recorder.recovered == {"killed": 1}
-    (told,) = recorder.epochs.values()
-    at = next(number for number, epochs in enumerate(told) if len(epochs) > 1)
-    covered, before = told[at], told[at - 1][-1]
-    assert covered[-1] >= before, "no more than the epoch in which the rank was killed is lost"
-    assert covered == list(range(1, covered[-1] + 1)), "what a checkpoint covers is told, not trained"
+    assert recorder.recovered == {"killed": len(signals)}
+    (reported,) = recorder.epochs.values()
+    again = [index for index, epochs in enumerate(reported) if len(epochs) > 1]
+    assert len(again) == len(signals)
+    for index in again:
+        covered, before = reported[index], reported[index - 1][-1]
+        assert covered[-1] >= before, "no more than the epoch in which the rank was killed is lost"
+        assert covered == list(range(1, covered[-1] + 1)), "what a checkpoint covers is told, not trained"
     latest = checkpoint.latest(folder)
     assert latest is not None
     assert [each.epoch for each in latest.history()] == list(range(1, EPOCHS + 1))
@@ -135,7 +144,7 @@ def _limit(number: signal.Signals) -> float:
         return PATIENCE_SECONDS
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", "import ray, trainable.tune.trial"], check=True)
-    return 10.0 + 5.0 * (time.monotonic() - began)
+    return 5.0 + 4.0 * (time.monotonic() - began)
 
 
 def _gone() -> bool:
@@ -146,34 +155,23 @@ def _gone() -> bool:
     return not _ranks()
 
 
-def _signal_a_rank(folder: Path, number: signal.Signals, which: int) -> None:
-    """The signal to one of the two, in the order of their processes, once some epochs are done."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        latest = checkpoint.latest(folder) if folder.exists() else None
-        if latest is not None and latest.epoch >= 3:
-            os.kill(sorted(_ranks())[which], number)
-            return
-        time.sleep(0.05)
+def _signal_ranks(folder: Path, signals: list[tuple[signal.Signals, int]]) -> None:
+    """Each signal to one of the two, in the order of their processes, three epochs after the one before."""
+    until, epoch = time.monotonic() + PATIENCE_SECONDS, 0
+    for number, which in signals:
+        while _epochs_in(folder) < epoch + 3 or len(_ranks()) != WORKERS:
+            if time.monotonic() > until:
+                return
+            time.sleep(0.05)
+        epoch = _epochs_in(folder)
+        os.kill(sorted(_ranks())[which], number)
+
+
+def _epochs_in(folder: Path) -> int:
+    latest = checkpoint.latest(folder) if folder.exists() else None
+    return latest.epoch if latest is not None else 0
 
 
 def _ranks() -> list[int]:
     """This test's processes that are ranks, alive now."""
-    numbers = map(int, filter(str.isdigit, os.listdir("/proc")))
-    return [each for each in numbers if _title(each).startswith(b"ray::Rank") and os.getpid() in _line(each)]
-
-
-def _title(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _line(process: int) -> list[int]:
-    """A process, its parent, and so on."""
-    found = [process]
-    while found[-1] > 1:
-        status = Path(f"/proc/{found[-1]}/status").read_text()
-        found.append(int(status.split("PPid:")[1].split()[0]))
-    return found
+    return [pid for pid in filter(is_rank, everyone()) if is_below(pid, os.getpid())]

@@ -83,10 +83,6 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     for epochs in epochs_by_trial(events).values():
         assert epochs == sorted(set(epochs)), "no epoch is told twice"
 
-    other = cluster.tunebook("submit", study, "--set", "seed=1", *longer)
-    assert other.returncode == 1
-    assert "another study has this name" in other.stdout
-
 
 def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
     cluster: Cluster, wide: Path, tmp_path: Path

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from search.record.journal import EndEvent, Event, SearchEvent, StartEvent
+from search.record.journal import Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
 from search.results.search import Search
-from tests.integration.clusters import PATIENCE_SECONDS, tunebook
-from tests.integration.small_searches import (
-    BASE,
-    POLL_SECONDS,
-    Driver,
-    digits_study,
-    epochs_by_trial,
-    events_in,
-    machine,
-)
+from tests.integration.drivers import Driver, machine, tunebook
+from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.files.store import Store
@@ -43,13 +33,6 @@ def storage(s3: S3Server, tmp_path: Path) -> Store:
     return Store(s3.uri).at(tmp_path.name, "searches")
 
 
-def one_is_half_way(events: list[Event]) -> bool:
-    ended = {event.trial for event in events if isinstance(event, EndEvent)}
-    return bool(ended) and any(
-        len(epochs) >= 2 and trial not in ended for trial, epochs in epochs_by_trial(events).items()
-    )
-
-
 def a_half_way_trial_is_there(store: Store) -> bool:
     """Whether a trial's newest checkpoint in the store is one after which it surely trains on."""
     found = re.findall(r"trials/(\d+)/epoch-(\d+)/", "\n".join(store.files()))
@@ -61,10 +44,10 @@ def is_stopped_half_way(driver: Driver, store: Store) -> bool:
     """Stops a driver; where none of its trials in the store is half-way by then, it goes on."""
     if not a_half_way_trial_is_there(store):
         return False
-    os.killpg(driver.process.pid, signal.SIGSTOP)
+    driver.send_to_all(signal.SIGSTOP)
     if a_half_way_trial_is_there(store):
         return True
-    os.killpg(driver.process.pid, signal.SIGCONT)
+    driver.send_to_all(signal.SIGCONT)
     return False
 
 
@@ -84,17 +67,17 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     mine, study = storage.at("mine"), written_study(storage, "mine", tmp_path)
     machines = [tmp_path / name for name in ("first", "second", "third")]
     first = Driver("search", study, log=tmp_path / "log-1", **machine(machines[0]))
-    _until(lambda: is_stopped_half_way(first, mine))
+    first.wait_until(lambda: is_stopped_half_way(first, mine))
     before = there(mine)
     assert len(before) > 3
 
     second = Driver("resume", mine.uri, log=tmp_path / "log-2", first=SOON, **machine(machines[1]))
     folder = folder_in(second, machines[1], "mine")
     second.wait_for(folder, lambda events: drivers(events) == 2)
-    third = tunebook("resume", mine.uri, **machine(machines[2]))
-    assert (third.returncode, "this search is running already, in process" in third.stderr) == (2, True)
-    assert "mine: running" in tunebook("show", mine.uri, **machine(machines[2])).stdout
-    os.killpg(first.process.pid, signal.SIGCONT)
+    code, said = tunebook("resume", mine.uri, **machine(machines[2]))
+    assert (code, "this search is running already, in process" in said) == (2, True)
+    assert "mine: running" in tunebook("show", mine.uri, **machine(machines[2]))[1]
+    first.send_to_all(signal.SIGCONT)
     assert first.wait() == 130
     assert "another driver has taken this search over" in first.log.read_text()
     assert second.wait() == 0, second.log.read_text()
@@ -115,16 +98,16 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     assert not list(tmp_path.glob("second/cache/tunebook/trials/*/epoch-*")), (
         "what the store has is not kept twice"
     )
-    assert "mine: finished" in tunebook("show", mine.uri, **machine(machines[2])).stdout
+    assert "mine: finished" in tunebook("show", mine.uri, **machine(machines[2]))[1]
 
 
 def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     s3: S3Server, storage: Store, tmp_path: Path
 ) -> None:
-    study = written_study(storage, "patient", tmp_path)
+    study = written_study(storage, "patient", tmp_path, epochs=8)
     driver = Driver("search", study, log=tmp_path / "log", **machine(tmp_path / "machine"))
     folder = folder_in(driver, tmp_path / "machine", "patient")
-    driver.wait_for(folder, one_is_half_way)
+    driver.wait_for(folder, lambda events: bool(epochs_by_trial(events)))
     with s3.silent():
         time.sleep(12.0)
     assert driver.wait() == 0, driver.log.read_text()
@@ -140,49 +123,38 @@ def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_p
     images = storage.at("pets")
     for file in (tmp_path / "pets").rglob("*.*"):
         images.put(file, file.relative_to(tmp_path / "pets").as_posix())
-    words = (
-        "--trials",
-        "2",
-        "--epochs",
-        "1",
-        "--set",
-        "data.in_memory=false",
-        "--set",
-        "concurrent=1",
-        "--set",
-        "base.loop.batch_size=8",
-    )
-    place = ("--storage", tmp_path / "searches", "--name", "pets")
-    done = tunebook("search", "--data", images.uri, *words, *place, **machine(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
+    study = digits_study(tmp_path / "searches", name="pets", concurrent=1, budget__trials=2, budget__epochs=1)
+    on_pets = {"data.path": images.uri, "data.in_memory": False, "base.loop.batch_size": 8}
+    study.with_values(on_pets).write(tmp_path)
+    code, said = tunebook("search", tmp_path / "study.yaml", **machine(tmp_path))
+    assert code == 0, said
     summary = Search(tmp_path / "searches" / "pets").progress
     assert [trial.state for trial in summary.trials] == ["finished"] * 2
     assert len(list((tmp_path / "cache" / "tunebook" / "data").glob("*/pets"))) == 1
-    explained = tunebook("explain", images.uri, **machine(tmp_path))
-    assert (explained.returncode, "2 classes" in explained.stdout) == (0, True)
+    code, said = tunebook("explain", images.uri, **machine(tmp_path))
+    assert (code, "2 classes" in said) == (0, True)
 
 
 def test_a_store_is_no_place_for_sqlite_and_must_be_there(storage: Store, tmp_path: Path) -> None:
     words = ("search", "--data", "digits", "--trials", "1", "--epochs", "1", "--name", "other")
-    refused = tunebook(*words, "--storage", storage.uri, **machine(tmp_path))
-    assert (refused.returncode, "SQLite cannot be used" in refused.stderr) == (2, True)
+    code, said = tunebook(*words, "--storage", storage.uri, **machine(tmp_path))
+    assert (code, "SQLite cannot be used" in said) == (2, True)
     missing = storage.uri.replace("tunebook/", "nonsuch/")
     server = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
-    refused = tunebook(*words, "--storage", missing, *server, **machine(tmp_path))
-    assert (refused.returncode, str(Store(missing)) in refused.stderr) == (2, True)
-    assert refused.stderr.count("\n") == 1
-    unknown = tunebook("show", storage.at("nonsuch").uri, **machine(tmp_path))
-    assert (unknown.returncode, "not a search folder" in unknown.stderr) == (2, True)
+    code, said = tunebook(*words, "--storage", missing, *server, **machine(tmp_path))
+    assert (code, str(Store(missing)) in said, said.count("\n")) == (2, True, 1)
+    code, said = tunebook("show", storage.at("nonsuch").uri, **machine(tmp_path))
+    assert (code, "not a search folder" in said) == (2, True)
 
 
-def written_study(storage: Store, name: str, folder: Path) -> Path:
+def written_study(storage: Store, name: str, folder: Path, epochs: int = EPOCHS) -> Path:
     """The file of a study whose trials take some seconds."""
     study = digits_study(
         folder,
         name=name,
         concurrent=1,
-        budget__trials=3,
-        budget__epochs=EPOCHS,
+        budget__trials=2,
+        budget__epochs=epochs,
         base={**BASE, "model.width": 32},  # epochs slow enough to be stopped in one
         tracking__uri=f"sqlite:///{folder}/mlflow.db",
     )
@@ -195,16 +167,8 @@ def folder_in(driver: Driver, its: Path, name: str) -> Path:
     found: list[Path] = []
 
     def begun() -> bool:
-        assert driver.process.poll() is None, driver.log.read_text()
         found.extend(each.parent for each in its.glob(f"state/tunebook/searches/*/{name}/events.jsonl"))
         return bool(found)
 
-    _until(begun)
+    driver.wait_until(begun)
     return found[0]
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(POLL_SECONDS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,26 +15,29 @@ from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
 from search.record.lock import is_locked
 from search.results.search import Search
+from search.running import driver
+from search.study import Study
+from tests.integration.drivers import Driver
+from tests.integration.processes import everyone, is_below, is_trial
 from tests.integration.small_searches import (
     PATIENCE_SECONDS,
-    Driver,
+    POLL_SECONDS,
     digits_study,
     epochs_by_trial,
     events_in,
 )
 from trainable.checkpoints import checkpoint
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
 
 
-@pytest.fixture
-def study_file(tmp_path: Path) -> Path:
-    study = digits_study(tmp_path / "storage", name="mine", budget__trials=TRIALS, budget__epochs=EPOCHS)
-    study = study.with_values({"base.model.width": 16, "scheduler.grace_epochs": 3})
-    study.write(tmp_path)
-    return tmp_path / "study.yaml"
+def study_in(folder: Path, **values: object) -> Study:
+    study = digits_study(folder / "storage", name="mine", budget__trials=TRIALS, budget__epochs=EPOCHS)
+    study = study.with_values({"base.model.width": 16, "scheduler.grace_epochs": 3, **values})
+    study.write(folder)
+    return study
 
 
 def some_ended_and_some_are_half_way(events: list[Event]) -> bool:
@@ -48,9 +53,10 @@ def runs_of(folder: Path) -> list[object]:
     return list(client.search_runs([each.experiment_id for each in client.search_experiments()]))
 
 
-def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(study_file: Path) -> None:
-    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    first = Driver("search", study_file, log=log)
+def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp_path: Path) -> None:
+    study_in(tmp_path)
+    folder = tmp_path / "storage" / "mine"
+    first = Driver("search", tmp_path / "study.yaml", log=tmp_path / "log")
     first.wait_for(folder, some_ended_and_some_are_half_way)
     first.send(signal.SIGKILL)
     before = events_in(folder)
@@ -64,7 +70,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
         latest = checkpoint.latest(Path(Home(folder).checkpoints(trial)))
         covered[trial] = latest.epoch if latest is not None else 0
 
-    assert Driver("resume", folder, log=log).wait() == 0, log.read_text()
+    assert driver.resume(folder) == "finished"
     events = events_in(folder)
     assert events[: len(before)] == before, "the journal only grows"
     summary = Search(folder).progress
@@ -87,40 +93,38 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(stu
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}  # type: ignore[attr-defined]
 
 
-def wait_until_quiet(driver: Driver, folder: Path) -> None:
+def wait_until_quiet(killed: Driver, folder: Path) -> None:
     """Ray's processes die with the driver; until then one may still finish a checkpoint."""
     seen: list[str] = []
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         now = sorted(str(path) for path in (folder / "trials").rglob("*"))
-        if now == seen and not driver.trial_processes():
+        if now == seen and not killed.trial_processes():
             return
         seen = now
         time.sleep(0.5)
-    raise AssertionError(f"still at work: {driver.trial_processes()}")
+    raise AssertionError(f"still at work: {killed.trial_processes()}")
 
 
-def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(
-    study_file: Path,
-) -> None:
+def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
     """One search is stopped by Ctrl-C, by SIGTERM and by SIGKILL; after the last it is resumed at once."""
-    folder = study_file.parent / "storage" / "mine"
-    words: tuple[str | Path, ...] = ("search", study_file, "--set", "concurrent=1")
-    for stop in (Driver.press_ctrl_c, lambda driver: driver.send(signal.SIGTERM)):
-        log = study_file.parent / f"log-{len(words)}"
-        driver = after_two_more_epochs(folder, *words, log=log)
-        stop(driver)
-        assert driver.wait() == 130, log.read_text()
-        assert f"tunebook resume {folder}" in log.read_text()
-        assert "Traceback" not in log.read_text()
+    study_in(tmp_path, **{"concurrent": 1, "budget.trials": 2})
+    folder = tmp_path / "storage" / "mine"
+    words: tuple[str | Path, ...] = ("search", tmp_path / "study.yaml")
+    for stop in (
+        partial(Driver.send_to_all, number=signal.SIGINT),
+        partial(Driver.send, number=signal.SIGTERM),
+    ):
+        stopped = after_two_more_epochs(folder, *words, log=tmp_path / f"log-{words[0]}")
+        stop(stopped)
+        assert stopped.wait() == 130, stopped.log.read_text()
+        assert f"tunebook resume {folder}" in stopped.log.read_text()
+        assert "Traceback" not in stopped.log.read_text()
         assert Search(folder).progress.state == "interrupted"
         words = ("resume", folder)
-    log = study_file.parent / "log"
-    after_two_more_epochs(folder, *words, log=log).send(signal.SIGKILL)
-    assert Driver(*words, log=log).wait() == 0, log.read_text()
-    summary = Search(folder).progress
-    assert summary.state == "finished"
-    assert {trial.state for trial in summary.trials} <= {"finished", "stopped"}
+    after_two_more_epochs(folder, *words, log=tmp_path / "log").send(signal.SIGKILL)
+    assert driver.resume(folder) == "finished"
+    assert {trial.state for trial in Search(folder).progress.trials} <= {"finished", "stopped"}
     for epochs in epochs_by_trial(events_in(folder)).values():
         assert epochs == list(range(1, len(epochs) + 1))
 
@@ -128,21 +132,18 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
 def after_two_more_epochs(folder: Path, *words: str | Path, log: Path) -> Driver:
     """A driver that has trained two epochs since it began."""
     before = sum(map(len, epochs_by_trial(events_in(folder)).values()))
-    driver = Driver(*words, log=log)
-    driver.wait_for(folder, lambda events: sum(map(len, epochs_by_trial(events).values())) >= before + 2)
-    return driver
+    begun = Driver(*words, log=log)
+    begun.wait_for(folder, lambda events: sum(map(len, epochs_by_trial(events).values())) >= before + 2)
+    return begun
 
 
-def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file: Path) -> None:
-    folder, log = study_file.parent / "storage" / "mine", study_file.parent / "log"
-    two = ("--set", "concurrent=1", "--set", "budget.trials=2", "--set", "scheduler.kind=none")
-    first = Driver("search", study_file, *two, log=log)
-    first.wait_for(
-        folder, lambda events: any(len(epochs) >= 3 for epochs in epochs_by_trial(events).values())
-    )
-    (victim,) = first.trial_processes()
-    os.kill(victim, signal.SIGKILL)
-    assert first.wait() == 0, log.read_text()
+def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "storage" / "mine"
+    study = study_in(tmp_path, **{"concurrent": 1, "budget.trials": 2, "scheduler.kind": "none"})
+    killer = threading.Thread(target=kill_a_trial, args=(folder,))
+    killer.start()
+    assert driver.search(study) == "finished"
+    killer.join()
     events = events_in(folder)
     (retry,) = [event for event in events if isinstance(event, RetryEvent)]
     restart = next(event for event in events if isinstance(event, StartEvent) and event.attempt == 2)
@@ -150,3 +151,14 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(study_file:
     summary = Search(folder).progress
     assert [trial.state for trial in summary.trials] == ["finished"] * 2
     assert epochs_by_trial(events) == {trial: list(range(1, EPOCHS + 1)) for trial in range(2)}
+
+
+def kill_a_trial(folder: Path) -> None:
+    """Kills the process of the first trial that has trained three epochs."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()):
+            (victim,) = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
+            os.kill(victim, signal.SIGKILL)
+            return
+        time.sleep(POLL_SECONDS)

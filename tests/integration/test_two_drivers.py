@@ -10,17 +10,20 @@ import pytest
 
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE
-from search.results.search import Search
-from tests.integration.small_searches import PATIENCE_SECONDS, Driver, digits_study
+from search.running import driver
+from tests.integration.drivers import Driver
+from tests.integration.small_searches import PATIENCE_SECONDS, digits_study
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 
 def driver_with_seed(storage: Path, seed: int) -> Driver:
     """A driver of a search that takes some seconds to prepare, since it first looks for a learning rate."""
     folder = storage.parent / f"seed-{seed}"
     folder.mkdir()
-    study = digits_study(storage, name="mine", seed=seed, space__probes=["lr-find"], budget__trials=2)
+    study = digits_study(
+        storage, name="mine", seed=seed, space__probes=["lr-find"], budget__trials=2, concurrent=1
+    )
     study.write(folder)
     return Driver("search", folder / "study.yaml", log=folder / "log")
 
@@ -29,13 +32,13 @@ def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Pa
     folder = tmp_path / "storage" / "mine"
     drivers = {seed: driver_with_seed(folder.parent, seed) for seed in (1, 2)}
     until = time.monotonic() + PATIENCE_SECONDS
-    while all(driver.process.poll() is None for driver in drivers.values()):
+    while all(each.exit_code is None for each in drivers.values()):
         assert time.monotonic() < until, "neither was refused"
         time.sleep(0.05)
-    refused, winner = sorted(drivers, key=lambda seed: drivers[seed].process.poll() is None)
+    refused, winner = sorted(drivers, key=lambda seed: drivers[seed].exit_code is None)
     assert drivers[refused].wait() == 2
     (line,) = drivers[refused].log.read_text().splitlines()
-    holder = f"in process {drivers[winner].process.pid} on "
+    holder = f"in process {drivers[winner].pid} on "
     assert line.startswith(f"tunebook: {folder}: this search is running already, {holder}")
     assert (folder / LOCK_FILE).exists()
     assert not (folder / EVENTS_FILE).exists(), "refused while the other one prepared"
@@ -43,6 +46,4 @@ def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Pa
     drivers[winner].wait_for(folder, lambda events: len(events) >= 3)
     drivers[winner].send(signal.SIGKILL)
     assert read_search(folder).seed == winner
-    again = Driver("resume", folder, log=tmp_path / "again")
-    assert again.wait() == 0, again.log.read_text()
-    assert Search(folder).progress.state == "finished"
+    assert driver.resume(folder) == "finished"

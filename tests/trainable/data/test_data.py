@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
-from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, from_arrays, load, resolve
+from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, digits, from_arrays, load, resolve
+from trainable.data.source import ArraySource
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.recipe.training import CenterCrop
@@ -33,6 +35,14 @@ def test_digits_need_no_file_and_are_split_in_three() -> None:
     assert data.train.images.dtype == np.uint8
     assert data.train.images.max() == 255
     assert data.info.class_counts == tuple(np.bincount(data.train.labels))
+
+
+def test_digits_are_those_that_scikit_learn_loads() -> None:
+    theirs = load_digits()
+    ours = digits.read().parts["train"]
+    assert isinstance(ours, ArraySource)
+    np.testing.assert_array_equal(ours.images, np.rint(theirs.images * (255.0 / 16.0)))
+    np.testing.assert_array_equal(ours.labels, theirs.target)
 
 
 def test_digits_always_have_the_same_members() -> None:

@@ -1,0 +1,108 @@
+"""`tunebook ARGUMENTS` in a process of its own: to be waited for, killed, stopped or interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from search.record.journal import Event
+from tests.integration.processes import everyone, is_trial
+from tests.integration.small_searches import PATIENCE_SECONDS, POLL_SECONDS, events_in
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["search.running.driver", "search.followers.mlflow_runs", "search.deciding.prior_tpe", "sqlalchemy"]
+)
+"""Drivers are forked from one process that has imported this: 10 of the 13 s that a driver computes."""
+
+
+class Driver:
+    """A driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
+
+    def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
+        self.log = log
+        words = [str(each) for each in arguments]
+        environment = {**os.environ, **variables}
+        self.process = FORKS.Process(target=_drive, args=(words, log, first, environment), daemon=True)
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self.process.exitcode
+
+    def wait(self) -> int:
+        self.process.join(PATIENCE_SECONDS)
+        if self.exit_code is None:
+            self.send(signal.SIGKILL)
+            raise AssertionError(f"the driver did not end:\n{self.log.read_text()}")
+        return self.exit_code
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+        if number == signal.SIGKILL:
+            self.process.join(PATIENCE_SECONDS)
+
+    def send_to_all(self, number: int) -> None:
+        """A signal to the driver and to all that it started: so a terminal's Ctrl-C arrives."""
+        os.killpg(self.pid, number)
+
+    def trial_processes(self) -> list[int]:
+        """This driver's processes that train trials, alive now: all that it starts stays in its session."""
+        return [pid for pid in filter(is_trial, everyone()) if self._started(pid)]
+
+    def _started(self, pid: int) -> bool:
+        try:
+            return os.getsid(pid) == self.pid
+        except OSError:
+            return False
+
+    def wait_for(self, folder: Path, condition: Callable[[list[Event]], bool]) -> list[Event]:
+        """The journal's events once they meet a condition."""
+        self.wait_until(lambda: condition(events_in(folder)))
+        return events_in(folder)
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Fails when that takes too long, or the driver ends before."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert self.exit_code is None, f"the driver ended early:\n{self.log.read_text()}"
+            assert time.monotonic() < until, f"waited in vain:\n{self.log.read_text()}"
+            time.sleep(POLL_SECONDS)
+
+
+def tunebook(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    """The exit code of `tunebook ARGUMENTS`, and all that it prints."""
+    with TemporaryDirectory() as folder:
+        driver = Driver(*arguments, log=Path(folder) / "log", **variables)
+        return driver.wait(), driver.log.read_text()
+
+
+def machine(folder: Path) -> dict[str, str]:
+    """The variables of a process on a machine of its own: nothing of it is another one's."""
+    return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
+
+
+def _drive(words: list[str], log: Path, first: str, environment: dict[str, str]) -> None:
+    os.setsid()
+    with log.open("ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    exec(first)
+    sys.argv = ["tunebook", *words]
+    from search.__main__ import main
+
+    main()
