@@ -53,10 +53,6 @@ class Proposal:
     values: Mapping[str, Value]
     """The values by dotted path."""
     recipe: Recipe
-    attempt: int
-    """The number of the attempt that starts next; it counts from 1 over the trial's whole life."""
-    own: bool
-    """Whether it is the documented recipe: the baseline, exempt from pruning."""
 
 
 class Ledger:
@@ -241,9 +237,8 @@ class Ledger:
         return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
 
     def _proposal(self, number: int) -> Proposal:
-        trial = self._record.trials[number]
-        recipe = self._space.recipe(trial.values)
-        return Proposal(number, trial.values, recipe, attempt=trial.attempts + 1, own=trial.own)
+        values = self._record.trials[number].values
+        return Proposal(number, values, self._space.recipe(values))
 
     def _decision(self, number: int) -> Decision:
         """Returns what the trial does now; for every epoch before its end, that was to continue."""

@@ -229,7 +229,7 @@ class Study(Spec):
 
         For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
-        return Study.from_tree(tree_with_values(self.model_dump(mode="json"), values), where)
+        return Study.from_tree(study_tree_with(self.model_dump(mode="json"), values), where)
 
     def resolved(self, name: str) -> Study:
         """Returns a copy whose paths are absolute, so that it means the same from any folder.
@@ -281,7 +281,7 @@ def read_study(path: Path) -> Study:
     return Study.from_tree(read_tree(path), where=str(path))
 
 
-def tree_with_values(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def study_tree_with(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of a study's tree with values set by dotted path; the schema checks new keys later."""
     copy = dict(tree)
     for path, value in values.items():
@@ -323,7 +323,7 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
         values["base.model"] = model_named(name)
     if path is None and "data.path" not in values:
         raise UserError("give a study file, or --data PATH")
-    return Study.from_tree(tree_with_values(tree, values), where=str(path) if path is not None else "")
+    return Study.from_tree(study_tree_with(tree, values), where=str(path) if path is not None else "")
 
 
 def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """Trials of two ranks, which one node holds at most one of."""
-    digits_study(tmp_path / "storage", name="mine", resources__workers=2, concurrent=1).write(tmp_path)
+    digits_study(tmp_path / "storage", name="mine", concurrent=1).write(tmp_path)
     return tmp_path / "study.yaml"
 
 
