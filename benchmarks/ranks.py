@@ -104,7 +104,7 @@ def _one_rank(config: dict[str, Any]) -> None:
 
     torch.set_num_threads(1)
     context = train.get_context()
-    ranks = Ranks(context.get_world_rank(), context.get_world_size(), reduced, distributed.barrier)
+    ranks = Ranks(context.get_world_rank(), context.get_world_size(), reduced)
     recipe = Recipe().with_values({**SMALL, "loop.seed": config["seed"]})
     run = Run(recipe, data=ray.get(config["data"][0]), ranks=ranks, device=torch.device("cpu"))
     result = run.step()

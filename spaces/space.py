@@ -141,7 +141,7 @@ class Space:
         self._check_paths(values)
         return {each.name: self._fraction(each, values[each.path]) for each in self._active(values)}
 
-    def beliefs(self, values: Values) -> dict[str, Prior]:
+    def priors(self, values: Values) -> dict[str, Prior]:
         """Returns the prior of each dimension that exists, by name, after the values drawn before it."""
         found: dict[str, Prior] = {}
         before: dict[str, Value] = {}

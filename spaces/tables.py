@@ -92,7 +92,7 @@ def written_out(
     It is called again for each value of a path that it was seen to read. Raises SpaceError if the domain of
     such a path is a range of real numbers, which cannot be written out.
     """
-    read = _Read(defaults, domains.keys())
+    read = _ReadValues(defaults, domains.keys())
     found = ask(read)
     if (path := read.first) is None:
         return found
@@ -102,7 +102,7 @@ def written_out(
     return _by_value(path, defaults[path], pairs)
 
 
-class _Read(Mapping[str, Value]):
+class _ReadValues(Mapping[str, Value]):
     """Holds values, and notes the first path of `noted` that is read."""
 
     def __init__(self, values: Values, noted: Set[str]) -> None:

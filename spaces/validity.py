@@ -184,12 +184,12 @@ def _join(one: _End, other: _End, compared: Set[str]) -> bool:
 
 def _compared(recipe: Recipe) -> Set[str]:
     """Returns the sections that the Recipe's validator reads."""
-    read = _Read(recipe)
+    read = _ReadSections(recipe)
     Recipe.fields_agree(read)  # type: ignore[operator]
     return read.sections
 
 
-class _Read:
+class _ReadSections:
     """Holds a recipe, and notes which of its sections are read."""
 
     def __init__(self, recipe: Recipe) -> None:

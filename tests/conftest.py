@@ -34,7 +34,8 @@ from tests.s3_server import S3Server, s3_server
 
 # What the product keeps between commands goes to a folder of this run of the tests, gone when that is.
 CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
-os.environ["XDG_CACHE_HOME"] = CACHE.name
+os.environ["XDG_CACHE_HOME"] = f"{CACHE.name}/cache"
+os.environ["XDG_STATE_HOME"] = f"{CACHE.name}/state"
 
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)

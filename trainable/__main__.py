@@ -99,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
     parser.add_argument(
-        "--download", action="store_true", help="let torchvision fetch a data set that is missing"
+        "--download",
+        action="store_true",
+        help="let torchvision and timm fetch data sets and published weights",
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON at the end")
     parser.add_argument(

@@ -13,23 +13,17 @@ def _alone(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _no_wait() -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Ranks:
     """Describes this process as one of `world` that train one model together; the default is a world of one.
 
     `reduce(tensor)` returns the sum over all ranks, in place or not, of tensors on the device and on the
-    host; every rank must call it in the same order. `barrier()` returns after every rank has called it.
-    Raises ValueError unless 0 <= rank < world.
+    host; every rank must call it in the same order. Raises ValueError unless 0 <= rank < world.
     """
 
     rank: int = 0
     world: int = 1
     reduce: Callable[[Tensor], Tensor] = _alone
-    barrier: Callable[[], object] = _no_wait
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world:

@@ -63,9 +63,9 @@ def _parts(named: Input, everything: bool, download: bool) -> Iterator[Renderabl
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     """Yields a search that has begun, with its recorded facts, whatever has become of the data since."""
     search = Search(folder)
-    measured = Measured(search.facts, search.info, recorded=True)
-    facts = with_written_facts(measured.facts, search.study)
-    yield from _of_space(search.study, search.space, search.pruning, facts, measured, everything)
+    study, measured = search.study, Measured(search.facts, search.info, recorded=True)
+    facts = with_written_facts(measured.facts, study)
+    yield from _of_space(study, search.space, search.pruning, facts, measured, everything)
     if search.verdicts:
         yield full_table(search.verdicts)
 

@@ -52,7 +52,7 @@ def picture(band: LrBand, title: str, own_lr: float) -> bytes:
 
 
 def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence[str]) -> bytes:
-    """A page of HTML that needs no other file: the picture, a table whose first row is its head, and text."""
+    """Returns a page of HTML that needs no other file: picture, table with its head as row one, and text."""
     head, *body = rows
     lines = ["<table>", _row(head, "th"), *(_row(row, "td") for row in body), "</table>"]
     return PAGE.format(

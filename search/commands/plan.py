@@ -10,8 +10,8 @@ from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.loops import wanted_epochs
-from spaces.sources import with_guide_names
 from spaces.space import RuleValue, Space
+from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
 DRAWN = {

@@ -1,4 +1,4 @@
-"""`tunebook ui`: MLflow's pages of a search, served on this machine."""
+"""Serves MLflow's pages of a search on this machine: `tunebook ui`."""
 
 from __future__ import annotations
 

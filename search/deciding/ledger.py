@@ -83,7 +83,7 @@ class Ledger:
         self._epochs = epochs
         self._metric = metric
         self._record = Record(where=str(journal.path))
-        self._verdicts: dict[int, tuple[Outcome, str | None]] = {}
+        self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
         """How the last epoch of a trial ends it, and why; trials that go on have no entry."""
         self._settled = SettledEvent(
             space=tree_of(space),
@@ -251,8 +251,8 @@ class Ledger:
 
     def _end_if_decided(self, number: int) -> None:
         """Journal the end that a trial's last epoch decided; a kill may fall between the two lines."""
-        if number in self._verdicts and self.ended(number) is None:
-            state, reason = self._verdicts[number]
+        if number in self._decided_ends and self.ended(number) is None:
+            state, reason = self._decided_ends[number]
             self._write(EndEvent(trial=number, state=state, reason=reason))
 
     def _apply(self, event: Event) -> None:
@@ -274,15 +274,15 @@ class Ledger:
     def _decide(self, event: EpochEvent) -> None:
         """Note how an epoch ends its trial, if it does."""
         if event.diverged:
-            self._verdicts[event.trial] = ("diverged", f"the loss was not finite in epoch {event.epoch}")
+            self._decided_ends[event.trial] = ("diverged", f"the loss was not finite in epoch {event.epoch}")
             return
         trial = self._record.trials[event.trial]
         value = trial.scores(self._metric)[event.epoch]
         goes_on = self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
         if event.epoch >= self._epochs:
-            self._verdicts[event.trial] = ("finished", None)
+            self._decided_ends[event.trial] = ("finished", None)
         elif not goes_on:
-            self._verdicts[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
+            self._decided_ends[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
 
     def _why_stopped(self, number: int, rung: int, value: float) -> str:
         rank, count, going_on = self._scheduler.rank_at(number, rung)

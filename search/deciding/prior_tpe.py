@@ -98,7 +98,7 @@ class PriorTpeSampler(Sampler):
         """Returns how likely the priors make a trial, as a logarithm of the ratio to uniform draws."""
         densities = (
             density(self._domains[name], prior, named[name])
-            for name, prior in self._space.beliefs(values).items()
+            for name, prior in self._space.priors(values).items()
         )
         return sum(math.log(max(each, math.ulp(0.0))) for each in densities)
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from search.record.chain import JournalError
 from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
-from search.record.journal import read
+from search.record.journal import check_format, read
 from search.record.lock import is_locked
 from search.record.synced import synced_lines
 from search.record.trials import Record
@@ -26,9 +26,13 @@ def home_in(folder: Path) -> Home:
 
 
 def read_search(folder: Path) -> Study:
-    """Returns the resolved study of a search folder. Raises UserError where the folder holds no search."""
+    """Returns the resolved study of a search folder.
+
+    Raises UserError where the folder holds no search, JournalError where another version wrote the search.
+    """
     if not (folder / STUDY_FILE).exists():
         raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
+    check_format(folder / EVENTS_FILE)
     return read_study(folder / STUDY_FILE)
 
 

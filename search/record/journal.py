@@ -154,14 +154,13 @@ class Journal:
     """Writes a journal: opens or creates `folder/events.jsonl`, with the folder's lock held by the caller.
 
     `events` holds what was there on opening. A last line that a kill left torn is cut off, with a warning.
-    Raises JournalError where the file is damaged.
+    Raises JournalError where the file is damaged, UserError where it cannot be written to.
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(folder) / EVENTS_FILE
         self._clock = clock
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        self._synced = open_synced(Path(folder))
+        self._file, self._synced = _opened(self.path)
         try:
             events, self._end, torn = _read(self.path, START)
         except UserError:
@@ -210,6 +209,28 @@ class Journal:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _opened(path: Path) -> tuple[int, int]:
+    """Returns the descriptors of a journal and of the file that says how much of it is safe."""
+    try:
+        journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            return journal, open_synced(path.parent)
+        except OSError:
+            os.close(journal)
+            raise
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be written to: {error.strerror}") from None
+
+
+def check_format(path: Path) -> None:
+    """Raises JournalError for a journal that another version of tunebook wrote, as its first line says."""
+    try:
+        with path.open("rb") as file:
+            _check_format(file.readline(), path)
+    except OSError:
+        return  # whoever reads the journal reports it
 
 
 def read(path: str | Path) -> list[Event]:

@@ -7,7 +7,6 @@ own.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -16,12 +15,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from typing import Self
+
+from pydantic import ValidationError
 
 from search.record.home import DRIVER_FILE
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
+from trainable.recipe.base import Spec
 
 BEAT_SECONDS = 2.0
 SILENCE_SECONDS = 20.0
@@ -33,8 +34,7 @@ RECENT_SECONDS = 60.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(Spec):
     """Holds a driver's sign of life: its name, its term, a count, and whether it has ended.
 
     The last beat stays, and each new driver's term is one higher. So a driver that was thought dead and wakes
@@ -115,8 +115,8 @@ class Lease:
     def _beat(self, *, ended: bool = False) -> None:
         began = _now()
         self._count += 1
-        beat = Beat(self._owner, self._term, self._count, ended)
-        self._store.write(DRIVER_FILE, json.dumps(asdict(beat)).encode())
+        beat = Beat(owner=self._owner, term=self._term, count=self._count, ended=ended)
+        self._store.write(DRIVER_FILE, beat.model_dump_json().encode())
         self._renewed = began
 
     def _wait_for_silence(self) -> int:
@@ -144,8 +144,8 @@ def read(store: Store) -> Beat | None:
     if content is None:
         return None
     try:
-        return Beat(**json.loads(content))
-    except (ValueError, TypeError):
+        return Beat.model_validate_json(content)
+    except ValidationError:
         raise StoreError(f"{store.at(DRIVER_FILE)}: not what a driver writes") from None
 
 

@@ -79,7 +79,8 @@ class Trial:
         Raises JournalError where the values make none, and where this version would train another one.
         """
         if self.recipe is None:
-            raise JournalError(f"trial {self.id}: there is no recipe: {self.outcome_reason}")
+            reason = f": {self.outcome_reason}" if self.outcome_reason else ""
+            raise JournalError(f"trial {self.id}: its values make no recipe{reason}")
         try:
             recipe = Recipe.from_tree(self.recipe)
         except RecipeError as error:

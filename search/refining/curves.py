@@ -15,7 +15,7 @@ from search.refining.evidence import (
 )
 from search.refining.shifts import Shifts, shifts
 from spaces.domains import listed, shown
-from trainable.curves.remedies import Change
+from trainable.curves.remedies import Remedy
 
 REGULARISERS = (
     "optimizer.weight_decay",
@@ -102,7 +102,7 @@ def _regularised(
     yield from found.left_alone
 
 
-def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
+def _few_at_once(found: Shifts, asked: Sequence[Remedy]) -> Shifts:
     """Returns the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
     off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
     switches = [overridden(path) for path in SWITCHES]
@@ -118,7 +118,7 @@ def _few_at_once(found: Shifts, asked: Sequence[Change]) -> Shifts:
     return Shifts(edits, (*found.left_alone, *waits))
 
 
-def _epochs(change: Change) -> ProposedEdit:
+def _epochs(change: Remedy) -> ProposedEdit:
     return ProposedEdit(EPOCHS, (change.to,), f"{change.why} ({change.source})")
 
 

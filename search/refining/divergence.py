@@ -12,7 +12,7 @@ from search.refining.ranges import below, written
 from search.refining.shifts import shifts
 from spaces.domains import Float, fraction_of, is_number
 from spaces.space import Dimension
-from trainable.curves.remedies import changes
+from trainable.curves.remedies import remedies
 
 RATES = ("optimizer.lr", "optimizer.sgd_lr")
 CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
@@ -73,7 +73,9 @@ def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[Sear
         if lost:
             yield LeftAlone("diverged trials", f"{lost} of {count}, less than {LIMITS}")
         return
-    calmer = [each for each in changes("diverged", evidence.space.recipe(best.values)) if each.path in CALMER]
+    calmer = [
+        each for each in remedies("diverged", evidence.space.recipe(best.values)) if each.path in CALMER
+    ]
     found = shifts(evidence, calmer, changed)
     yield SearchFinding(
         "diverged",

@@ -25,8 +25,9 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
 
     "A search space is suspicious if the best point sampled from it is close to its boundary" (the playbook).
     That holds for every fifth dimension that does nothing, so trials must also be better towards that end. Of
-    720 healthy planted searches (tests/search/test_refine_planted.py with more seeds; 3 to 17 dimensions; TPE
-    with 16 to 48 trials, random draws with 24) 19 had a range widened without a reason in the planted rules.
+    720 healthy planted searches (tests/search/refining/test_refine_planted.py with more seeds; 3 to 17
+    dimensions; TPE with 16 to 48 trials, random draws with 24) 19 had a range widened without a reason in the
+    planted rules.
     """
     value = evidence.best_value(dimension)
     if not is_number(value):

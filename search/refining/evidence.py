@@ -113,7 +113,7 @@ class Evidence:
 
     @cached_property
     def curves(self) -> tuple[DiagnosedTrial, ...]:
-        """What the curves of the `top` trials say, where the journal has all that a verdict needs."""
+        """What the curves of the `top` trials say, where the journal has all that a diagnosis needs."""
         found = ((trial, diagnosis_of(trial, self.search.info)) for trial in self.top)
         return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 

@@ -19,7 +19,7 @@ from search.refining.shifts import Shifts, shifts
 from search.verdicts.standings import compared_epochs
 from spaces.domains import Choice, listed
 from trainable.curves.curves import Thresholds
-from trainable.curves.remedies import Change, changes
+from trainable.curves.remedies import Remedy, remedies
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
@@ -129,17 +129,17 @@ def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Sh
     if not _swings(winner):
         return Shifts((), ())
     recipe = winner.trial.whole_recipe
-    calmer = changes("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
+    calmer = remedies("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
     late_rate = [each for each in calmer if each.path in LATE_RATE]
     return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)
 
 
-def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Change]:
+def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Remedy]:
     """Yields averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
         has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
         if has and (now := winner.trial.values.get(AVERAGING)) != "ema":
-            yield Change(AVERAGING, now, "ema", "averaged weights swing less than the last ones", CURVES)
+            yield Remedy(AVERAGING, now, "ema", "averaged weights swing less than the last ones", CURVES)
 
 
 def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:

@@ -9,11 +9,11 @@ from spaces.rules.heuristics import kinds_and_batch
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
 from spaces.space import Values
-from trainable.curves.remedies import Change
+from trainable.curves.remedies import Remedy
 from trainable.recipe import Recipe
 
 
-def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
+def objection(evidence: Evidence, change: Remedy, recipe: Recipe) -> str | None:
     """Returns why a field's rules leave a value out for these facts; None where none does.
 
     It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
@@ -28,7 +28,7 @@ def objection(evidence: Evidence, change: Change, recipe: Recipe) -> str | None:
     return f"the rule leaves it out: {_why(evidence, rule, found, values)}"
 
 
-def _offers(found: Distribution, change: Change) -> bool:
+def _offers(found: Distribution, change: Remedy) -> bool:
     """Says whether a rule offers a change: a range of numbers may grow, options are a complete list."""
     return not isinstance(found.domain, Choice) or change.to in found.domain
 

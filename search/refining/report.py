@@ -13,6 +13,7 @@ from search.results.report import command, console, say
 from search.results.tables import Rows, counted
 from search.study import STUDY_FILE
 from trainable.errors import UserError
+from trainable.recipe.sources import with_guide_names
 
 NOTHING_WRITTEN = 1
 """The exit code where a study was asked for and there is none."""
@@ -61,7 +62,8 @@ def _print(found: Refined, folder: Path, out: Path | None) -> None:
 
 def _print_finding(finding: SearchFinding) -> None:
     say(f"\n{finding.kind}, {finding.about}: {finding.seen}")
-    say(f"  rule: {finding.rule} ({finding.source})")
+    (source,) = with_guide_names([finding.source])
+    say(f"  rule: {finding.rule} ({source})")
     for line in finding.advice:
         say(f"  {line}")
 

@@ -15,7 +15,7 @@ from spaces.catalog.overrides import FORMS
 from spaces.domains import Choice, Value, is_number, shown
 from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.space import Dimension
-from trainable.curves.remedies import Change
+from trainable.curves.remedies import Remedy
 
 AGAINST = 0.05
 """The trials speak against a change if they are better without it, with a probability below this; our
@@ -29,7 +29,7 @@ class Shifts(NamedTuple):
     left_alone: tuple[LeftAlone, ...]
 
 
-def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> Shifts:
+def shifts(evidence: Evidence, changes: Sequence[Remedy], changed: Set[str]) -> Shifts:
     """Turns changes of the best trial's recipe into expectations of the next search, never fixed values.
 
     Left alone are fields that the study pins, fields that are `changed` already, values that this search
@@ -43,7 +43,7 @@ def shifts(evidence: Evidence, changes: Sequence[Change], changed: Set[str]) -> 
     )
 
 
-def _shift(evidence: Evidence, change: Change, changed: Set[str]) -> ProposedEdit | LeftAlone:
+def _shift(evidence: Evidence, change: Remedy, changed: Set[str]) -> ProposedEdit | LeftAlone:
     dimension = _dimension(evidence, change.path)
     change = _as_spelt(dimension, change)
     name = dimension.name if dimension is not None else change.path
@@ -72,14 +72,14 @@ def _dimension(evidence: Evidence, path: str) -> Dimension | None:
     )
 
 
-def _as_spelt(dimension: Dimension | None, change: Change) -> Change:
+def _as_spelt(dimension: Dimension | None, change: Remedy) -> Remedy:
     """Returns the change as the options spell it: a field may be switched off by 0 or by null."""
     if dimension is None or not isinstance(dimension.domain, Choice) or change.to in dimension.domain:
         return change
     return replace(change, to=None) if change.to == 0.0 and None in dimension.domain else change
 
 
-def _left_out(evidence: Evidence, dimension: Dimension | None, change: Change) -> str | None:
+def _left_out(evidence: Evidence, dimension: Dimension | None, change: Remedy) -> str | None:
     """Returns why the field's rule leaves out a value that the searched space does not offer either."""
     best = evidence.summary.best
     if best is None or (dimension is not None and change.to in dimension.domain):
@@ -92,7 +92,7 @@ def _is_one_value(dimension: Dimension) -> bool:
     return isinstance(dimension.domain, Choice) and len(dimension.domain.options) == 1
 
 
-def _is_expected(evidence: Evidence, dimension: Dimension, change: Change) -> bool:
+def _is_expected(evidence: Evidence, dimension: Dimension, change: Remedy) -> bool:
     """Says whether the space believes as much already, beside the best trial's other values."""
     best = evidence.summary.best
     if best is None or change.to not in dimension.domain:
@@ -110,7 +110,7 @@ def _is_expected(evidence: Evidence, dimension: Dimension, change: Change) -> bo
             assert_never(prior)
 
 
-def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) -> float:
+def _chance_against(evidence: Evidence, dimension: Dimension, change: Remedy) -> float:
     """Returns how likely trials would be so much better without the change, if the dimension did nothing."""
     if isinstance(dimension.domain, Choice):
         return (
@@ -120,7 +120,7 @@ def _chance_against(evidence: Evidence, dimension: Dimension, change: Change) ->
     return 1.0 - above if change.to > change.now else above
 
 
-def _forms(study: Study, dimension: Dimension | None, change: Change) -> tuple[Mapping[str, Any], ...]:
+def _forms(study: Study, dimension: Dimension | None, change: Remedy) -> tuple[Mapping[str, Any], ...]:
     """Returns the forms in which a study may write the expected value: in the present range or a grown one.
 
     A field that never varied, and has no range from a rule, is tried in half of the trials: nothing supports

@@ -30,7 +30,7 @@ from search.results.verdict_tables import brief_table
 from search.study import Study
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
-from spaces.sources import with_guide_names
+from trainable.recipe.sources import with_guide_names
 
 REFRESH_SECONDS = 0.5
 LINES_BESIDE_ROWS = 8
@@ -232,7 +232,7 @@ def rows_table(title: str, rows: Sequence[Row]) -> Rows:
 def _print_diagnosis(summary: Summary) -> None:
     if summary.best is None or summary.diagnosis is None:
         return
-    first, *others = with_guide_names(summary.diagnosis.lines())
+    first, *others = summary.diagnosis.lines()
     say(f"\ntrial {summary.best.id} is {first}")
     for line in others:
         say(line)

@@ -39,7 +39,7 @@ from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
 
 SCRATCH = ".ray"
-STOPPING = b"\nstopping; this takes some seconds (once more: at once)\n"
+STOPPING = b"\nstopping; this takes some seconds; press Ctrl-C again to stop immediately\n"
 LONGEST_REASON = 500
 """The most characters of a reason in tables and tags."""
 

@@ -230,7 +230,7 @@ def _fixed(path: str, rule: RuleValue) -> Verdict:
 
 
 def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
-    by_trial = [(space.beliefs(values), space.named(values)) for values in trials]
+    by_trial = [(space.priors(values), space.named(values)) for values in trials]
     return [
         _belief(
             each,

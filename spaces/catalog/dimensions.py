@@ -20,8 +20,8 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 T = TypeVar("T")
-Named = dict[str, Dimension]
-"""Named maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
+ByName = dict[str, Dimension]
+"""Maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
 
 
 class RuledDimension(NamedTuple):
@@ -133,11 +133,11 @@ def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | No
     return Dimension(rule.path, found.domain, found.reason, found.source, rule.when, rule.variant, belief)
 
 
-def reachable(dimensions: Named, own: Recipe) -> Named:
+def reachable(dimensions: ByName, own: Recipe) -> ByName:
     """Returns the dimensions that some trial can have;
     a condition that always holds is dropped, with its variant."""
     options = options_of(dimensions.values())
-    found: Named = {}
+    found: ByName = {}
     for name, dimension in dimensions.items():
         if (when := dimension.when) is None:
             found[name] = dimension
@@ -155,8 +155,8 @@ def reachable(dimensions: Named, own: Recipe) -> Named:
 
 
 def _ranged(
-    by_rule: Named, with_range: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe
-) -> Named:
+    by_rule: ByName, with_range: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe
+) -> ByName:
     """Returns the dimensions with the written ranges. A written path replaces all its variants, at the first
     one's position; a written variant replaces itself alone.
 
@@ -205,7 +205,7 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
     return None if having == options[kind] else When(kind, having)
 
 
-def _check_reachable(names: Set[str], present: Named, known: Mapping[str, Rule]) -> None:
+def _check_reachable(names: Set[str], present: ByName, known: Mapping[str, Rule]) -> None:
     """Raises SpaceError for a written variant that no trial has, since it would change nothing."""
     unmet = [name for name in names if name not in present]
     if unmet:
@@ -217,8 +217,8 @@ def _check_reachable(names: Set[str], present: Named, known: Mapping[str, Rule])
 
 
 def _believed(
-    name: str, written: Varying, present: Named, by_rule: Named, rules: Sequence[Rule], own: Recipe
-) -> Named:
+    name: str, written: Varying, present: ByName, by_rule: ByName, rules: Sequence[Rule], own: Recipe
+) -> ByName:
     """Returns the dimensions of a name, or of all variants of a path,
     that a believed value fits, with that belief.
 

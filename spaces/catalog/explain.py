@@ -12,10 +12,10 @@ from spaces.facts import Facts
 from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
-from spaces.sources import with_guide_names
 from spaces.space import Dimension, RuleValue, Space, Values
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.optimizers import batch_factor
+from trainable.recipe.sources import with_guide_names
 
 RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
 

@@ -17,9 +17,9 @@ from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution, Words, shown_parameters
-from spaces.sources import with_guide_names
 from spaces.space import Values
 from trainable.recipe import Recipe
+from trainable.recipe.sources import with_guide_names
 
 DIGITS = Facts(
     train_images=1_257,

@@ -93,8 +93,8 @@ def longest_warmup(facts: Facts) -> float:
     "The rate rises from 0 in 1 epoch up to batch 256 and in 5 from batch 1,024, log-interpolated between.",
     """
     The documents take 5 for large batches (003:20), and 1 for small ones is ours. Transformers and ConvNeXt
-    took 20, against the documents' 5. Up to twice the rule is tried, and never more than a tenth of the run:
-    in runs of 9 epochs on 4,000 Fashion-MNIST images each epoch of warm-up cost SGD 1.0 ± 0.3 points.
+    took 20, against the documents' 5. Up to twice the longest is tried, and at most a tenth of the run: in
+    runs of 9 epochs on 4,000 Fashion-MNIST images each epoch of warm-up cost SGD 1.0 ± 0.3 points.
     """,
 )
 def warmups(facts: Facts, values: Values) -> Distribution:

@@ -17,7 +17,7 @@ def test_a_right_prior_is_centred_on_the_best_draw_and_starts_there() -> None:
     task = bowl()
     best = max(task.even_draws(DRAWS, seed=0), key=task.final)
     space = believing(task, "right", seed=0)
-    beliefs = space.beliefs(best.values)
+    beliefs = space.priors(best.values)
     assert beliefs["optimizer.kind"] == Weights((4.0, 1.0))
     assert beliefs["optimizer.lr[sgd]"] == Normal(float(str(best.values["optimizer.lr"])), "medium")
     assert space.own == pytest.approx(best.values)

@@ -1,4 +1,4 @@
-"""What tests of several machines share: one cluster, whole again before each test."""
+"""Gives integration tests one cluster, whole again before each, and ends the drivers that a test leaves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clusters import Cluster, running
+from tests.integration.drivers import STARTED
+
+
+@pytest.fixture(autouse=True)
+def no_driver_is_left() -> Iterator[None]:
+    """Ends the drivers that a failed test leaves, before they disturb the next one."""
+    yield
+    while STARTED:
+        STARTED.pop().end()
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +28,6 @@ def started_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(started_cluster: Cluster) -> Cluster:
-    """The cluster with both of its nodes."""
+    """Returns the cluster with both of its nodes."""
     started_cluster.start_nodes()
     return started_cluster

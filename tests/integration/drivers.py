@@ -1,4 +1,4 @@
-"""`tunebook ARGUMENTS` in a process of its own: to be waited for, killed, stopped or interrupted."""
+"""Runs `tunebook ARGUMENTS` in a process of its own, to be waited for, killed, stopped or interrupted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +23,12 @@ FORKS.set_forkserver_preload(
 """Drivers are forked from one process that has imported this: 10 of the 13 s that a driver computes."""
 
 
+STARTED: list[Driver] = []
+"""The drivers of the test that runs; those that a failed test leaves are ended after it."""
+
+
 class Driver:
-    """A driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
+    """Is a driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
 
     def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
         self.log = log
@@ -31,6 +36,7 @@ class Driver:
         environment = {**os.environ, **variables}
         self.process = FORKS.Process(target=_drive, args=(words, log, first, environment), daemon=True)
         self.process.start()
+        STARTED.append(self)
 
     @property
     def pid(self) -> int:
@@ -39,7 +45,7 @@ class Driver:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Is None while it runs."""
         return self.process.exitcode
 
     def wait(self) -> int:
@@ -54,12 +60,21 @@ class Driver:
         if number == signal.SIGKILL:
             self.process.join(PATIENCE_SECONDS)
 
+    def end(self) -> None:
+        """Kills the driver and all that it started, if it still runs, also where it was stopped."""
+        if self.exit_code is None:
+            for pid in everyone():
+                if self._started(pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            self.process.join(PATIENCE_SECONDS)
+
     def send_to_all(self, number: int) -> None:
-        """A signal to the driver and to all that it started: so a terminal's Ctrl-C arrives."""
+        """Sends a signal to the driver and to all that it started."""
         os.killpg(self.pid, number)
 
     def trial_processes(self) -> list[int]:
-        """This driver's processes that train trials, alive now: all that it starts stays in its session."""
+        """Returns this driver's processes that train trials: all that it starts stays in its session."""
         return [pid for pid in filter(is_trial, everyone()) if self._started(pid)]
 
     def _started(self, pid: int) -> bool:
@@ -69,7 +84,7 @@ class Driver:
             return False
 
     def wait_for(self, folder: Path, condition: Callable[[list[Event]], bool]) -> list[Event]:
-        """The journal's events once they meet a condition."""
+        """Returns the journal's events once they meet a condition."""
         self.wait_until(lambda: condition(events_in(folder)))
         return events_in(folder)
 
@@ -83,14 +98,14 @@ class Driver:
 
 
 def tunebook(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """The exit code of `tunebook ARGUMENTS`, and all that it prints."""
+    """Returns the exit code of `tunebook ARGUMENTS`, and all that it prints."""
     with TemporaryDirectory() as folder:
         driver = Driver(*arguments, log=Path(folder) / "log", **variables)
         return driver.wait(), driver.log.read_text()
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """The variables of a process on a machine of its own: nothing of it is another one's."""
+    """Returns the variables of a process on a machine of its own: nothing of it is another one's."""
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 
 

@@ -1,4 +1,4 @@
-"""What /proc tells of other processes: which of Ray's actors they are, and who started them."""
+"""Reads in /proc which of Ray's actors other processes are, and who started them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def is_rank(pid: int) -> bool:
 
 
 def is_below(pid: int, ancestor: int) -> bool:
-    """Whether a process was started by another one, or by what that one started."""
+    """Says whether a process was started by another one, or by what that one started."""
     while pid > 1 and pid != ancestor:
         pid = int(_read(pid, "status").partition("PPid:")[2].split("\n")[0] or 0)
     return pid == ancestor
 
 
 def _read(pid: int, name: str) -> str:
-    """Empty where the process is gone."""
+    """Returns nothing where the process is gone."""
     try:
         return Path(f"/proc/{pid}/{name}").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the tests of whole searches share: small studies on digits, and how their journals are read."""
+"""Makes the small studies on digits that tests of whole searches share, and reads their journals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PATIENCE_SECONDS = 600.0
 """No busy machine takes so long."""
 POLL_SECONDS = 0.25
 """Reading a journal or listing a store more often takes the processor from what is waited for."""
-BASE: dict[str, Any] = {"model.width": 4, "loop.batch_size": 64, "precision.kind": "fp32"}
+BASE: dict[str, Any] = {"model.width": 8, "loop.batch_size": 64, "precision.kind": "fp32"}
 
 
 def digits_study(storage: Path, **values: Any) -> Study:
-    """A study that takes seconds; `values` are dotted paths with __ for dots."""
+    """Returns a study that takes seconds; `values` are dotted paths with __ for dots."""
     small = Study.from_tree(
         {
             "data": {"path": "digits"},
@@ -37,7 +37,7 @@ def digits_study(storage: Path, **values: Any) -> Study:
 
 @cache
 def _tables_of_mlflow() -> bytes:
-    """A database of MLflow without runs: to make one takes two seconds, and each search would."""
+    """Returns a database of MLflow without runs: to make one takes two seconds, and each search would."""
     from mlflow import MlflowClient
 
     with TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def events_in(folder: Path) -> list[Event]:
 
 
 def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
-    """The epochs that were journaled, by trial, in order."""
+    """Returns the epochs in a journal, by trial, in order."""
     epochs: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, EpochEvent):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ from trainable.checkpoints import checkpoint
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
+LONG = 60
+"""So many epochs last through three drivers on any machine."""
 
 
 def study_in(folder: Path, **values: object) -> Study:
@@ -98,42 +101,53 @@ def wait_until_quiet(killed: Driver, folder: Path) -> None:
     seen: list[str] = []
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
-        now = sorted(str(path) for path in (folder / "trials").rglob("*"))
-        if now == seen and not killed.trial_processes():
-            return
-        seen = now
+        if not killed.trial_processes():
+            now = sorted(str(path) for path in (folder / "trials").rglob("*"))
+            if now == seen:
+                return
+            seen = now
         time.sleep(0.5)
     raise AssertionError(f"still at work: {killed.trial_processes()}")
 
 
 def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
     """One search is stopped by Ctrl-C, by SIGTERM and by SIGKILL; after the last it is resumed at once."""
-    study_in(tmp_path, **{"concurrent": 1, "budget.trials": 2})
+    study_in(
+        tmp_path, **{"concurrent": 1, "budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"}
+    )
     folder = tmp_path / "storage" / "mine"
-    words: tuple[str | Path, ...] = ("search", tmp_path / "study.yaml")
-    for stop in (
-        partial(Driver.send_to_all, number=signal.SIGINT),
-        partial(Driver.send, number=signal.SIGTERM),
-    ):
-        stopped = after_two_more_epochs(folder, *words, log=tmp_path / f"log-{words[0]}")
-        stop(stopped)
-        assert stopped.wait() == 130, stopped.log.read_text()
-        assert f"tunebook resume {folder}" in stopped.log.read_text()
-        assert "Traceback" not in stopped.log.read_text()
-        assert Search(folder).progress.state == "interrupted"
-        words = ("resume", folder)
-    after_two_more_epochs(folder, *words, log=tmp_path / "log").send(signal.SIGKILL)
+    with (tmp_path / "log-search").open("wb") as log:
+        command = [sys.executable, "-m", "search", "search", str(tmp_path / "study.yaml")]
+        typed = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
+        assert typed.poll() is None, (tmp_path / "log-search").read_text()
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(POLL_SECONDS)
+    os.killpg(typed.pid, signal.SIGINT)  # so a terminal's Ctrl-C arrives: at all that was started
+    assert_stopped_cleanly(folder, typed.wait(PATIENCE_SECONDS), tmp_path / "log-search")
+
+    stopped = after_two_more_epochs(folder, log=tmp_path / "log-resume")
+    stopped.send(signal.SIGTERM)
+    assert_stopped_cleanly(folder, stopped.wait(), stopped.log)
+
+    after_two_more_epochs(folder, log=tmp_path / "log").send(signal.SIGKILL)
     assert driver.resume(folder) == "finished"
-    assert {trial.state for trial in Search(folder).progress.trials} <= {"finished", "stopped"}
-    for epochs in epochs_by_trial(events_in(folder)).values():
-        assert epochs == list(range(1, len(epochs) + 1))
+    assert epochs_by_trial(events_in(folder)) == {0: list(range(1, LONG + 1))}
 
 
-def after_two_more_epochs(folder: Path, *words: str | Path, log: Path) -> Driver:
-    """A driver that has trained two epochs since it began."""
-    before = sum(map(len, epochs_by_trial(events_in(folder)).values()))
-    begun = Driver(*words, log=log)
-    begun.wait_for(folder, lambda events: sum(map(len, epochs_by_trial(events).values())) >= before + 2)
+def assert_stopped_cleanly(folder: Path, code: int, log: Path) -> None:
+    assert code == 130, log.read_text()
+    assert f"tunebook resume {folder}" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert Search(folder).progress.state == "interrupted"
+
+
+def after_two_more_epochs(folder: Path, log: Path) -> Driver:
+    """Returns a driver that goes on with a search and has trained two epochs."""
+    before = len(epochs_by_trial(events_in(folder))[0])
+    begun = Driver("resume", folder, log=log)
+    begun.wait_for(folder, lambda events: len(epochs_by_trial(events)[0]) >= before + 2)
     return begun
 
 

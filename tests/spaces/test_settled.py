@@ -68,7 +68,7 @@ def test_a_space_that_is_read_is_the_one_that_was_written(
     assert draws(again) == draws(space)
     assert space_rows(again) == space_rows(space)
     for values in draws(space)[:3]:
-        assert again.beliefs(values) == space.beliefs(values)
+        assert again.priors(values) == space.priors(values)
         assert reasons(again.recipe(values), again) == reasons(space.recipe(values), space)
 
 

@@ -82,7 +82,7 @@ def test_values_that_no_trial_can_have_are_refused(values: dict[str, Value], fau
 
 
 def test_beliefs_are_those_that_stood_when_each_value_was_drawn() -> None:
-    assert SPACE.beliefs({KIND: "adamw", RATE: 1e-3, DECAY: 1e-4}) == {
+    assert SPACE.priors({KIND: "adamw", RATE: 1e-3, DECAY: 1e-4}) == {
         KIND: Weights((3.0, 1.0)),
         f"{RATE}[adamw]": Uniform(),
         DECAY: Normal(1e-2, "high"),

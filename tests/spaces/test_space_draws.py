@@ -91,7 +91,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     values = space.sample(lambda each: data.draw(FRACTIONS, label=each.name))
     space.recipe(values)
     assert all(0.0 <= place <= 1.0 for place in space.encode(values).values())
-    assert space.beliefs(values).keys() == space.named(values).keys()
+    assert space.priors(values).keys() == space.named(values).keys()
 
 
 @given(facts=FACTS, data=st.data())

@@ -41,7 +41,7 @@ def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
     """Three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
     plain: dict[str, Any] = {
         "data.path": "arrays",
-        "model.width": 4,
+        "model.width": 8,
         "augmentation.crop.kind": "none",
         "augmentation.flip_probability": 0.0,
         "precision.kind": "fp32",

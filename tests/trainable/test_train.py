@@ -21,7 +21,7 @@ from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.training.devices import device_name
 from trainable.training.run import Run
 
-DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32"})
+DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})
 
 
 def train(recipe: Path, *arguments: str) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels, some
-from trainable.data import ArrayPart, DataSet, FilePart, Part, PartName
+from trainable.data import ArrayPart, DataSet, FilePart, Part, Split
 from trainable.data.source import FileSource, Integers
 from trainable.errors import listed
 
@@ -43,7 +43,7 @@ fewer (CIFAR, ImageNet)."""
 class NamedImage:
     """Says where an image is, and what its label is."""
 
-    part: PartName
+    part: Split
     position: int
     label: int
     name: str
@@ -65,8 +65,8 @@ def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
     yield _contradictions(groups, sum(seen.values()), data.info.classes)
 
 
-def _leaks(groups: Sequence[list[NamedImage]], seen: Counter[PartName], extent: str) -> Iterator[Finding]:
-    for first, second in combinations(get_args(PartName), 2):
+def _leaks(groups: Sequence[list[NamedImage]], seen: Counter[Split], extent: str) -> Iterator[Finding]:
+    for first, second in combinations(get_args(Split), 2):
         both = [group for group in groups if {first, second} <= {image.part for image in group}]
         if not both:
             continue
@@ -128,7 +128,7 @@ def _by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedIm
     return images, extent
 
 
-def _chosen(data: DataSet) -> dict[PartName, Integers]:
+def _chosen(data: DataSet) -> dict[Split, Integers]:
     """Returns positions by part, at most MOST:
     the parts that are scored come first, as each of their images counts."""
     left, chosen = MOST, {}

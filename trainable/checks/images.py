@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels, some
-from trainable.data import DataSet, FilePart, PartName
+from trainable.data import DataSet, FilePart, Split
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader
 from trainable.data.source import Pixels, Selection
@@ -167,7 +167,7 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
         yield Finding("pixel values", "note", found, means, "data.channels: 1")
 
 
-def _alike(sampled: Mapping[PartName, _Sample]) -> Iterator[Finding]:
+def _alike(sampled: Mapping[Split, _Sample]) -> Iterator[Finding]:
     train = sampled["train"].features()
     for name, sample in sampled.items():
         if name != "train":

@@ -133,7 +133,7 @@ def _unused(subject: Subject, names: list[str]) -> Finding:
         "unused parameters",
         names,
         "the output does not depend on {}",
-        "they are never trained, take memory, and stall training on several ranks, which waits for them",
+        "they are never trained and take memory",
         "leave them out of the model, or use them in forward",
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainable.curves.curves import Curves, Thresholds
-from trainable.curves.remedies import Change, Verdict, changes
+from trainable.curves.remedies import Remedy, RunVerdict, remedies
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -25,10 +25,10 @@ class Diagnosis:
     `figures` are finite and by name: accuracies as fractions; a name that ends in `_points` has hundredths.
     """
 
-    verdict: Verdict
+    verdict: RunVerdict
     figures: Mapping[str, float]
     reasons: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Remedy, ...]
 
     def tree(self) -> dict[str, Any]:
         """Returns plain data, which `metrics.json` and `--json` have under `diagnosis`."""
@@ -74,7 +74,7 @@ def diagnose(
     verdict, reasons = _verdict(curves)
     if not curves.is_clean:
         reasons = (*reasons, _NOT_CLEAN)
-    proposed = changes(verdict, recipe, rate_left=curves.rate_left, rate_may_rise=curves.rate_may_rise)
+    proposed = remedies(verdict, recipe, rate_left=curves.rate_left, rate_may_rise=curves.rate_may_rise)
     return Diagnosis(verdict, curves.figures(), reasons, proposed)
 
 
@@ -90,11 +90,12 @@ def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
     figures = {"epochs": float(last.epoch), "applied_lr": last.applied_lr, "grad_norm": last.grad_norm}
     if before := [result.val_accuracy for result in history[:-1]]:
         figures["best_val_accuracy"] = max(before)
-    reason = f"the loss was no longer finite in epoch {last.epoch}, at a rate of {last.applied_lr:.3g}"
-    return Diagnosis("diverged", figures, (reason,), changes("diverged", recipe))
+    what = f"the loss was not finite, or too high to recover from, in epoch {last.epoch}"
+    reason = f"{what}, at a rate of {last.applied_lr:.3g}"
+    return Diagnosis("diverged", figures, (reason,), remedies("diverged", recipe))
 
 
-def _verdict(curves: Curves) -> tuple[Verdict, tuple[str, ...]]:
+def _verdict(curves: Curves) -> tuple[RunVerdict, tuple[str, ...]]:
     limits = curves.thresholds
     train, apart = _percent(curves.train), curves.gap > curves.overfit_limit
     levels = f"{train} of the training images are right, validation is {_distance(curves.gap)}"

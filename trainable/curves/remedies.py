@@ -1,26 +1,31 @@
-"""Proposes which fields of a recipe to change after a run, by what was wrong with it; it applies nothing."""
+"""Proposes which fields of a recipe to change after a run, by what was wrong with it; it applies nothing.
+
+Sources such as `003:84` cite lines of the PaddleClas guide (003), the PyTorch tuning guide (001), the
+training tricks notes (000) and the 17 ways guide (004): docs/sources.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, assert_never
 
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
 from trainable.recipe.models import ResNetSmall
+from trainable.recipe.sources import with_guide_names
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
-Verdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
+RunVerdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
 
 TABLE = "003:70-82"
-"""This table has the documents' gains of each augmentation on ResNet50."""
+"""This table of the PaddleClas guide has the gains of each augmentation on ResNet50."""
 RATE_STILL_HIGH = 0.1
 """This is a share of the peak rate: a step schedule's first drop (1512.03385, 3.4).
 A run that ends above it never settled."""
 
 
 @dataclass(frozen=True)
-class Change:
+class Remedy:
     """Holds one field to change: this recipe accepts the value `to` there,
     as `--set PATH=TO` would set it."""
 
@@ -37,13 +42,13 @@ class Change:
         return asdict(self)
 
 
-def changes(
-    verdict: Verdict, recipe: Recipe, *, rate_left: float = 0.0, rate_may_rise: bool = True
-) -> tuple[Change, ...]:
+def remedies(
+    verdict: RunVerdict, recipe: Recipe, *, rate_left: float = 0.0, rate_may_rise: bool = True
+) -> tuple[Remedy, ...]:
     """Returns what to change, the likeliest first; only fields that this recipe has and that can still move.
 
     `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false if the curves show a
-    rate that is too high already. Each change is valid alone, and all together.
+    rate that is too high already. Each remedy is valid alone, and all together.
     """
     match verdict:
         case "diverged":
@@ -60,14 +65,16 @@ def changes(
             found = iter(())
         case _:
             assert_never(verdict)
-    return tuple(found)
+    proposed = tuple(found)
+    sources = with_guide_names(each.source for each in proposed)
+    return tuple(replace(each, source=source) for each, source in zip(proposed, sources, strict=True))
 
 
-def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Change]:
+def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Remedy]:
     for name in _rates(recipe.optimizer):
         now = recipe.get(f"optimizer.{name}")
         why = f"a rate {factor:g} times lower; `tunebook lr-find` gives the band"
-        yield Change(
+        yield Remedy(
             f"optimizer.{name}", now, _rounded(now / factor), why, "001:22-76; arXiv 1803.09820, 4.1"
         )
     yield from _warmer(recipe)
@@ -82,7 +89,7 @@ def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Change]
         yield _change(recipe, "evaluation.norm_batches", 20, why, "arXiv 2105.07576, section 3")
 
 
-def _warmer(recipe: Recipe) -> Iterator[Change]:
+def _warmer(recipe: Recipe) -> Iterator[Remedy]:
     match recipe.schedule:
         case schedules.OneCycle() | schedules.Cyclic():
             return  # these rise by themselves
@@ -94,7 +101,7 @@ def _warmer(recipe: Recipe) -> Iterator[Change]:
                 yield _change(recipe, "schedule.warmup_epochs", longest, why, source)
 
 
-def _bounded(recipe: Recipe) -> Iterator[Change]:
+def _bounded(recipe: Recipe) -> Iterator[Remedy]:
     why, source = "one unusual batch cannot move the weights far", "000:7, 004:155; arXiv 1211.5063, 3.2"
     match recipe.regularisation.clipping:
         case NoClipping():
@@ -107,7 +114,7 @@ def _bounded(recipe: Recipe) -> Iterator[Change]:
             assert_never(recipe.regularisation.clipping)
 
 
-def _to_rest(recipe: Recipe) -> Iterator[Change]:
+def _to_rest(recipe: Recipe) -> Iterator[Remedy]:
     why = "the rate ends high, so the last weights are still random; let it fall to 0"
     match recipe.schedule:
         case schedules.Cosine(final_factor=final) if final > 0.0:
@@ -120,13 +127,13 @@ def _to_rest(recipe: Recipe) -> Iterator[Change]:
             assert_never(recipe.schedule)
 
 
-def _more_regularisation(recipe: Recipe) -> Iterator[Change]:
+def _more_regularisation(recipe: Recipe) -> Iterator[Remedy]:
     if recipe.data.train_limit is not None:
         yield _change(recipe, "data.train_limit", None, "more images help most", "arXiv 1707.02968")
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
             to = _rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
-            yield Change(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
+            yield Remedy(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
     yield from _more_augmentation(recipe)
     if recipe.regularisation.label_smoothing == 0.0:
         why = "softer targets keep the network from being too sure"
@@ -137,7 +144,7 @@ def _more_regularisation(recipe: Recipe) -> Iterator[Change]:
         yield _change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
 
 
-def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
+def _more_augmentation(recipe: Recipe) -> Iterator[Remedy]:
     augmentation, section = recipe.augmentation, "augmentation"
     match augmentation.policy:
         case augmentations.NoPolicy():
@@ -151,7 +158,7 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
         case _:
             pass
     if isinstance(augmentation.mixing, augmentations.NoMixing):
-        why = "the largest gain in the documents' table"
+        why = "the largest gain in the PaddleClas guide's table"
         yield _change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
     if isinstance(augmentation.masking, augmentations.NoMasking):
         why = "the network cannot rely on one part of an image"
@@ -170,24 +177,24 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Change]:
         yield _change(recipe, f"{section}.flip_probability", 0.5, why, "000:22")
 
 
-def _longer(recipe: Recipe) -> Iterator[Change]:
+def _longer(recipe: Recipe) -> Iterator[Remedy]:
     why = "train again for twice the epochs; the schedule is stretched with them"
     yield _change(recipe, "loop.epochs", 2 * recipe.loop.epochs, why, "003:17; arXiv 1705.08741")
 
 
-def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change]:
+def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy]:
     yield from _longer(recipe)
     for name in _rates(recipe.optimizer) if rate_may_rise else ():
         now = recipe.get(f"optimizer.{name}")
         why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"
-        yield Change(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
+        yield Remedy(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
     if recipe.regularisation.label_smoothing > 0.0:
         yield _change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
     yield from _less_augmentation(recipe)
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) > decay.lowest:
             to = _rounded(max(decay.lowest, now / 3.0))
-            yield Change(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
+            yield Remedy(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
     for name in ("dropout", "stochastic_depth"):
         if recipe.get(f"model.{name}"):
             yield _change(recipe, f"model.{name}", 0.0, "the whole network learns in every step", "001:251")
@@ -199,7 +206,7 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Change
         yield _change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")
 
 
-def _less_augmentation(recipe: Recipe) -> Iterator[Change]:
+def _less_augmentation(recipe: Recipe) -> Iterator[Remedy]:
     for name in ("mixing", "masking", "policy"):
         if recipe.get(f"augmentation.{name}.kind") != "none":
             path = f"augmentation.{name}.kind"
@@ -228,7 +235,7 @@ class _Decay(NamedTuple):
     source: str
 
 
-# the documents' table (003:26-40) spans 1e-5 to 1e-4, AdamW's prior 1e-3 to 1e-1; the upper ends are ours
+# the guide's table (003:26-40) spans 1e-5 to 1e-4, AdamW's prior 1e-3 to 1e-1; the upper ends are ours
 _L2 = _Decay(1e-4, 1e-5, 3e-3, "arXiv 1512.03385, 3.4")
 _DECOUPLED = _Decay(0.02, 1e-3, 0.3, "arXiv 1711.05101")
 
@@ -255,8 +262,8 @@ def _rates(optimizer: optimizers.Optimizer) -> tuple[str, ...]:
     return ("lr", "sgd_lr") if isinstance(optimizer, optimizers.AdamThenSGD) else ("lr",)
 
 
-def _change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Change:
-    return Change(path, recipe.get(path), to, why, source)
+def _change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Remedy:
+    return Remedy(path, recipe.get(path), to, why, source)
 
 
 def _rounded(value: float) -> float:

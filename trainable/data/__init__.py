@@ -11,7 +11,7 @@ from trainable.data.dataset import (
     load_for,
     resolve,
 )
-from trainable.data.source import PartName
+from trainable.data.source import Split
 
 __all__ = [
     "ArrayPart",
@@ -19,7 +19,7 @@ __all__ = [
     "DataSet",
     "FilePart",
     "Part",
-    "PartName",
+    "Split",
     "from_arrays",
     "load",
     "load_for",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.source import ArraySource, Collection, PartName, Source
+from trainable.data.source import ArraySource, Collection, Source, Split
 from trainable.errors import DataError
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
@@ -16,7 +16,7 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 
 
 def collect(
-    path: str, format: str, parts: Mapping[PartName, Arrays], classes: Sequence[str] | None = None
+    path: str, format: str, parts: Mapping[Split, Arrays], classes: Sequence[str] | None = None
 ) -> Collection:
     """Returns the collection of some of the parts `train`, `validation`, `test`;
     `train` alone counts as one tree.
@@ -35,7 +35,7 @@ def collect(
         raise DataError(f"{path}: there is one class only, {known.tolist()}; two are needed")
     if classes is not None and len(classes) != len(known):
         raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {known.tolist()}")
-    sources: dict[PartName, Source] = {
+    sources: dict[Split, Source] = {
         part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64))
         for part, (images, labels) in checked.items()
     }

@@ -34,7 +34,7 @@ from trainable.data.measure import (
     sample,
 )
 from trainable.data.remote_data import cached, data_root
-from trainable.data.source import Collection, Flip, Integers, PartName, Pixels, Selection
+from trainable.data.source import Collection, Flip, Integers, Pixels, Selection, Split
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.files.store import Store, is_uri
@@ -93,7 +93,7 @@ class FilePart:
 
 
 Part = ArrayPart | FilePart
-Members = dict[PartName, Selection]
+Members = dict[Split, Selection]
 """Members are the images of each part."""
 
 
@@ -146,9 +146,9 @@ class DataSet:
     """For data behind a URI, this is their copy on the machine that loaded them."""
 
     @property
-    def parts(self) -> dict[PartName, Part]:
+    def parts(self) -> dict[Split, Part]:
         """Returns the parts that exist, by name, in this order."""
-        parts: dict[PartName, Part] = {"train": self.train, "validation": self.validation}
+        parts: dict[Split, Part] = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
 
     def be_here(self) -> None:
@@ -207,7 +207,7 @@ def from_arrays(
     are split off as `spec` says; its path is only a name here. Raises DataError.
     """
     spec = spec or Data(path="arrays")
-    parts: dict[PartName, Arrays | None] = {"train": train, "validation": validation, "test": test}
+    parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
     found = {part: arrays for part, arrays in parts.items() if arrays is not None}
     collection = collect(spec.path, spec.format, found, classes)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
@@ -300,7 +300,7 @@ def _members(collection: Collection, spec: Data) -> Members:
         )
         members |= {
             part: Selection(train, indices)
-            for part, indices in zip(get_args(PartName), cut, strict=True)
+            for part, indices in zip(get_args(Split), cut, strict=True)
             if len(indices)
         }
     if spec.train_limit is not None:
@@ -323,9 +323,7 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
     return Form(channels, side, resize)
 
 
-def _held(
-    members: Mapping[PartName, Selection], form: Form, where: str
-) -> tuple[dict[PartName, Part], Counts]:
+def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
     """Decodes every part, and counts how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
@@ -335,13 +333,11 @@ def _held(
         pixels[part], broken = decode(selection, form)
         faults.extend(broken)
     raise_broken(faults, sum(map(len, pixels.values())), where)
-    parts: dict[PartName, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
+    parts: dict[Split, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
     return parts, count_values(pixels["train"])
 
 
-def _streamed(
-    members: Mapping[PartName, Selection], form: Form, where: str
-) -> tuple[dict[PartName, Part], Counts]:
+def _streamed(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
     """Leaves every part in its files,
     and counts how often each value occurs in a sample of the training images.
 

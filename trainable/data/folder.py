@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainable.data.source import Collection, FileSource, PartName
+from trainable.data.source import Collection, FileSource, Split
 from trainable.errors import DataError
 
 ENDINGS = (
@@ -18,7 +18,7 @@ ENDINGS = (
 )
 """Files with these endings are read as images; others (README, labels.csv) are ignored."""
 
-USUAL_NAMES: dict[PartName, tuple[str, ...]] = {
+USUAL_NAMES: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training"),
     "validation": ("val", "valid", "validation"),
     "test": ("test", "testing"),
@@ -68,7 +68,7 @@ def _check_not_wrapped(root: Path) -> None:
         raise DataError(f"{root} holds no folders; expected one for each class, with its images")
 
 
-def _part_folders(root: Path, named: dict[PartName, str | None]) -> dict[PartName, Path]:
+def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Path]:
     """Returns folders by part: those named, else those with usual names;
     empty if the root is one tree of classes."""
     children = {child.name: child for child in _subfolders(root)}
@@ -88,7 +88,7 @@ def _part_folders(root: Path, named: dict[PartName, str | None]) -> dict[PartNam
     return folders
 
 
-def _are_parts(folders: dict[PartName, Path], children: dict[str, Path]) -> bool:
+def _are_parts(folders: dict[Split, Path], children: dict[str, Path]) -> bool:
     """Returns whether usual names are parts:
     `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
@@ -112,7 +112,7 @@ def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
         )
 
 
-def _check_classes(root: Path, trees: dict[PartName, Tree]) -> None:
+def _check_classes(root: Path, trees: dict[Split, Tree]) -> None:
     known = set(trees["train"].images)
     for part, tree in trees.items():
         missing = [f"{name} is not in the {part} part" for name in sorted(known - set(tree.images))]

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, collect
-from trainable.data.source import Collection, PartName, Pixels
+from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
 
 NAME = re.compile(r"(train|val|validation|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?", re.IGNORECASE)
-PARTS: dict[str, PartName] = {
+PARTS: dict[str, Split] = {
     **{"train": "train", "val": "validation", "validation": "validation"},
     **{"t10k": "test", "test": "test"},
 }
@@ -36,7 +36,7 @@ def is_idx_folder(folder: Path) -> bool:
 def read(folder: Path) -> Collection:
     """Returns the collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
     files = _files(folder)
-    parts: dict[PartName, Arrays] = {}
+    parts: dict[Split, Arrays] = {}
     for part in sorted({part for part, _ in files}):
         for kind in ("images", "labels"):
             if (part, kind) not in files:
@@ -65,9 +65,9 @@ def read_file(path: Path) -> Pixels:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _files(folder: Path) -> dict[tuple[PartName, str], Path]:
+def _files(folder: Path) -> dict[tuple[Split, str], Path]:
     """Returns files by (part, `images` or `labels`); an unpacked file is preferred to its gzipped twin."""
-    found: dict[tuple[PartName, str], Path] = {}
+    found: dict[tuple[Split, str], Path] = {}
     for path in sorted(folder.iterdir()):
         if match := NAME.fullmatch(path.name):
             key = (PARTS[match[1].lower()], match[2].lower())

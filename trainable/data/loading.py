@@ -21,7 +21,7 @@ from trainable.augmentation.change import on_device
 from trainable.augmentation.draws import Draws
 from trainable.augmentation.geometry import resized_crop
 from trainable.augmentation.masking import make_masking
-from trainable.data import ArrayPart, DataSet, FilePart, PartName
+from trainable.data import ArrayPart, DataSet, FilePart, Split
 from trainable.data.decode import Form, is_finer, part_of_square, square, to_array
 from trainable.data.source import Integers
 from trainable.errors import DataError
@@ -86,7 +86,7 @@ class Loader(abc.ABC):
             yield self._laid_out(normalised), self._labels("train", batch)
 
     def evaluate(
-        self, name: PartName, chosen: Integers | None = None, batch: int | None = None
+        self, name: Split, chosen: Integers | None = None, batch: int | None = None
     ) -> Iterator[Batch]:
         """Yields a part's batches in order, not augmented; nothing is left out or padded.
 
@@ -110,7 +110,7 @@ class Loader(abc.ABC):
         """Yields training images uint8 [B, C, H, W] on the device, with all augmentation except masking."""
 
     @abc.abstractmethod
-    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+    def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         """Yields a part's images uint8 [B, C, H, W] on the device."""
 
     def _normalise(self, images: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class Loader(abc.ABC):
         # Last: normalising took twice as long in channels_last (128 x 3 x 64 x 64, one thread).
         return images.contiguous(memory_format=self.memory_format)
 
-    def _labels(self, name: PartName, batch: Integers) -> Tensor:
+    def _labels(self, name: Split, batch: Integers) -> Tensor:
         return on_device(self.labels[name][batch], self.device)
 
 
@@ -147,13 +147,13 @@ class ArrayLoader(Loader):
                 images = change(images, draws)
             yield images
 
-    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+    def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         held = self._images_of(name)
         for batch in batches:
             chosen = held.index_select(0, on_device(batch, held.device))
             yield chosen.to(self.device, non_blocking=True)
 
-    def _images_of(self, name: PartName) -> Tensor:
+    def _images_of(self, name: Split) -> Tensor:
         if name not in self.images:
             part = self.parts[name]
             assert isinstance(part, ArrayPart)  # all parts of a data set are of one kind
@@ -189,7 +189,7 @@ class FileLoader(Loader):
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
         return self._read([FileBatch("train", batch, epoch) for batch in batches])
 
-    def _plain(self, name: PartName, batches: Sequence[Integers]) -> Iterator[Tensor]:
+    def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         return self._read([FileBatch(name, batch, None) for batch in batches])
 
     def _read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
@@ -206,7 +206,7 @@ class FileBatch(NamedTuple):
     """Names images to read together:
     their part, their positions in it [B], and the training epoch, if any."""
 
-    part: PartName
+    part: Split
     positions: Integers
     epoch: int | None
     """It is None for evaluation: nothing is augmented."""

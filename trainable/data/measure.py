@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from trainable.data.source import Integers, PartName, Pixels, Selection, Source
+from trainable.data.source import Integers, Pixels, Selection, Source, Split
 from trainable.files.host_memory import available_bytes
 
 DeviceKind = Literal["cpu", "cuda"]
@@ -83,7 +83,7 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means.tolist()), tuple(deviations.tolist())
 
 
-def membership_digest(parts: Mapping[PartName, Selection], classes: Sequence[str]) -> str:
+def membership_digest(parts: Mapping[Split, Selection], classes: Sequence[str]) -> str:
     """Returns sixteen hexadecimal digits over which image is in which part with which label,
     and the stored size."""
     lines = sorted(

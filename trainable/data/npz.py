@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, collect
-from trainable.data.source import Collection, PartName
+from trainable.data.source import Collection, Split
 from trainable.errors import DataError
 
-PREFIXES: dict[PartName, str] = {"train": "train", "validation": "val", "test": "test"}
+PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 
 
 def read(path: Path) -> Collection:
@@ -26,8 +26,8 @@ def read(path: Path) -> Collection:
         raise DataError(f"{path}: cannot be read as an .npz file: {error}") from error
 
 
-def _parts(path: Path, file: np.lib.npyio.NpzFile) -> dict[PartName, Arrays]:
-    parts: dict[PartName, Arrays] = {}
+def _parts(path: Path, file: np.lib.npyio.NpzFile) -> dict[Split, Arrays]:
+    parts: dict[Split, Arrays] = {}
     for part, prefix in PREFIXES.items():
         names = [f"{prefix}_images", f"{prefix}_labels"]
         present = [name for name in names if name in file.files]

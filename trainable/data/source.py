@@ -15,7 +15,7 @@ from PIL import Image
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Flip = Literal["horizontal", "vertical"]
-PartName = Literal["train", "validation", "test"]
+Split = Literal["train", "validation", "test"]
 
 
 class Source(abc.ABC):
@@ -87,7 +87,7 @@ class Collection:
     """This is the path in a resolved recipe: absolute, or the name of a bundled set."""
     format: str
     classes: tuple[str, ...]
-    parts: Mapping[PartName, Source]
+    parts: Mapping[Split, Source]
     """There is a training part at least."""
     flips: tuple[Flip, ...] = ()
     """Labels are known to survive these flips."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final, get_args
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Collection, Flip, Integers, PartName, Source
+from trainable.data.source import Collection, Flip, Integers, Source, Split
 from trainable.errors import DataError
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
@@ -83,7 +83,7 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
     layout = LAYOUTS[name]
     datasets = {
         part: _open(name, root, arguments, download)
-        for part, arguments in zip(get_args(PartName), layout[:3], strict=True)
+        for part, arguments in zip(get_args(Split), layout[:3], strict=True)
         if arguments is not None
     }
     labels = {part: _labels(dataset) for part, dataset in datasets.items()}

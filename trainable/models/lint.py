@@ -119,8 +119,7 @@ def _unused(model: nn.Module, trace: _Trace) -> list[Lint]:
         Lint(
             "unused_parameter",
             name,
-            f"{name} is built, but the output does not depend on it: it is never trained, and training on "
-            "several ranks waits for its gradient for ever",
+            f"{name} is built, but the output does not depend on it: it is never trained",
         )
         for name, each in model.named_parameters()
         if each.requires_grad and name not in trace.reached

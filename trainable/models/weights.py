@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,6 @@ NAMES_SHOWN = 8
 WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+")  # of DistributedDataParallel and torch.compile
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d\.)")  # torchvision's files: norm.1, not norm1
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and inception, that we do not build
-
-
-@dataclass(frozen=True)
-class WeightsReport:
-    """Says what was loaded from a file:
-    how many tensors, and the names of those of a head that were left out."""
-
-    loaded: int
-    left_out: tuple[str, ...]
 
 
 def weights_digest(weights: str | None) -> str | None:
@@ -62,7 +52,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return {_plain_name(name): tensor for name, tensor in _state_in(content, file).items()}
 
 
-def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> WeightsReport:
+def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> None:
     """Copies a state into a network, except its head, which stays as it was drawn: the classes are others.
 
     The head stays new even if its shape agrees. A first convolution of three channels is summed over them for
@@ -76,7 +66,6 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) 
     body = _for_grey(model, {name: each for name, each in state.items() if name not in left_out})
     _check(expected, body, source)
     model.load_state_dict(body, strict=False)
-    return WeightsReport(loaded=len(body), left_out=left_out)
 
 
 def _content(file: Path) -> Any:

@@ -74,7 +74,7 @@ class Data(Spec):
         Purpose("flips under which a label survives; none for folders by default", "000:22"),
     ] = None
     in_memory: Annotated[
-        bool | None, Purpose("holds decoded images in memory; results stay the same", "ours")
+        bool | None, Purpose("holds decoded images in memory, at the size they are trained at", "ours")
     ] = None
 
     @property

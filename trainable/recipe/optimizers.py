@@ -36,7 +36,9 @@ Beta1 = Annotated[OpenFraction, Purpose("memory of the mean gradient", _ADAM)]
 Beta2 = Annotated[OpenFraction, Purpose("memory of the gradient's square", _ADAM)]
 Eps = Annotated[Positive, Purpose("keeps the division finite", f"{_ADAM}; 1212.5701, section 3")]
 Decay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
-DecayNormAndBias = Annotated[bool, Purpose("whether these decay too", "arXiv 1812.01187, section 3.1")]
+DecayNormAndBias = Annotated[
+    bool, Purpose("whether norms and biases decay too", "arXiv 1812.01187, section 3.1")
+]
 
 NesterovOptimizer = TypeVar("NesterovOptimizer", "SGD", "AdamThenSGD")
 
@@ -189,7 +191,7 @@ class AdamThenSGD(Spec):
         Purpose("part of the run after which SGD takes over", "001:138; arXiv 1712.07628"),
     ] = 0.5
     sgd_lr: Annotated[
-        Positive, Purpose("SGD's after the switch, at batch 256", "001:138, 003:13, 003:23")
+        Positive, Purpose("SGD's learning rate after the switch, at batch 256", "001:138, 003:13, 003:23")
     ] = 0.1
     momentum: Momentum = 0.9
     nesterov: Nesterov = True

@@ -114,7 +114,9 @@ class Loop(Spec):
         int, Field(ge=0), Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37")
     ] = 0
     prefetch: Annotated[
-        int, Field(ge=1), Purpose("batches that each such process is ahead", "000:56, 002:8, 004:37")
+        int,
+        Field(ge=1),
+        Purpose("batches that each decoding process is ahead", "000:56, 002:8, 004:37"),
     ] = 2
     sync_norm: Annotated[
         bool,

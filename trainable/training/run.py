@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, PartName, load_for, resolve
+from trainable.data import DataSet, Split, load_for, resolve
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
@@ -39,7 +39,7 @@ from trainable.training.task import make_task
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
-PREFIXES: dict[PartName, str] = {"train": "train", "validation": "val", "test": "test"}
+PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 STATE_VERSION = 2
 
 CLEAN_IMAGES = 2_000
@@ -141,7 +141,7 @@ class Run:
         self._history = (*self._history, result)
         return result
 
-    def score(self, part: PartName, *, confusion: bool = False) -> Scores:
+    def score(self, part: Split, *, confusion: bool = False) -> Scores:
         """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
         Raises DataError if there is no such part. Scores that are not finite are replaced by the worst.
@@ -153,7 +153,7 @@ class Run:
             scores = self._score(part, confusion)
         return scores if scores.finite else self._task.worst(scores.images)
 
-    def evaluate(self, part: PartName) -> dict[str, float]:
+    def evaluate(self, part: Split) -> dict[str, float]:
         """Returns the scores of a part by name, such as `test_accuracy`."""
         return self.score(part).metrics(PREFIXES[part])
 
@@ -250,7 +250,7 @@ class Run:
         """Yields the micro-batches of an epoch from a window on."""
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
-    def _score(self, part: PartName, confusion: bool, positions: Tensor | None = None) -> Scores:
+    def _score(self, part: Split, confusion: bool, positions: Tensor | None = None) -> Scores:
         """Returns the scores of a part, or of some of its images, over all ranks;
         BatchNorm's statistics are ready before."""
         batches = self._loader.evaluate(part, None if positions is None else positions.numpy())

@@ -79,7 +79,7 @@ class Rank:
             world_size=seat.workers,
             timeout=timedelta(seconds=seat.step_seconds),
         )
-        self._worker = Worker(seat, Ranks(self._rank, seat.workers, _all_reduce, distributed.barrier))
+        self._worker = Worker(seat, Ranks(self._rank, seat.workers, _all_reduce))
 
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
         """Returns what `Worker.step` returns on rank 0, and None on the others."""

@@ -15,7 +15,7 @@ from search.commands.check import closing, findings_table
 from trainable.checks.finding import Finding
 
 Run = Callable[..., tuple[int, str, str]]
-SEEN = ["--set", "base.model.width=4", "--set", "base.precision.kind=fp32", "--seconds", "3600"]
+SEEN = ["--set", "base.model.width=8", "--set", "base.precision.kind=fp32", "--seconds", "3600"]
 """So much time that steps are counted, and a busy machine cuts none short."""
 
 
@@ -53,7 +53,7 @@ def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Run, tmp_pa
 def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
     arrays(tmp_path / "data.npz")
     (tmp_path / "recipe.yaml").write_text(
-        "data: {path: data.npz}\noptimizer: {lr: 500.0}\nmodel: {width: 4}\nloop: {batch_size: 64}\n"
+        "data: {path: data.npz}\noptimizer: {lr: 500.0}\nmodel: {width: 8}\nloop: {batch_size: 64}\n"
         "precision: {kind: fp32}\n"
     )
     code, out, err = tunebook("check", "recipe.yaml", "--seconds", "3600")

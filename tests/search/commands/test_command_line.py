@@ -157,7 +157,7 @@ def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path)
 
 
 def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Run, tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text("model: {width: 4}\nloop: {epochs: 1, batch_size: 64}\n")
+    (tmp_path / "recipe.yaml").write_text("model: {width: 8}\nloop: {epochs: 1, batch_size: 64}\n")
     code, out, err = tunebook("train", "recipe.yaml", "--out", "here", "--test", "--json")
     assert code == 0, err
     last = json.loads(out.splitlines()[-1])

@@ -27,7 +27,7 @@ SWEEP = ("--steps", "40", "--sweeps", "1", *FP32)
 
 def a_recipe(path: Path = Path("recipe.yaml")) -> Path:
     write_recipe(
-        path, Recipe().with_values({"data.train_limit": 200, "model.width": 4, "optimizer.lr": 0.07})
+        path, Recipe().with_values({"data.train_limit": 200, "model.width": 8, "optimizer.lr": 0.07})
     )
     return path
 

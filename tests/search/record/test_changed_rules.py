@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
+from search.deciding.pruning import choose_pruning
 from search.record.chain import JournalError
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE, Home
@@ -299,7 +299,7 @@ def test_a_search_is_opened_by_its_folder_and_tells_all_of_itself(folder: Path) 
     assert search.diagnosis == search.summary.diagnosis is not None
     assert search.verdicts == search.summary.verdicts is not None
     assert search.space.recipe(search.best.values) == search.best.whole_recipe
-    Console(file=io.StringIO()).print(search.pruning.describe(5))
+    assert search.pruning == choose_pruning(search.study, search.space)
 
 
 def test_its_trials_are_a_data_frame(folder: Path) -> None:

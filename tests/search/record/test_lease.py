@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from search.record.lease import Beat, Lease, is_driven, read
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 
-OTHER = Beat("process 2 on another machine, def", 9_999_999_999, 1)
+OTHER = Beat(owner="process 2 on another machine, def", term=9_999_999_999, count=1)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,7 @@ def turn(place: Path, name: str) -> None:
 
 
 def write(store: Store, beat: Beat) -> None:
-    store.write(DRIVER_FILE, json.dumps(asdict(beat)).encode())
+    store.write(DRIVER_FILE, beat.model_dump_json().encode())
 
 
 def taken(store: Store, said: list[str] | None = None) -> Lease:
@@ -93,15 +91,15 @@ def test_who_was_thought_dead_finds_the_lease_lost_and_leaves_it_to_the_other(
 ) -> None:
     with taken(store) as first:
         assert soon(lambda: taken_over(store, first))
-        write(store, Beat(OTHER.owner, OTHER.term, 9, ended))
+        write(store, OTHER.model_copy(update={"count": 9, "ended": ended}))
         assert (first.lost, first.sure) == (True, False)
-    assert read(store) == Beat(OTHER.owner, OTHER.term, 9, ended)
+    assert read(store) == OTHER.model_copy(update={"count": 9, "ended": ended})
 
 
 def test_what_an_earlier_driver_writes_late_changes_nothing(store: Store) -> None:
-    write(store, Beat("process 1 on another machine, abc", 3, 1, ended=True))
+    write(store, Beat(owner="process 1 on another machine, abc", term=3, count=1, ended=True))
     with taken(store) as held:
-        write(store, Beat("process 1 on another machine, abc", 3, 2))
+        write(store, Beat(owner="process 1 on another machine, abc", term=3, count=2))
         assert soon(lambda: (found := read(store)) is not None and found.term > 3)
         assert not held.lost
 

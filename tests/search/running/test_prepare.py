@@ -101,7 +101,7 @@ def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path)
 
 def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     """A resumed search reads them: here, numbers that no probe would give."""
-    base = {"model.width": 4, "precision.kind": "fp32"}
+    base = {"model.width": 8, "precision.kind": "fp32"}
     study = study_of(data__train_limit=200, space__probes=["lr-find", "batch-find"], base=base)
     said: list[str] = []
     prepared = prepare(study, Home(tmp_path), MACHINE, say=said.append)

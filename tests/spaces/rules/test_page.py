@@ -9,8 +9,8 @@ from spaces.catalog.catalog import NAMES, make_space
 from spaces.rules.page import MARK, head_of, page
 from spaces.rules.rules import RULES
 from spaces.rules.rulings import heuristic
-from spaces.sources import GUIDES
 from tests.spaces.small_facts import base_recipe, imagenet_facts
+from trainable.recipe.sources import GUIDES
 from trainable.recipe.yamlfile import parse_tree
 
 FILE = Path(__file__).parents[3] / "docs" / "heuristics.md"

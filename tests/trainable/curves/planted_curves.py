@@ -9,7 +9,7 @@ from typing import Any
 
 from epoch_results import epoch_result
 from trainable.curves.diagnosis import Diagnosis, diagnose
-from trainable.curves.remedies import Verdict
+from trainable.curves.remedies import RunVerdict
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -36,7 +36,7 @@ def settling(end: float, epochs: int = 20) -> list[float]:
 
 def verdict(
     history: Sequence[EpochResult], images: int | None = MANY, recipe: Recipe | None = None
-) -> Verdict:
+) -> RunVerdict:
     return diagnosed(history, images, recipe).verdict
 
 

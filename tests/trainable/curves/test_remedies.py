@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from tests.trainable.curves.planted_curves import curve, diagnosed, settling
-from trainable.curves.remedies import Verdict, changes
+from trainable.curves.remedies import RunVerdict, remedies
 from trainable.recipe import Recipe
 
-VERDICTS: tuple[Verdict, ...] = ("diverged", "unstable", "overfit", "still improving", "underfit", "healthy")
+VERDICTS: tuple[RunVerdict, ...] = (
+    "diverged",
+    "unstable",
+    "overfit",
+    "still improving",
+    "underfit",
+    "healthy",
+)
 OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd")
 SCHEDULES = ("constant", "cosine", "step", "poly", "exp", "sgdr", "onecycle", "cyclic")
 LOOSE = {"augmentation.crop.kind": "none", "augmentation.flip_probability": 0.0, "data.flips": ["horizontal"]}
@@ -34,12 +41,12 @@ TIGHT = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("values", [{}, LOOSE, TIGHT], ids=["default", "loose", "tight"])
 def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_others(
-    outcome: Verdict, optimizer: str, values: dict[str, Any]
+    outcome: RunVerdict, optimizer: str, values: dict[str, Any]
 ) -> None:
     recipe = Recipe().with_values({"optimizer.kind": optimizer, **values})
     for schedule in SCHEDULES:
         scheduled = recipe.with_values({"schedule.kind": schedule})
-        found = changes(outcome, scheduled, rate_left=1.0)
+        found = remedies(outcome, scheduled, rate_left=1.0)
         for change in found:
             assert scheduled.get(change.path) == change.now != change.to, change
             assert scheduled.with_values({change.path: change.to}).get(change.path) == change.to
@@ -50,13 +57,13 @@ def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_oth
 
 
 def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() -> None:
-    overfit = {change.path: change.to for change in changes("overfit", Recipe())}
+    overfit = {change.path: change.to for change in remedies("overfit", Recipe())}
     assert overfit["optimizer.weight_decay"] > Recipe().get("optimizer.weight_decay")
     assert overfit["augmentation.policy.kind"] == "randaugment"
     assert overfit["augmentation.mixing.kind"] == "cutmix"
     assert overfit["regularisation.label_smoothing"] == 0.1
     tight = Recipe().with_values(TIGHT)
-    underfit = {change.path: change.to for change in changes("underfit", tight)}
+    underfit = {change.path: change.to for change in remedies("underfit", tight)}
     for path in ("policy", "mixing", "masking"):
         assert underfit[f"augmentation.{path}.kind"] == "none"
     assert underfit["augmentation.crop.scale_min"] > 0.08
@@ -68,12 +75,12 @@ def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() ->
 
 
 @pytest.mark.parametrize("outcome", VERDICTS)
-def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs(outcome: Verdict) -> None:
+def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs(outcome: RunVerdict) -> None:
     recipe = Recipe().with_values({"augmentation.crop.kind": "resized", "augmentation.crop.scale_min": 0.3})
     for _ in range(12):
-        found = changes(outcome, recipe, rate_left=1.0)
+        found = remedies(outcome, recipe, rate_left=1.0)
         recipe = recipe.with_values({change.path: change.to for change in found})
-    left = {change.path for change in changes(outcome, recipe, rate_left=1.0)}
+    left = {change.path for change in remedies(outcome, recipe, rate_left=1.0)}
     assert left <= {"optimizer.lr", "loop.epochs", "schedule.warmup_epochs"}
 
 

@@ -26,7 +26,7 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.source import ArraySource, FileSource, PartName, Selection
+from trainable.data.source import ArraySource, FileSource, Selection, Split
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -219,7 +219,7 @@ def test_the_digest_tells_parts_labels_and_files_apart_but_not_their_order(tmp_p
     source = FileSource(str(tmp_path), ("a.png", "b.png", "c.png"), np.array([0, 1, 0]))
 
     def digest(train: list[int], validation: list[int], classes: tuple[str, ...] = ("x", "y")) -> str:
-        parts: dict[PartName, Selection] = {
+        parts: dict[Split, Selection] = {
             "train": Selection(source, np.array(train)),
             "validation": Selection(source, np.array(validation)),
         }

@@ -16,7 +16,7 @@ from trainable.models.checkpointing import Recomputed, checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 
-SMALL = specs.ResNetSmall(width=4, depth=14, zero_init_residual=False, dropout=0.2, stochastic_depth=0.3)
+SMALL = specs.ResNetSmall(width=8, depth=14, zero_init_residual=False, dropout=0.2, stochastic_depth=0.3)
 CASES = [
     (SMALL, 32, 6),
     (specs.TorchvisionModel(name="resnet18"), 32, 8),

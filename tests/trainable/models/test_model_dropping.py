@@ -18,7 +18,7 @@ from trainable.models.freezing import set_training
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 
-SMALL = specs.ResNetSmall(width=4, zero_init_residual=False)
+SMALL = specs.ResNetSmall(width=8, zero_init_residual=False)
 RESNET = specs.TorchvisionModel(name="resnet18")
 
 
@@ -86,7 +86,7 @@ def test_copies_and_pickles_of_a_net_drop_too() -> None:
 @pytest.mark.parametrize(
     ("spec", "norms"),
     [
-        (specs.ResNetSmall(width=4, depth=14, zero_init_residual=False), "second_norm"),
+        (specs.ResNetSmall(width=8, depth=14, zero_init_residual=False), "second_norm"),
         (RESNET, "bn2"),
     ],
     ids=["ours", "resnet18"],
@@ -118,7 +118,7 @@ def test_branches_survive_with_a_probability_that_falls_from_block_to_block(
 def test_what_survives_is_scaled_so_that_the_mean_stays() -> None:
     model = make(SMALL, stochastic_depth=0.5)
     norm = model.stages[2][0].second_norm
-    features = torch.ones(4000, 16, 1, 1)
+    features = torch.ones(4000, 32, 1, 1)
     norm.eval()
     with torch.no_grad():
         branch = norm(features)

@@ -15,7 +15,7 @@ from trainable.models.groups import head_of, head_parameters, layer_groups, rate
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 
-SMALL = specs.ResNetSmall(width=4)
+SMALL = specs.ResNetSmall(width=8)
 RESNET = specs.TorchvisionModel(name="resnet18")
 VIT = specs.TimmModel(name="vit_tiny_patch16_224")
 
@@ -63,7 +63,7 @@ def test_a_net_without_a_layer_has_no_head() -> None:
     ("spec", "count"),
     [
         (SMALL, 1 + 3 + 1),
-        (specs.ResNetSmall(width=4, depth=20), 1 + 9 + 1),
+        (specs.ResNetSmall(width=8, depth=20), 1 + 9 + 1),
         (RESNET, 1 + 8 + 1),
         (VIT, 1 + 12 + 1),  # timm counts the last norm to the last block
         (specs.TorchvisionModel(name="vit_b_32"), 1 + 12 + 1),

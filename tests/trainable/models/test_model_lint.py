@@ -26,7 +26,7 @@ def make(spec: specs.Model) -> nn.Module:
 @pytest.mark.parametrize(
     "spec",
     [
-        specs.ResNetSmall(width=4),
+        specs.ResNetSmall(width=8),
         specs.TorchvisionModel(name="resnet18"),
         specs.TorchvisionModel(name="mobilenet_v3_small"),
         specs.TimmModel(name="test_vit"),
@@ -117,7 +117,7 @@ def test_a_finding_says_what_it_means() -> None:
 
 
 def test_the_network_and_the_generators_are_left_as_they_were() -> None:
-    model = make(specs.ResNetSmall(width=4, dropout=0.5)).eval()
+    model = make(specs.ResNetSmall(width=8, dropout=0.5)).eval()
     model.head.train()
     gradients = [torch.rand_like(each) for each in model.parameters()]
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):

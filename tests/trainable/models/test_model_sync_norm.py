@@ -145,7 +145,7 @@ def test_in_single_precision_a_large_mean_costs_no_digits() -> None:
 
 def small() -> nn.Module:
     torch.manual_seed(0)
-    return make_model(specs.ResNetSmall(width=4), classes=3, channels=1, image_size=8).double()
+    return make_model(specs.ResNetSmall(width=8), classes=3, channels=1, image_size=8).double()
 
 
 def test_a_whole_net_on_two_ranks_steps_as_on_one() -> None:
@@ -181,7 +181,7 @@ def test_names_weights_and_evaluation_stay() -> None:
 
 
 def test_stochastic_depth_and_number_formats_stay() -> None:
-    spec = specs.ResNetSmall(width=4, stochastic_depth=0.5, dropout=0.2, zero_init_residual=False)
+    spec = specs.ResNetSmall(width=8, stochastic_depth=0.5, dropout=0.2, zero_init_residual=False)
     plain = make_model(spec, classes=3, channels=1, image_size=8)
     model = with_sync_norm(copy.deepcopy(plain), Ranks(0, 2, lambda tensor: 2 * tensor))  # two equal ranks
     images = torch.rand(16, 1, 8, 8)

@@ -18,7 +18,7 @@ def make(spec: specs.Model, *, classes: int = 7, channels: int = 3, image_size: 
 
 @pytest.mark.parametrize(("depth", "blocks"), [(8, 3), (20, 9), (56, 27)])
 def test_the_small_net_has_its_depth_in_convolutions_and_one_linear(depth: int, blocks: int) -> None:
-    model = make(specs.ResNetSmall(depth=depth, width=4), channels=1, image_size=8)  # type: ignore[arg-type]
+    model = make(specs.ResNetSmall(depth=depth, width=8), channels=1, image_size=8)  # type: ignore[arg-type]
     assert sum(isinstance(each, BasicBlock) for each in model.modules()) == blocks
     main_path = [
         each for each in model.modules() if isinstance(each, nn.Conv2d) and each.kernel_size == (3, 3)
@@ -49,7 +49,7 @@ def test_convolutions_are_drawn_from_kaiming_fan_out() -> None:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_stem_with_stride_halves_what_the_stages_see(stride: int) -> None:
-    model = make(specs.ResNetSmall(width=4, stem_stride=stride))  # type: ignore[arg-type]
+    model = make(specs.ResNetSmall(width=8, stem_stride=stride))  # type: ignore[arg-type]
     assert model.stem(torch.zeros(1, 3, 32, 32)).shape[-1] == 32 // stride
 
 

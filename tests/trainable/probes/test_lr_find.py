@@ -261,7 +261,7 @@ def test_the_recipes_own_rate_moves_no_suggestion() -> None:
 
 def test_rates_are_told_as_applied_and_at_256() -> None:
     plain, scaled = (
-        lr_find(small_run(optimizer__scaling=scaling), lowest=1e-4, highest=1e2, steps=STEPS, sweeps=1)
+        lr_find(small_run(optimizer__scaling=scaling), lowest=1e-3, highest=1e2, steps=STEPS, sweeps=1)
         for scaling in ("none", "linear")
     )
     assert plain.band is not None

@@ -98,7 +98,7 @@ def work(rank: int, folder: str) -> None:
         distributed.all_reduce(tensor)
         return tensor
 
-    ranks = Ranks(rank, WORLD, reduce, distributed.barrier)
+    ranks = Ranks(rank, WORLD, reduce)
     results = {
         "histories": histories(ranks),
         "statistics": statistics(ranks),

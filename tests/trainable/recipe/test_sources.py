@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from spaces.catalog.explain import reasons
-from spaces.sources import GUIDES, with_guide_names
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
+from trainable.recipe.sources import GUIDES, with_guide_names
 
-PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
+PAGE = Path(__file__).parents[3] / "docs" / "sources.md"
 
 
 def test_the_first_source_of_each_guide_has_its_name() -> None:
