@@ -1,4 +1,4 @@
-"""What a draw of prior-tpe costs, by how many trials the search has: processor seconds of `Sampler.ask`.
+"""Measures what a draw of prior-tpe costs: processor seconds of `Sampler.ask`, by the number of trials.
 
 The space has fifteen rules, numbers and options, conditional ones too. Scores are invented, four trials are
 open at each draw, most are stopped early. Draws of all ways count: by TPE, from the priors and evenly.
@@ -20,7 +20,7 @@ from search.deciding.sampler import Sampler
 
 SIZES = (100, 300, 800)
 AROUND = 20
-"""So many draws before and after each size count for it."""
+"""Each size's figure is over so many draws before it and so many after it."""
 OPEN = 4
 EPOCHS = 9
 
@@ -59,7 +59,7 @@ def _row(size: int, seconds: Sequence[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description="Time the draws of prior-tpe in searches of growing length.")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     where = environment(1)

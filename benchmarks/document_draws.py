@@ -1,9 +1,9 @@
-"""Curves of draws from the space `document` on photographs: what its early scores say, beside the table's.
+"""Trains draws from the space `document` on photographs, and writes their curves as a table for `pruning`.
 
     python benchmarks/document_draws.py --data FOLDER [--draws 40]
 
-The sign-language digits at 32 px, 20 epochs, ResNet-8 of width 8 with stride 2; a draw a line. What is done
-already is kept, so that one that was cut short goes on.
+It uses the sign-language digits at 32 px, 20 epochs, and ResNet-8 of width 8 with stride 2. The table has a
+line for each draw; a script that was cut short goes on after the lines written.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _study(folder: str) -> Study:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Train draws of the space `document` on the sign-language digits."
+    )
     parser.add_argument("--data", required=True, help="the folder of the sign-language digits")
     parser.add_argument("--draws", type=int, default=40)
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""What an early epoch's score says of the last one's: BatchNorm's running statistics lagging or measured.
+"""Measures what early scores say of the last, with BatchNorm's running statistics lagging or measured.
 
     python benchmarks/early_scores.py --data FASHION_MNIST [--recipes 24] [--epochs 9]
 
@@ -117,7 +117,9 @@ def _page(scores: Scores, where: dict[str, Any]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Correlate early scores with final ones, with lagging and measured statistics."
+    )
     parser.add_argument("--data", required=True, help="Fashion-MNIST's folder of IDX files")
     parser.add_argument("--recipes", type=int, default=24)
     parser.add_argument("--epochs", type=int, default=9)

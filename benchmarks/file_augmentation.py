@@ -1,8 +1,8 @@
-"""What it costs a loader's worker to augment a batch at once, against torchvision's v2 image by image.
+"""Compares what it costs a loader's worker to augment a whole batch, and image by image by torchvision's v2.
 
     python benchmarks/file_augmentation.py --data FOLDER [--rounds 9] [--count 128]
 
-One process, one thread, as a worker is: images of a folder are decoded and augmented, in batches of 64.
+One process with one thread, as a worker is, decodes and augments a folder's images in batches of 64.
 `tunebook` is trainable.data.loading.FileImages, and `one at a time` the same in batches of one.
 `torchvision` is what stood there before: a crop and flips of the PIL image, then the policy on its tensor,
 drawn from torch's global generator, which is seeded for each image. FOLDER holds Fashion-MNIST and the Sign
@@ -94,7 +94,7 @@ def fashion_files(data: Path, folder: Path, count: int) -> Path:
 
 
 def photographs(digits: Path, folder: Path) -> Path:
-    """Write every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
+    """Writes every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
     for number, small in enumerate(sorted(digits.glob("*/*"))[::8]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
         noise = np.random.default_rng(number).normal(0.0, 6.0, (375, 500, 3))
@@ -225,7 +225,9 @@ def shown(figure: Mapping[str, float]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Time the augmentation of image files against torchvision's."
+    )
     parser.add_argument("--data", required=True, help="a folder with fashion-mnist and sign-language-digits")
     parser.add_argument("--count", type=int, default=128, help="images a slice")
     parser.add_argument("--rounds", type=int, default=9)

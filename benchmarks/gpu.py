@@ -1,4 +1,4 @@
-"""Training throughput on a GPU: Run against pure compute, formats, compilation, memory, time to accuracy.
+"""Measures training on a GPU: Run against pure compute, formats, compilation, memory, time to an accuracy.
 
     python benchmarks/gpu.py [--cifar FOLDER] [--rounds 7] [--parts cifar resnet50 accuracy]
 
@@ -244,7 +244,7 @@ def cifar_images(options: argparse.Namespace, validation_fraction: float) -> Dat
 
 
 def noise(count: int, *, side: int) -> DataSet:
-    """So many random images to train on, and one of each class to validate on: as few as may be."""
+    """Returns so many random images to train on, and one of each class, the fewest, to validate on."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count + CLASSES, side, side, 3), dtype=np.uint8)
     labels = np.arange(count + CLASSES, dtype=np.int64) % CLASSES
@@ -254,7 +254,9 @@ def noise(count: int, *, side: int) -> DataSet:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Measure throughput, memory and time to an accuracy on a GPU."
+    )
     parser.add_argument("--cifar", help="a folder with train/CLASS/ and test/CLASS/")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rounds", type=int, default=7)

@@ -23,7 +23,7 @@ from trainable.training.run import Run
 
 Epoch = Callable[[], float]
 ENDLESS = 10_000
-"""The epochs of the schedule: more than any benchmark trains."""
+"""The schedule has so many epochs, which is more than any benchmark trains."""
 
 
 def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:

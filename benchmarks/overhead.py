@@ -1,4 +1,4 @@
-"""What a trial costs beside its training: tunebook against plain Ray Tune, with MLflow on in both.
+"""Measures what a trial costs beside its training: tunebook and plain Ray Tune, with MLflow on in both.
 
     python benchmarks/overhead.py [--most 32]
 
@@ -66,9 +66,9 @@ def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
             if not case.checkpoint:
                 tune.report(result)
                 continue
-            with tempfile.TemporaryDirectory() as place:
-                (Path(place) / "state.pt").write_bytes(os.urandom(CHECKPOINT_BYTES))
-                tune.report(result, checkpoint=tune.Checkpoint.from_directory(place))
+            with tempfile.TemporaryDirectory() as checkpoint:
+                (Path(checkpoint) / "state.pt").write_bytes(os.urandom(CHECKPOINT_BYTES))
+                tune.report(result, checkpoint=tune.Checkpoint.from_directory(checkpoint))
 
     ray.init(address="local", num_cpus=CONCURRENT, include_dashboard=False, log_to_driver=False)
     logger = MLflowLoggerCallback(f"sqlite:///{folder}/mlflow.db", experiment_name="plain")
@@ -120,8 +120,8 @@ ARMS: dict[str, Callable[[Case, int, Path], float]] = {
 def main() -> None:
     options = _options()
     if options.arm is not None:
-        with tempfile.TemporaryDirectory() as place:
-            seconds = _run(options.arm, options.case, options.trials, Path(place))
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = _run(options.arm, options.case, options.trials, Path(folder))
         print(json.dumps({"seconds": seconds}))
         return
     refuse_busy_machine(CONCURRENT)
@@ -143,7 +143,7 @@ def _report(
     where: dict[str, Any],
     options: argparse.Namespace,
 ) -> None:
-    """Measure some cases and write their page."""
+    """Measures some cases and writes their page."""
     measured = {
         case: {arm: {size: _measure(arm, case, size, options) for size in sizes} for arm in arms}
         for case, arms in arms_by_case.items()
@@ -161,12 +161,12 @@ def _run(arm: str, case: str, trials: int, folder: Path) -> float:
 def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
     """Returns the wall seconds of each repetition, each in a process of its own."""
     command = [sys.executable, __file__, "--arm", arm, "--case", case, "--trials", str(size)]
-    quiet = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    variables = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
     seconds = []
     for _ in range(options.repeats):
         done = subprocess.run(
             command,
-            env={**os.environ, **quiet},
+            env={**os.environ, **variables},
             check=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -203,7 +203,9 @@ def _page(
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Compare the cost of a trial in tunebook and in plain Ray Tune."
+    )
     parser.add_argument("--most", type=int, default=32, help="largest number of trials in a run")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--part", choices=["reports", "ranks"], help="measure one part alone")

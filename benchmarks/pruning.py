@@ -1,11 +1,11 @@
-"""How hard trials may be pruned: what early epochs say of the last, and ASHA replayed over real curves.
+"""Measures how hard trials may be pruned: what early epochs say of the last, and ASHA over real curves.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/pruning.py
 
-Two sources of curves. The table of 256 recipes on Fashion-MNIST (recipe_table.py), 9 epochs: half of them
-drawn evenly over a wide box, half around the documents' rules. And LCBench's surrogate, 52 epochs, on nine
-tasks: draws that are even, and draws from priors around the best of 25 even ones. Searches are orders of
-their recipes. The last table is what the product chooses (`search.deciding.pruning.suggested`).
+There are two sources of curves. One is the table of 256 recipes on Fashion-MNIST (recipe_table.py), 9 epochs:
+half of them drawn evenly over a wide box, half around the documents' rules. The other is LCBench's surrogate,
+52 epochs, on nine tasks: draws that are even, and draws from priors around the best of 25 even ones. Searches
+are orders of their recipes. The last table is what the product chooses (`search.deciding.pruning.suggested`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.stats import rankdata, spearmanr
 from offline import lcbench
 from offline.pruning_page import page
 from offline.pruning_replay import Curves, Order, replayed
-from offline.search_task import Task
+from offline.search_task import SearchTask
 from report import environment, write
 from search.deciding.pruning import SAME_SHAPE, suggested
 from search.deciding.scheduler import rungs
@@ -223,7 +223,7 @@ def orders_of(recipes: int, trials: int, count: int) -> list[Order]:
 # --- LCBench ----------------------------------------------------------------------------------------------
 
 
-def lcbench_curves(task: Task, prior: str) -> Curves:
+def lcbench_curves(task: SearchTask, prior: str) -> Curves:
     """Returns curves of draws that are even, or from priors around the best of 25 even ones."""
     train, confidence = task.begin(), LCBENCH_PRIORS[prior]
     priors: dict[str, Prior] = {each.path: Uniform() for each in task.space.dimensions}
@@ -258,7 +258,7 @@ def lcbench_grid(
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description="Replay pruning over curves that were trained once.")
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--orders", type=int, default=1_000)
     parser.add_argument("--name", default="pruning")

@@ -1,4 +1,4 @@
-"""Trials of two ranks that train one epoch of digits: tunebook's warm ranks, and Ray Train in Ray Tune.
+"""Times trials of two ranks that train one epoch of digits: in tunebook, and by Ray Train in Ray Tune.
 
 Both train the same `Run` from the same recipe on the same data, one trial after the other; what differs is
 who starts the ranks and when.
@@ -108,11 +108,11 @@ def _one_rank(config: dict[str, Any]) -> None:
     recipe = Recipe().with_values({**SMALL, "loop.seed": config["seed"]})
     run = Run(recipe, data=ray.get(config["data"][0]), ranks=ranks, device=torch.device("cpu"))
     result = run.step()
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         checkpoint = None
         if ranks.rank == 0:
-            torch.save(run.state_dict(), Path(place) / "state.pt")
-            checkpoint = train.Checkpoint.from_directory(place)
+            torch.save(run.state_dict(), Path(folder) / "state.pt")
+            checkpoint = train.Checkpoint.from_directory(folder)
         train.report({"val_accuracy": result.val_accuracy}, checkpoint=checkpoint)
     run.close()
 

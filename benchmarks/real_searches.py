@@ -1,4 +1,4 @@
-"""Real searches from the documents' priors against searches that know nothing: epochs to the same score.
+"""Compares real searches from the documents' priors with searches that know nothing, by epochs to a score.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/real_searches.py [--only fashion-mnist] [--seeds 3]
 
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from report import RESULTS, described, environment, told, write
+from report import RESULTS, described, environment, portable, write
 from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
@@ -81,7 +81,7 @@ def run(data: str, arm: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "test": scored["test_accuracy"],
         **course(events),
-        "command": told(" ".join(["tunebook", *shown])),
+        "command": portable(" ".join(["tunebook", *shown])),
         "environment": where,
     }
     print(data, arm, seed, record["epochs"], record["best"], record["test"], flush=True)
@@ -89,7 +89,7 @@ def run(data: str, arm: str, seed: int) -> dict[str, Any]:
 
 
 def course(events: Sequence[Event]) -> dict[str, Any]:
-    """Epochs over all trials in order of time at each better final score, the best's values, all ends."""
+    """Returns the epochs spent at each better final score, in order of time; the best's values; all ends."""
     epochs, best = 0, 0.0
     steps: list[tuple[int, float]] = []
     ends: dict[str, int] = {}
@@ -142,13 +142,13 @@ def _rows(found: Sequence[dict[str, Any]]) -> Iterator[str]:
         )
         yield (
             f"| {each['data']} | {each['arm']} | {each['seed']} | {each['epochs']} | {each['best']:.4f} | "
-            f"{each['test']:.4f} | {ends} | {_told_ratio(each, found, 0.0)} | "
-            f"{_told_ratio(each, found, standard_error(each))} |"
+            f"{each['test']:.4f} | {ends} | {_ratio_cell(each, found, 0.0)} | "
+            f"{_ratio_cell(each, found, standard_error(each))} |"
         )
 
 
 def _summary(found: Sequence[dict[str, Any]]) -> str:
-    """By data set and baseline: the median of the seeds' ratios, all of them, and how many were reached."""
+    """Returns a line for each data set and baseline: the median of the seeds' ratios, and all of them."""
     lines = []
     for data, arms in ARMS_OF.items():
         for arm in arms[1:]:
@@ -158,19 +158,20 @@ def _summary(found: Sequence[dict[str, Any]]) -> str:
                     ratio(each, found, errors * standard_error(each)) for each in runs if _ours(each, found)
                 )
                 if ratios:
-                    every, median = ", ".join(map(_told, ratios)), _told(statistics.median_high(ratios))
+                    every = ", ".join(map(_ratio_text, ratios))
+                    median = _ratio_text(statistics.median_high(ratios))
                     lines.append(f"- {data} against {arm}, {name}: median {median} ({every})")
     return "\n".join(lines)
 
 
 def standard_error(run: dict[str, Any]) -> float:
-    """Of a run's best accuracy, by the number of images that it was scored on."""
+    """Returns the standard error of a run's best accuracy, from the number of its validation images."""
     best: float = run["best"]
     return math.sqrt(best * (1.0 - best) / VALIDATION_IMAGES[run["data"]])
 
 
 def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]], less: float = 0.0) -> float:
-    """Ours over the baseline's epochs, to its best less so much; infinite where ours never came as far."""
+    """Returns our epochs to the baseline's best less so much, over its epochs; infinite if never reached."""
     reached = epochs_to(_ours(baseline, found)[0], baseline["best"] - less)
     return math.inf if reached is None else reached / baseline["epochs"]
 
@@ -181,14 +182,14 @@ def _ours(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> list[dic
     return [each for each in found if (each["data"], each["arm"], each["seed"]) == wanted]
 
 
-def _told(ratio: float) -> str:
+def _ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}" if math.isfinite(ratio) else "never"
 
 
-def _told_ratio(each: dict[str, Any], found: Sequence[dict[str, Any]], less: float) -> str:
+def _ratio_cell(each: dict[str, Any], found: Sequence[dict[str, Any]], less: float) -> str:
     if each["arm"] == OURS:
         return ""
-    return _told(ratio(each, found, less)) if _ours(each, found) else "not run"
+    return _ratio_text(ratio(each, found, less)) if _ours(each, found) else "not run"
 
 
 def _tunebook(*arguments: str) -> str:
@@ -197,7 +198,9 @@ def _tunebook(*arguments: str) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Run searches with and without priors, and write the page that compares them."
+    )
     parser.add_argument("--only", choices=DATA)
     parser.add_argument("--arm", choices=ARMS)
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""A table of real learning curves: 256 recipes on 4,000 Fashion-MNIST images, trained once, replayed often.
+"""Writes a table of real learning curves: 256 recipes on 4,000 Fashion-MNIST images, to be replayed often.
 
     python benchmarks/recipe_table.py --data FASHION_MNIST
 
@@ -128,7 +128,9 @@ def _complete(
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Train the recipes of the table of learning curves that other benchmarks replay."
+    )
     parser.add_argument("--data", required=True, help="Fashion-MNIST's folder of IDX files")
     parser.add_argument("--recipes", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""What every benchmark does alike: describe the machine, time arms in turn, write results down."""
+"""Does what all benchmarks need: it describes the machine, times arms in turn and writes results down."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Slice:
 
     @property
     def rate(self) -> float:
-        """The work per second of wall clock."""
+        """Returns the work per second of wall clock."""
         return self.work / self.wall_seconds
 
     @property
     def thrift(self) -> float:
-        """The work per second of processor time: steadier than the rate on a machine in shared use."""
+        """Returns the work per second of processor time. It is steadier than the rate on a shared machine."""
         return self.work / self.cpu_seconds
 
 
@@ -52,25 +52,25 @@ def environment(threads: int) -> dict[str, Any]:
         "bytecode_compiled": _bytecode_compiled(),
         "commit": _commit(),
         "load_before": os.getloadavg()[0],
-        "command": told(" ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])])),
+        "command": portable(" ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])])),
     }
 
 
-def told(text: str) -> str:
+def portable(text: str) -> str:
     """Returns a command or path as others can use it: without the folder of this machine's images."""
     folder = os.environ.get("TUNEBOOK_DATA")
     return text.replace(str(Path(folder).absolute()), "$TUNEBOOK_DATA") if folder else text
 
 
 def refuse_busy_machine(threads: int) -> None:
-    """End the benchmark when the load of the last minute would decide the result."""
+    """Ends the benchmark when the load of the last minute would decide the result."""
     load = os.getloadavg()[0]
     if load > MOST_LOAD_PER_THREAD * max(threads, os.cpu_count() or 1):
         sys.exit(f"load {load:.1f} is too high to measure anything; try again on a quiet machine")
 
 
 def timed(work: Callable[[], float]) -> Slice:
-    """Run once; `work` returns how much it did."""
+    """Runs `work` once; it returns how much it did."""
     wall, cpu = time.perf_counter(), time.process_time()
     done = work()
     return Slice(done, time.perf_counter() - wall, time.process_time() - cpu)
@@ -98,7 +98,7 @@ def ratio(
 
 
 def write(name: str, record: Mapping[str, Any], page: str) -> None:
-    """Write a result as JSON and as a page of Markdown under benchmarks/results/."""
+    """Writes a result as JSON and as a page of Markdown under benchmarks/results/."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     (RESULTS / f"{name}.md").write_text(page)
@@ -123,7 +123,7 @@ def plain(slices: Mapping[str, Sequence[Slice]]) -> dict[str, list[dict[str, flo
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Returns the versions of what is installed: a machine that only trains need not have what searches."""
+    """Yields the versions of what is installed: a machine that only trains need not have what searches."""
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             yield name, metadata.version(name)

@@ -1,4 +1,4 @@
-"""How good a search is for its epochs, offline: samplers and priors over known learning curves.
+"""Measures how good a search is for its epochs, offline: samplers and priors over known learning curves.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py [--processes 2]
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py \\
@@ -36,11 +36,11 @@ from spaces.priors import Confidence
 
 RUNS = Path(tempfile.gettempdir()) / "tunebook-search-quality.jsonl"
 STEP = 0.005
-"""The moments at which regret is read, as a share of the budget."""
+"""Regret is read at every multiple of this share of the budget."""
 
 
 class Job(NamedTuple):
-    """One search: which arm, on which task, from which seed; `digest` names what else it hangs on."""
+    """Names one search: an arm, a task and a seed; `digest` stands for all else that it depends on."""
 
     digest: str
     arm: str
@@ -72,13 +72,15 @@ def main() -> None:
     write(options.name, record, page(found, runs_by_arm(jobs, runs), settings, shares, where, picture))
 
 
-def finished(jobs: list[Job], settings: Settings, kept: Path, processes: int) -> dict[Job, dict[str, Any]]:
-    """Every job's result, from the file where it stands there, else run now and written there."""
-    done = dict(_kept(kept))
+def finished(
+    jobs: list[Job], settings: Settings, runs_file: Path, processes: int
+) -> dict[Job, dict[str, Any]]:
+    """Returns every job's result; what the file lacks is run now and written there."""
+    done = dict(_read_runs(runs_file))
     wanted = [job for job in jobs if job not in done]
-    print(f"{len(jobs) - len(wanted)} runs kept in {kept}, {len(wanted)} to do", file=sys.stderr)
+    print(f"{len(jobs) - len(wanted)} runs kept in {runs_file}, {len(wanted)} to do", file=sys.stderr)
     began = time.monotonic()
-    with kept.open("a") as file:
+    with runs_file.open("a") as file:
         for count, (job, result) in enumerate(_run_all(wanted, settings, processes), start=1):
             done[job] = result
             file.write("\n" + json.dumps([*job, result]))
@@ -89,7 +91,7 @@ def finished(jobs: list[Job], settings: Settings, kept: Path, processes: int) ->
 
 
 def searched(job: Job, settings: Settings) -> dict[str, Any]:
-    """One search, as plain data."""
+    """Runs one search; returns its result as plain data."""
     began = time.process_time()
     found = asdict(run(ARMS[job.arm], job.task, job.seed, settings))
     best = [list(each) for each in found["best"]]  # as it is read back
@@ -99,7 +101,7 @@ def searched(job: Job, settings: Settings) -> dict[str, Any]:
 def regrets(
     jobs: list[Job], runs: Mapping[Job, dict[str, Any]], settings: Settings, shares: Array
 ) -> dict[str, dict[str, Array]]:
-    """By arm and task, one run a row, the regret at each share of the budget.
+    """Returns the regret at each share of the budget, by arm and task, one run a row.
 
     The best score known of a task is that of its rows or even draws, or of any search here that beat it.
     """
@@ -132,8 +134,8 @@ def _run_all(jobs: list[Job], settings: Settings, processes: int) -> Iterator[tu
             yield futures[future], future.result()
 
 
-def _kept(path: Path) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """What the file holds, without lines that were cut short."""
+def _read_runs(path: Path) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Yields what the file holds, without lines that were cut short."""
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):
             *job, result = json.loads(line)
@@ -141,7 +143,9 @@ def _kept(path: Path) -> Iterator[tuple[Job, dict[str, Any]]]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Run all arms on all tasks, offline, and write the page of their regrets."
+    )
     parser.add_argument("--tasks", default="lcbench,taskset,fashion-mnist")
     parser.add_argument("--arms", default="all", help="beginnings of names, or all")
     parser.add_argument("--seeds", type=int, default=20)

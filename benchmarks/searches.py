@@ -1,4 +1,4 @@
-"""Whole searches, as a person starts them: how good, how much pruning saves, how long.
+"""Runs whole searches as a person starts them: how good they are, what pruning saves, how long they take.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/searches.py [--only digits]
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _run(name: str, seed: int) -> dict[str, Any]:
-    """One search to its end, and the exported recipe's score on the test part."""
+    """Runs one search to its end; returns its results and the exported recipe's score on the test part."""
     with tempfile.TemporaryDirectory() as storage:
         flags = ["--storage", storage, "--name", name, "--set", f"seed={seed}"]
         began = time.perf_counter()
@@ -86,7 +86,7 @@ def _page(found: dict[str, list[dict[str, Any]]], where: dict[str, Any]) -> str:
     )
     return (
         "# Whole searches on two CPU cores\n\n"
-        "`val_accuracy` of the documents' own recipe (trial 0) and of the best one; the exported recipe "
+        "`val_accuracy` of the documented recipe (trial 0) and of the best one; the exported recipe "
         "trained again, with its test accuracy, and whether its validation loss came out the same to the "
         "last bit.\n\n"
         "| search | seed | trials | own recipe | best | test, exported | same numbers | epochs saved | "
@@ -95,7 +95,9 @@ def _page(found: dict[str, list[dict[str, Any]]], where: dict[str, Any]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Run whole searches on small data sets, and write what they found."
+    )
     parser.add_argument("--only", choices=SEARCHES)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--name", default="searches-cpu")

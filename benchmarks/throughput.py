@@ -1,9 +1,10 @@
-"""Training throughput on a CPU: Run against other loops, the data paths, and what each technique costs.
+"""Measures training on a CPU: Run against other loops, the data paths, and what each technique costs.
 
     python benchmarks/throughput.py [--data FOLDER] [--rounds 31] [--parts step loader techniques]
 
-ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files where `--data` names them,
-else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine, channels_last, fp32.
+All parts use ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files where
+`--data` names them, else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine,
+channels_last, fp32.
 
 * step: Run against a bare loop, timm's pieces and torchvision's reference steps, on the same batches.
 * loader: batches with crop, flip and erasing from memory, and from a DataLoader with v2 transforms; then
@@ -24,7 +25,17 @@ import numpy as np
 import torch
 
 from loops import Epoch, bare_loop, file_loop, our_run, timm_pieces, torchvision_steps, v2_loader
-from report import Slice, described, environment, in_rounds, plain, ratio, refuse_busy_machine, told, write
+from report import (
+    Slice,
+    described,
+    environment,
+    in_rounds,
+    plain,
+    portable,
+    ratio,
+    refuse_busy_machine,
+    write,
+)
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.data.loading import make_loader
 from trainable.recipe import Recipe
@@ -37,7 +48,7 @@ AUGMENTED = {
     "augmentation.crop.kind": "pad",
     "augmentation.masking.kind": "erasing",
 }
-"""Crop, horizontal flip (the data allow it) and erasing of half of the images."""
+"""These values crop, flip horizontally (the data allow it) and erase half of the images."""
 
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "padded crop": {"augmentation.crop.kind": "pad"},
@@ -80,7 +91,7 @@ def main() -> None:
     where = environment(options.threads)
     data = images_of(options)
     parts = {"step": steps, "loader": loaders, "techniques": techniques}
-    record: dict[str, Any] = {"environment": where, "data": told(data.info.path)}
+    record: dict[str, Any] = {"environment": where, "data": portable(data.info.path)}
     pages = []
     for name in options.parts:
         record[name], page = parts[name](data, options)
@@ -96,7 +107,7 @@ def main() -> None:
 
 
 def steps(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Run against loops that do the same work on the same batches."""
+    """Compares Run with loops that do the same work on the same batches."""
     recipe = make_recipe({})
     arms = {
         "Run": our_run(recipe, data, CPU),
@@ -117,7 +128,7 @@ def steps(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], s
 
 
 def loaders(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Batches alone, then whole epochs, from memory and through a DataLoader."""
+    """Compares batches alone, then whole epochs, from memory and through a DataLoader."""
     recipe = make_recipe(AUGMENTED)
     rounds = max(3, options.rounds // 4)
     alone = in_rounds(
@@ -169,7 +180,7 @@ def v2_batches(data: DataSet, workers: int) -> Epoch:
 
 
 def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """An epoch's time with each technique over an epoch's without."""
+    """Measures an epoch's time with each technique over an epoch's without."""
     rounds = max(3, options.rounds // 4)
     figures = {}
     for name, values in TECHNIQUES.items():
@@ -191,7 +202,7 @@ def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, An
 
 
 def make_recipe(values: dict[str, Any]) -> Recipe:
-    """ResNet-8 in fp32, without augmentation but for `values`."""
+    """Returns a recipe of ResNet-8 in fp32, without augmentation except what `values` set."""
     plainly: dict[str, Any] = {
         "augmentation.crop.kind": "none",
         "augmentation.flip_probability": 0.5 if "augmentation.masking.kind" in values else 0.0,
@@ -205,7 +216,7 @@ def make_recipe(values: dict[str, Any]) -> Recipe:
 
 
 def images_of(options: argparse.Namespace) -> DataSet:
-    """So many training images, that may be flipped, and two of each class to validate on."""
+    """Returns so many training images, which may be flipped, and two of each class to validate on."""
     if options.data is None:
         generator = np.random.default_rng(0)
         images = generator.integers(0, 256, (options.images + 20, 28, 28), dtype=np.uint8)
@@ -230,7 +241,7 @@ def images_of(options: argparse.Namespace) -> DataSet:
 def _compared(
     title: str, ours: str, slices: dict[str, list[Slice]], about: str
 ) -> tuple[dict[str, Any], str]:
-    """Rates of all arms, and the ratio of one to each other one."""
+    """Returns the rates of all arms, and the ratio of one to each other one, as data and as a page."""
     compare = partial(ratio, slices[ours])
     figures = {
         name: {
@@ -260,7 +271,9 @@ def shown(figure: Mapping[str, float]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Compare training loops, data paths and techniques on a CPU."
+    )
     parser.add_argument("--data", help="Fashion-MNIST's folder of IDX files")
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--images", type=int, default=2_560)

@@ -1,4 +1,4 @@
-"""How far verdicts can be trusted: how many are false where nothing matters, and how many effects are found.
+"""Measures how far verdicts can be trusted: how many are false, and how many true effects are found.
 
     python benchmarks/verdicts.py [--studies 1000] [--adaptive 200] [--samplers random,tpe]
 
@@ -6,8 +6,8 @@ Searches are simulated (`planted_rules`): the product's samplers draw from fifte
 trials, and scores follow a formula. First no rule matters and every verdict is false; then five rules matter
 at once, or two that decide nearly everything; then one alone, weakly or strongly. `--studies` searches are
 made where draws learn nothing, `--adaptive` where a sampler follows the noise, which takes seconds a search.
-Last, curves that were trained (`recipe_table`): draws from priors around the best or the worst of 25 recipes
-get the nearest of 256.
+Last, the curves are real ones (`recipe_table`): draws from priors around the best or the worst of 25 recipes
+get the curve of the nearest of 256.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import get_args
 
 from offline.beliefs import Worth, believing
 from offline.planted_rules import METRIC, PLANTED, Gain, nothing, planted, scored, search, space_of_rules
-from offline.search_task import Task, Trained
+from offline.search_task import SearchTask, Trained
 from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
@@ -36,17 +36,17 @@ from search.verdicts.judging import judge
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)
 DECISIVE = 10.0
-"""A rate so wrong that nothing else counts, as in real searches."""
+"""An effect of this size is a rate so wrong that nothing else counts, as in real searches."""
 ALONE = (0.5, 1.0, 2.0, 3.0, 5.0)
 BANDS = ((0, 10), (10, 20), (20, 30), (30, 50))
-"""Places, for the power by the size of an effect."""
+"""The power is given for effects in each of these bands, in places of 100."""
 LEAST_TESTED = 20
-"""Searches in which a rule had trials enough, before its power is given."""
+"""A rule's power is given only if it had enough trials in so many searches."""
 FIXED_DRAWS = ("random", "qmc")
 WORTHS: tuple[Worth, ...] = ("right", "adversarial")
 REAL_SEARCHES = 40
 RATES = ("optimizer.lr[sgd]", "optimizer.lr[adamw]")
-"""On which nearly all hangs that the table's recipes differ in."""
+"""These rules decide nearly all of the difference between the table's recipes."""
 Rules = dict[str, Verdict]
 
 
@@ -82,15 +82,15 @@ def main() -> None:
     write(options.name, record, page(nulls, plantings, power, trained, where))
 
 
-def judged(kind: SamplerKind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
-    """The verdicts of simulated searches, by rule."""
+def simulated_verdicts(kind: SamplerKind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
+    """Yields the verdicts of each simulated search, by rule."""
     space = space_of_rules()
     for seed in seeds:
         yield {each.rule: each for each in judge(space, search(space, kind, trials, seed, gain)).rules}
 
 
 def null(kind: SamplerKind, trials: int, count: int) -> Null:
-    found = list(judged(kind, trials, range(count), nothing))
+    found = list(simulated_verdicts(kind, trials, range(count), nothing))
     tested = sum(map(_tested, found))
     false = [_clear(each) for each in found]
     share = sum(map(bool, false)) / count
@@ -98,7 +98,7 @@ def null(kind: SamplerKind, trials: int, count: int) -> Null:
 
 
 def planting(kind: SamplerKind, trials: int, size: float, chosen: Collection[str], count: int) -> Planting:
-    found = list(judged(kind, trials, range(10_000, 10_000 + count), planted(size, chosen)))
+    found = list(simulated_verdicts(kind, trials, range(10_000, 10_000 + count), planted(size, chosen)))
     idle = [{name: each for name, each in rules.items() if name not in chosen} for rules in found]
     right = [sum(rules[name].word == PLANTED[name] for name in chosen) for rules in found]
     shares = [
@@ -112,7 +112,7 @@ def planting(kind: SamplerKind, trials: int, size: float, chosen: Collection[str
 
 
 def powers(trials: int, count: int) -> Iterator[Power]:
-    """How often a rule that alone matters is found, by the size of its effect."""
+    """Yields how often a rule that alone matters is found, by the size of its effect."""
     cells = [_Cell.of(trials, count, rule, size) for rule in PLANTED for size in ALONE]
     for low, high in BANDS:
         inside = [each for each in cells if len(each.verdicts) >= LEAST_TESTED and low <= each.effect < high]
@@ -125,25 +125,25 @@ def powers(trials: int, count: int) -> Iterator[Power]:
 
 @dataclass(frozen=True)
 class _Cell:
-    """One planted rule at one size, in the searches that tested it."""
+    """Holds the verdicts on one planted rule at one size, in the searches that tested it."""
 
     right: Word
     verdicts: list[Verdict]
 
     @classmethod
     def of(cls, trials: int, count: int, rule: str, size: float) -> _Cell:
-        searches = judged("random", trials, range(20_000, 20_000 + count), planted(size, [rule]))
+        searches = simulated_verdicts("random", trials, range(20_000, 20_000 + count), planted(size, [rule]))
         return cls(PLANTED[rule], [rules[rule] for rules in searches if rules[rule].effect is not None])
 
     @property
     def effect(self) -> float:
-        """Places, on average; above 0 where it points the right way."""
+        """Returns the mean effect in places of 100; above 0 it points the right way."""
         mean = fmean(each.effect for each in self.verdicts if each.effect is not None)
         return mean if self.right == "supported" else -mean
 
 
 def real(worth: Worth, trials: int) -> Real:
-    """Verdicts on priors of known worth, from curves that were trained."""
+    """Counts the verdicts on priors of known worth, from curves that were trained."""
     chosen = task("fashion-mnist")
     found = []
     for seed in range(REAL_SEARCHES):
@@ -156,8 +156,8 @@ def real(worth: Worth, trials: int) -> Real:
     return Real(trials, worth, REAL_SEARCHES, *_counted(rates), *_counted(others))
 
 
-def _summary(drawn: Sequence[Trained], chosen: Task) -> Summary:
-    """The trials without pruning, compared at the first rung and at the end."""
+def _summary(drawn: Sequence[Trained], chosen: SearchTask) -> Summary:
+    """Returns the summary of trials without pruning, to be compared at the first rung and at the end."""
     trials = tuple(
         Trial(
             id=number,
@@ -175,7 +175,7 @@ def _summary(drawn: Sequence[Trained], chosen: Task) -> Summary:
 
 
 def _counted(found: Sequence[Rules]) -> tuple[int, int, int]:
-    """How many rules were tested, supported and contradicted, over all searches."""
+    """Returns how many rules were tested, supported and contradicted, over all searches."""
     words = [each.word for rules in found for each in rules.values() if each.effect is not None]
     return len(words), words.count("supported"), words.count("contradicted")
 
@@ -189,7 +189,7 @@ def _clear(rules: Rules) -> int:
 
 
 def _error(values: Sequence[float]) -> float:
-    """The standard error of their mean."""
+    """Returns the standard error of the mean of these values."""
     return stdev(values) / math.sqrt(len(values))
 
 
@@ -201,7 +201,9 @@ def _wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description="Count true and false verdicts in searches whose rules have a known worth."
+    )
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--adaptive", type=int, default=200)
     parser.add_argument("--samplers", default=",".join(get_args(SamplerKind)))

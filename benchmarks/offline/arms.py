@@ -25,7 +25,7 @@ from spaces.priors import Confidence
 from spaces.space import Space
 
 REDUCTION_FACTOR = 3
-"""The factor that Ray's and Optuna's users set, for all arms alike: samplers are compared, not pruning."""
+"""All arms have this factor, which Ray's and Optuna's users set: samplers are compared, not pruning."""
 ROOT = Path(__file__).parents[2]
 SOURCES = (
     "benchmarks/offline/replay.py",
@@ -36,7 +36,7 @@ SOURCES = (
     "search/deciding/scheduler.py",
     "search/deciding/tpe.py",
 )
-"""The files on which every result depends, beside its settings; those of tasks and of priors are added."""
+"""Every result depends on these files, beside its settings; those of tasks and of priors are added."""
 SOURCES_OF_TASKS = {
     "lcbench": ("benchmarks/offline/lcbench.py",),
     "taskset": ("benchmarks/offline/curve_tables.py",),
@@ -55,7 +55,7 @@ class Arm:
     priors: Worth | None = None
     pruned: bool = True
     first: int = 0
-    """The first trial's number: Sobol's sequence leaves trial 0 to the documents' recipe."""
+    """The first trial has this number: Sobol's sequence leaves trial 0 to the documented recipe."""
 
 
 def ours(kind: SamplerKind) -> Make:
@@ -83,7 +83,7 @@ ARMS: dict[str, Arm] = {
     "prior-only+asha off": Arm(ours("random"), "off"),
     "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
 }
-"""The arms by name; `random` on a space with priors draws from them alone."""
+"""Each arm has a name; `random` on a space with priors draws from them alone."""
 BASELINE = "tpe+asha"
 
 
@@ -93,7 +93,7 @@ class Settings:
 
     trainings: int = 40
     beyond: float = 1.5
-    """How far a search runs past the budget, as a share of it."""
+    """A search is followed to so many times its budget."""
     workers: int = 4
     confidence: Confidence = "medium"
 
@@ -121,11 +121,11 @@ def digest(arm: Arm, name: str, settings: Settings) -> str:
     sources = (*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]])
     if arm.priors is not None:
         sources += SOURCES_OF_PRIORS
-    described = (_told(arm), settings, *(_meaning(ROOT / each) for each in sources))
+    described = (_definition(arm), settings, *(_meaning(ROOT / each) for each in sources))
     return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
 
 
-def _told(arm: Arm) -> tuple[object, ...]:
+def _definition(arm: Arm) -> tuple[object, ...]:
     captured = inspect.getclosurevars(arm.make).nonlocals
     return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.first
 

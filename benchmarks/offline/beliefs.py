@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from offline.search_task import BareSpace, Task, Trained, Values, seed_of
+from offline.search_task import BareSpace, SearchTask, Trained, Values, seed_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of, index_of, value_at
 from spaces.priors import Confidence, believed, likeliest
 from spaces.space import Believed, Dimension
@@ -22,12 +22,12 @@ Worth = Literal["right", "off", "adversarial"]
 
 DRAWS = 25
 FACTOR = 10.0
-"""How far `off` is on a logarithmic range."""
+"""On a logarithmic range, `off` is displaced by this factor."""
 SHARE = 1 / 3
-"""How far `off` is on a linear range, as a part of its length, as a factor of 10 is of three decades."""
+"""On a linear range, `off` is displaced by this part of its length, as a factor of 10 is of three decades."""
 
 
-def believing(task: Task, worth: Worth, seed: int, confidence: Confidence = "medium") -> BareSpace:
+def believing(task: SearchTask, worth: Worth, seed: int, confidence: Confidence = "medium") -> BareSpace:
     """Returns the task's space with a prior on each dimension, and the priors' mode as its first trial.
 
     Each dimension is centred on the best (`adversarial`: the worst) of the draws that have it. A dimension

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offline.search_task import BareSpace, Points, Task, Train, Trained, Values, data, dimension
+from offline.search_task import BareSpace, Points, SearchTask, Train, Trained, Values, data, dimension
 from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, When
 from trainable.recipe import Recipe
@@ -38,7 +38,7 @@ class Table:
         left = np.ones(len(self.rows), bool)
 
         def train(values: Values) -> Trained:
-            distances = self._distances(self._places([values])[0])
+            distances = self._distances(self._positions([values])[0])
             nearest = int(np.argmin(np.where(left, distances, np.inf)))
             if not left[nearest]:
                 raise ValueError(f"all {len(self.rows)} rows have been tried: the budget is too large")
@@ -48,17 +48,17 @@ class Table:
         return train
 
     @cached_property
-    def _own_places(self) -> Points:
-        return self._places([row.values for row in self.rows])
+    def _row_positions(self) -> Points:
+        return self._positions([row.values for row in self.rows])
 
-    def _places(self, rows: Sequence[Values]) -> Points:
+    def _positions(self, rows: Sequence[Values]) -> Points:
         """Returns one line per row; what a row lacks is NaN."""
         encoded = [self.space.encode(values) for values in rows]
         names = [each.name for each in self.space.dimensions]
         return np.array([[row.get(name, np.nan) for name in names] for row in encoded])
 
-    def _distances(self, place: Points) -> Points:
-        differences = np.nan_to_num(self._own_places - place) ** 2
+    def _distances(self, position: Points) -> Points:
+        differences = np.nan_to_num(self._row_positions - position) ** 2
         for column, each in enumerate(self.space.dimensions):
             if isinstance(each.domain, Choice):
                 weight = len(self.space.dimensions) if each.path == self.apart else 1.0
@@ -67,7 +67,7 @@ class Table:
         return distances
 
 
-def taskset() -> Task:
+def taskset() -> SearchTask:
     """Returns the task of an LSTM's negated validation loss under 1,000 settings of Adam.
 
     The table is TaskSet's (arXiv 2002.11887). It has 51 evaluations, the first before any training, so the
@@ -103,7 +103,7 @@ def _until_diverged(losses: Sequence[float]) -> list[float]:
     return [-loss for loss in losses[:end]]
 
 
-def fashion_mnist() -> Task:
+def fashion_mnist() -> SearchTask:
     """Returns the task of ResNet-8's validation accuracy under 256 recipes in recipe_table.py's box.
 
     Warm-ups last up to 3 of the 9 epochs, so the first rung is the third.
@@ -129,6 +129,6 @@ def _recipe_dimensions() -> Iterator[Dimension]:
     yield dimension("augmentation.crop.kind", Choice(("none", "pad")))
 
 
-def _of_table(name: str, table: Table, epochs: int, grace: int) -> Task:
+def _of_table(name: str, table: Table, epochs: int, grace: int) -> SearchTask:
     best = max(row.curve[-1] for row in table.rows if len(row.curve) == epochs)
-    return Task(name, table.space, epochs, grace, lambda: best, table.begin)
+    return SearchTask(name, table.space, epochs, grace, lambda: best, table.begin)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offline.search_task import BareSpace, Points, Task, Trained, Values, data, dimension, seed_of
+from offline.search_task import BareSpace, Points, SearchTask, Trained, Values, data, dimension, seed_of
 from search.deciding.points import RandomSampler
 from spaces.domains import Float, Integer
 from spaces.space import Dimension
@@ -27,7 +27,7 @@ from trainable.recipe import Recipe
 
 EPOCHS = 52
 CHOSEN = slice(None, None, 4)
-"""Every fourth of the 34 tasks in the order of config_space.json: nine, chosen before any was searched."""
+"""It takes every fourth of the 34 tasks in config_space.json's order: nine, chosen before any search."""
 INPUTS = (
     "batch_size",
     "learning_rate",
@@ -37,11 +37,11 @@ INPUTS = (
     "max_units",
     "max_dropout",
 )
-"""The network's inputs after the epoch."""
+"""The network has these inputs after the epoch."""
 DRAWS_FOR_BEST = 20_000
 
 
-def lcbench(instance: str) -> Task:
+def lcbench(instance: str) -> SearchTask:
     """Returns the task of this OpenML id."""
     name = f"lcbench-{instance}"
     dimensions = tuple(_dimensions())
@@ -58,12 +58,12 @@ def lcbench(instance: str) -> Task:
         return float(_scores(instance, points).max())
 
     space = BareSpace(Recipe(), dimensions, own={})
-    return Task(name, space, EPOCHS, grace=3, best=best, begin=lambda: train)
+    return SearchTask(name, space, EPOCHS, grace=3, best=best, begin=lambda: train)
 
 
 def _scores(instance: str, points: Points) -> Points:
-    place = _places()[instance]
-    inputs = {"x_cat": np.full((len(points), 1), place, np.int32), "x_cont": points.astype(np.float32)}
+    code = _codes()[instance]
+    inputs = {"x_cat": np.full((len(points), 1), code, np.int32), "x_cont": points.astype(np.float32)}
     outputs: NDArray[np.float32] = _session().run(None, inputs)[0]
     return outputs[:, 1].astype(float)
 
@@ -78,9 +78,9 @@ def _session() -> Any:
 
 
 @cache
-def _places() -> dict[str, int]:
-    places: dict[str, int] = json.loads((_folder() / "encoding.json").read_text())["OpenML_task_id"]
-    return places
+def _codes() -> dict[str, int]:
+    codes: dict[str, int] = json.loads((_folder() / "encoding.json").read_text())["OpenML_task_id"]
+    return codes
 
 
 @cache

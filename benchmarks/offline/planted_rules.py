@@ -28,15 +28,15 @@ from trainable.recipe import Recipe
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2
 LUCK = 1.0
-"""The standard deviation of the part of a whole training's score that is luck: the scores' unit."""
+"""This is the standard deviation of the luck in a whole training's score, and the scores' unit."""
 EARLY_LUCK = 0.5
-"""The standard deviation of an early epoch's additional luck; it falls to 0 at the last epoch."""
+"""An early epoch's additional luck has this standard deviation; it falls to 0 at the last epoch."""
 DIVERGING = 0.1
-"""The share of trials that diverge within the first epochs, whatever their values."""
+"""This share of trials diverges within the first epochs, whatever their values."""
 METRIC = "val_accuracy"
 
 Gain = Callable[[Values], float]
-"""A function that returns what a trial's values, by dotted path, add to its score."""
+"""A gain returns what a trial's values, by dotted path, add to its score."""
 
 _OPTIMIZER, _POLICY, _MASKING, _MIXING = (
     "optimizer.kind",
@@ -59,7 +59,7 @@ PLANTED: dict[str, Word] = {
     "schedule.warmup_epochs": "contradicted",
     "regularisation.label_smoothing": "supported",
 }
-"""The right verdicts on the rules that matter in a `planted` search; the others do nothing."""
+"""These are the right verdicts on the rules that matter in a `planted` search; the others do nothing."""
 
 
 def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
@@ -150,12 +150,12 @@ def _rule(path: str, domain: Domain, prior: Prior, when: When | None = None, var
 
 
 @dataclass
-class _Trial:
+class _PlantedTrial:
     number: int
     values: Values
     worth: float
     diverges: int | None
-    """The epoch in which it diverges; None if it does not."""
+    """The trial diverges in this epoch; None if it does not."""
     history: list[EpochEvent] = field(default_factory=list)
     end: Outcome | None = None
 
@@ -193,15 +193,15 @@ class _Planted:
         self._gain = gain
         self._random = np.random.default_rng((seed, 1))
 
-    def run(self, trials: int) -> Sequence[_Trial]:
-        started: list[_Trial] = []
+    def run(self, trials: int) -> Sequence[_PlantedTrial]:
+        started: list[_PlantedTrial] = []
         lanes = [self._lane(started, trials) for _ in range(WORKERS)]
         while lanes:
             lanes = [lane for lane in lanes if next(lane, None) is not None]
         return started
 
-    def _lane(self, started: list[_Trial], trials: int) -> Iterator[int]:
-        """Is one worker: it trains an epoch each time it is called."""
+    def _lane(self, started: list[_PlantedTrial], trials: int) -> Iterator[int]:
+        """Works as one worker, which trains an epoch each time it is asked for the next number."""
         while len(started) < trials:
             trial = self._begun(len(started))
             started.append(trial)
@@ -211,15 +211,15 @@ class _Planted:
             scores = {each.epoch: each.result.val_accuracy for each in trial.history}
             self._sampler.tell(trial.number, trial.end, scores)
 
-    def _begun(self, number: int) -> _Trial:
+    def _begun(self, number: int) -> _PlantedTrial:
         values = self._sampler.ask(number) if number else self._space.own
         self._sampler.add(number, values)
         worth = self._gain(values) + LUCK * self._random.normal()
         diverges = int(self._random.integers(1, 4)) if self._random.random() < DIVERGING else None
-        return _Trial(number, values, worth, diverges)
+        return _PlantedTrial(number, values, worth, diverges)
 
-    def _trained(self, trial: _Trial) -> Outcome | None:
-        """Train an epoch; return how it ends the trial."""
+    def _trained(self, trial: _PlantedTrial) -> Outcome | None:
+        """Trains an epoch; returns how it ends the trial."""
         epoch = len(trial.history) + 1
         if epoch == trial.diverges:
             return "diverged"

@@ -1,4 +1,4 @@
-"""The results of benchmarks/pruning.py as a page."""
+"""Writes the results of benchmarks/pruning.py as a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = """\
 ResNet-8 on 4,000 Fashion-MNIST images, 9 epochs: {wide} recipes drawn evenly over a wide box (`wide`; with
 warm-ups up to 3 epochs), {rules} around the documents' rules (`rules`; up to 0.9), and of these the {smooth}
 whose schedule is a cosine or a power (`rules, one shape`). BatchNorm's statistics are measured before each
-score. What follows is told in [0009](../../docs/decisions/0009-pruning-that-fits.md).
+score. [Decision 0009](../../docs/decisions/0009-pruning-that-fits.md) says what follows.
 
 ## What an epoch's score says of the last one
 
@@ -67,7 +67,7 @@ For the table's recipes, with their longest warm-ups; 95 % intervals over {table
 
 
 def page(record: dict[str, Any]) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return TEXT.format(
         wide=record["recipes"]["wide"],
         rules=record["recipes"]["rules"],
@@ -108,14 +108,14 @@ def _correlation_head(record: dict[str, Any]) -> list[str]:
 
 def _correlation_rows(record: dict[str, Any]) -> Iterator[list[str]]:
     for cells in zip(*record["correlations"].values(), strict=True):
-        told = [_told(cell[which]) for cell in cells for which in ("all", "best third")]
-        yield [str(cells[0]["epoch"]), *told]
+        figures = [_with_interval(cell[which]) for cell in cells for which in ("all", "best third")]
+        yield [str(cells[0]["epoch"]), *figures]
 
 
 def _schedule_rows(record: dict[str, Any]) -> Iterator[list[str]]:
     for half, schedules in record["schedules"].items():
         for kind, found in schedules["kinds"].items():
-            rises = [_told(found["rise"][epoch - 1], sign="+") for epoch in AFTER]
+            rises = [_with_interval(found["rise"][epoch - 1], sign="+") for epoch in AFTER]
             yield [half, kind, str(found["recipes"]), *rises]
 
 
@@ -128,29 +128,29 @@ def _within_rows(record: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def _grid(record: dict[str, Any], half: str, trials: int) -> str:
-    told = {
+    cells = {
         (cell["grace"], cell["factor"]): f"{cell['spent']:.2f}, {100 * cell['regret']:.2f}, "
         f"**{100 * cell['worth']:.0f}**"
         for cell in record["grid"][half]
         if cell["trials"] == trials
     }
-    return _by_grace(f"`{half}`, {trials} trials:", told)
+    return _by_grace(f"`{half}`, {trials} trials:", cells)
 
 
 def _lcbench(record: dict[str, Any], prior: str, trials: int) -> str:
-    told = {
+    cells = {
         (cell["grace"], cell["factor"]): f"{cell['spent']:.2f}, **{100 * cell['worth']:.0f}**, "
         f"{100 * cell['least']:.0f}"
         for cell in record["lcbench"][prior]
         if cell["trials"] == trials
     }
     title = "Even draws" if prior == "even" else f"Priors of {prior} confidence"
-    return _by_grace(f"{title}, {trials} trials:", told)
+    return _by_grace(f"{title}, {trials} trials:", cells)
 
 
-def _by_grace(title: str, told: dict[tuple[int, int], str]) -> str:
-    graces, factors = (list(dict.fromkeys(key[place] for key in told)) for place in (0, 1))
-    rows = ([str(grace), *(told[grace, factor] for factor in factors)] for grace in graces)
+def _by_grace(title: str, cells: dict[tuple[int, int], str]) -> str:
+    graces, factors = (list(dict.fromkeys(key[position] for key in cells)) for position in (0, 1))
+    rows = ([str(grace), *(cells[grace, factor] for factor in factors)] for grace in graces)
     head = ["first rung", *(f"1 in {factor} goes on" for factor in factors)]
     return f"{title}\n\n{_table(head, rows)}\n"
 
@@ -169,13 +169,13 @@ def _chosen_rows(record: dict[str, Any]) -> Iterator[list[str]]:
                 str(cell["trials"]),
                 ", ".join(map(str, cell["rungs"])),
                 str(cell["factor"]),
-                _told(cell["spent"]),
-                _told([100 * value for value in cell["regret"]]),
-                _told([100 * value for value in cell["worth"]], digits=0),
+                _with_interval(cell["spent"]),
+                _with_interval([100 * value for value in cell["regret"]]),
+                _with_interval([100 * value for value in cell["worth"]], digits=0),
             ]
 
 
-def _told(found: Sequence[float], sign: str = "", digits: int = 2) -> str:
-    """A figure with its interval."""
+def _with_interval(found: Sequence[float], sign: str = "", digits: int = 2) -> str:
+    """Returns a figure and its interval in words."""
     value, low, high = (f"{each:{sign}.{digits}f}" for each in found)
     return f"{value} ({low} to {high})"

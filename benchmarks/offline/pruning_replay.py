@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from search.deciding.scheduler import Asha
 
 Curves = NDArray[np.float64]
-"""[recipes, epochs]: scores, higher is better; a run that diverged has the worst score from there on."""
+"""Scores are of shape [recipes, epochs], higher is better; from where a run diverged it has the worst one."""
 Order = NDArray[np.int64]
 WORKERS = 4
 
@@ -46,7 +46,7 @@ def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) 
     """Returns the best final score and the trained epochs, with four trials at a time, an epoch in turn."""
     asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
     waiting: Iterator[int] = iter(order.tolist())
-    running = [(stops[0], place, trial, 0) for place, trial in zip(range(WORKERS), waiting, strict=False)]
+    running = [(stops[0], arrival, trial, 0) for arrival, trial in zip(range(WORKERS), waiting, strict=False)]
     best, spent, arrivals = -np.inf, 0, len(running)
     while running:
         now, _, trial, stage = heapq.heappop(running)
@@ -82,8 +82,8 @@ def expected_best(finals: Curves, trials: float) -> float:
     numbers.
     """
     count = len(finals)
-    places = np.arange(1, count + 1)
-    below = np.maximum(places - trials, 0.0)
-    logs = gammaln(places + 1) - gammaln(below + 1) - gammaln(count + 1) + gammaln(count - trials + 1)
-    chances = np.where(places >= trials, np.exp(logs), 0.0)
+    ranks = np.arange(1, count + 1)
+    below = np.maximum(ranks - trials, 0.0)
+    logs = gammaln(ranks + 1) - gammaln(below + 1) - gammaln(count + 1) + gammaln(count - trials + 1)
+    chances = np.where(ranks >= trials, np.exp(logs), 0.0)
     return float(finals @ np.diff(chances, prepend=0.0))

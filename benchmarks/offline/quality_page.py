@@ -16,10 +16,10 @@ from offline.regret import Array, Interval, first_reach, mean_curve, over_tasks,
 from report import described
 
 Regrets = Mapping[str, Mapping[str, Array]]
-"""Regrets by arm and task, one run a row, over shares of the budget."""
+"""It holds regrets by arm and task, one run a row, over shares of the budget."""
 
 ASKED = {"prior-tpe+asha right": 1 / 3, "prior-tpe+asha adversarial": 1.5}
-"""The share of its own budget by which an arm must reach the baseline's final mean regret."""
+"""By this share of its own budget an arm must reach the baseline's final mean regret."""
 RANDOM = "random"
 RANDOM_TRAININGS = 16
 SHOWN = (1 / 3, 1.0)
@@ -67,7 +67,7 @@ def summary(found: Regrets, shares: Array) -> dict[str, Any]:
 
 
 def draw(found: Regrets, shares: Array, out: Path) -> None:
-    """Write a PNG of each arm's mean regret over all tasks, with intervals of the baseline and the asked."""
+    """Writes a PNG of each arm's mean regret over all tasks, with intervals of the baseline and the asked."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -100,12 +100,12 @@ def _method(found: Regrets, settings: Settings) -> str:
         f"Priors are centred on the best of {DRAWS} even draws on the task (`right`), ten times off that "
         "(`off`; a third of a linear range, another option), or on the worst of them (`adversarial`), with "
         f"{settings.confidence} confidence; those draws are not charged. Arms with priors train their mode "
-        "first, unpruned, as a search trains the documents' own recipe."
+        "first, unpruned, as a search trains the documented recipe."
     )
 
 
 def _asked(found: Regrets, shares: Array) -> str:
-    """What is asked is asked against the baseline; the other arms without priors stand beside it."""
+    """Returns whether arms reach what is asked, against the baseline and the other arms without priors."""
     rivals = [name for name in found if ARMS[name].priors is None and ARMS[name].pruned and name != BASELINE]
     rows = []
     for name, asked in ASKED.items():
@@ -145,7 +145,7 @@ def _arms(
 
 
 def _tasks(found: Regrets, shares: Array) -> str:
-    """Per task the final regret and when the baseline's is reached, and who loses where."""
+    """Returns each task's final regrets, when the baseline's is reached, and which arm loses where."""
     end = int(np.searchsorted(shares, 1.0))
     rows = []
     for task, baseline in found[BASELINE].items():

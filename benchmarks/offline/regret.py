@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Best = Sequence[tuple[int, float]]
-"""A search's best final score so far, with the epochs spent when it was reached; rising."""
+"""It holds the epochs spent when each better final score of a search was reached, and that score."""
 
 RESAMPLES = 2_000
 NEVER = float("inf")
@@ -56,13 +56,13 @@ def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
     Both hold one run a row, over `shares`; the interval resamples seeds, the same for both.
     """
-    place = int(np.searchsorted(shares, at))
+    index = int(np.searchsorted(shares, at))
     resampled = [
-        first_reach(arm[pick].mean(axis=0), other[pick, place].mean(), shares) for pick in _picks(len(arm))
+        first_reach(arm[pick].mean(axis=0), other[pick, index].mean(), shares) for pick in _picks(len(arm))
     ]
     # Without interpolation, which between a share and NEVER has no meaning.
     low, high = np.percentile(resampled, [2.5, 97.5], method="inverted_cdf")
-    value = first_reach(arm.mean(axis=0), float(other[:, place].mean()), shares)
+    value = first_reach(arm.mean(axis=0), float(other[:, index].mean()), shares)
     return Interval(value, float(low), float(high))
 
 
@@ -74,8 +74,8 @@ def speed_up(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
 def difference(arm: Array, other: Array, at: float, shares: Array) -> Interval:
     """Returns an arm's mean regret less another's at a share of the budget; below 0 the arm is better."""
-    place = int(np.searchsorted(shares, at))
-    apart = arm[:, place] - other[:, place]
+    index = int(np.searchsorted(shares, at))
+    apart = arm[:, index] - other[:, index]
     low, high = np.percentile([apart[pick].mean() for pick in _picks(len(apart))], [2.5, 97.5])
     return Interval(float(apart.mean()), float(low), float(high))
 

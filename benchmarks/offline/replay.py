@@ -24,12 +24,11 @@ class Replayed:
     best: list[tuple[int, float]]
     trials: int
     ends: dict[str, int]
-    """How many trials finished, were stopped or diverged; those that still ran at the budget's end do not
-    count."""
+    """It counts the trials that finished, were stopped or diverged, not those that still ran at the end."""
 
 
 @dataclass
-class _Trial:
+class _ReplayedTrial:
     number: int
     curve: Iterator[float]
     scores: dict[int, float] = field(default_factory=dict)
@@ -62,8 +61,8 @@ class Replay:
         self._ends: Counter[str] = Counter()
 
     def run(self, budget: int, workers: int) -> Replayed:
-        """Search until `budget` epochs are trained; trials that still run then do not count."""
-        running: list[_Trial | None] = [None] * workers
+        """Searches until `budget` epochs are trained; trials that still run then do not count."""
+        running: list[_ReplayedTrial | None] = [None] * workers
         for spent in range(1, budget + 1):
             worker = (spent - 1) % workers
             trial = running[worker] or self._propose()
@@ -73,16 +72,16 @@ class Replay:
                 self._settle(trial, end, spent)
         return Replayed(self._best, self._trials, dict(self._ends))
 
-    def _propose(self) -> _Trial:
+    def _propose(self) -> _ReplayedTrial:
         number, own = self._next, self._own
         self._next, self._own = number + 1, None
         trained = self._train(self._sampler.ask(number) if own is None else own)
         self._sampler.add(number, trained.values)
         self._trials += 1
-        return _Trial(number, iter(trained.curve))
+        return _ReplayedTrial(number, iter(trained.curve))
 
-    def _advance(self, trial: _Trial) -> Outcome | None:
-        """Train an epoch; return how it ends the trial, as the product's ledger decides."""
+    def _advance(self, trial: _ReplayedTrial) -> Outcome | None:
+        """Trains an epoch; returns how it ends the trial, as the product's ledger decides."""
         epoch = len(trial.scores) + 1
         score = next(trial.curve, None)
         if score is None:
@@ -93,7 +92,7 @@ class Replay:
             return "finished"
         return None if goes_on else "stopped"
 
-    def _settle(self, trial: _Trial, end: Outcome, spent: int) -> None:
+    def _settle(self, trial: _ReplayedTrial, end: Outcome, spent: int) -> None:
         self._ends[end] += 1
         self._sampler.tell(trial.number, end, trial.scores)
         if end == "finished":

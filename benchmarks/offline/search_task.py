@@ -23,7 +23,7 @@ from spaces.space import Dimension, Space, When
 
 EVEN_DRAWS = 200
 WORST = -math.inf
-"""The final score of a run that diverged."""
+"""A run that diverged has this final score."""
 
 Values = Mapping[str, Value]
 Points = NDArray[np.float64]
@@ -48,7 +48,7 @@ class BareSpace(Space):
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
     """Describes what is searched; `grace` is ASHA's first rung."""
 
     name: str
@@ -56,7 +56,7 @@ class Task:
     epochs: int
     grace: int
     best: Callable[[], float]
-    """The best final score known: of a table's rows, or of 20,000 even draws."""
+    """Returns the best final score known: of a table's rows, or of 20,000 even draws."""
     begin: Callable[[], Train]
     """Starts a search and returns its training function. A table gives each of its rows to one trial only."""
 
@@ -71,7 +71,7 @@ class Task:
 
     @property
     def usual(self) -> float:
-        """The median final score of 200 even draws."""
+        """Returns the median final score of 200 even draws."""
         return float(np.median([self.final(each) for each in self.even_draws(EVEN_DRAWS, seed=-1)]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from offline import curve_tables, lcbench
-from offline.search_task import Task
+from offline.search_task import SearchTask
 
 
 def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
@@ -23,7 +23,7 @@ def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
 
 
 @cache
-def task(name: str) -> Task:
+def task(name: str) -> SearchTask:
     """Returns the task of this name. Raises ValueError with the known names for another."""
     match name.partition("-"):
         case "lcbench", _, instance if instance in lcbench.instances():

@@ -1,4 +1,4 @@
-"""Writes the page on verdicts: the measured rows, and their tables."""
+"""Writes the page on verdicts from the measured rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Null:
     trials: int
     searches: int
     tested: float
-    """The number of rules per search that had enough trials."""
+    """On average, so many rules per search had enough trials."""
     false_of_tested: float
     any_false: float
-    """The share of searches with a verdict, and its 95 % interval (Wilson's)."""
+    """This share of searches gave a verdict; `interval` is its 95 % interval (Wilson's)."""
     interval: tuple[float, float]
 
 
@@ -37,12 +37,12 @@ class Planting:
     rules: int
     searches: int
     found: float
-    """The number of rules per search that matter and got their verdict."""
+    """On average, so many rules per search matter and got their verdict."""
     false_share: float
-    """The share of a search's verdicts that are false, on average over searches; with its standard error."""
+    """On average over searches, this share of a search's verdicts is false; its standard error follows."""
     false_share_error: float
     false_of_null: float
-    """The same share, of the tested rules that do nothing."""
+    """This share of the tested rules that do nothing got a verdict."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Power:
     high: int
     cells: int
     tested: int
-    """The number of searches in which the rule had enough trials."""
+    """In so many searches the rule had enough trials."""
     found: float
     upside_down: float
 
@@ -67,7 +67,7 @@ class Real:
     priors: str
     searches: int
     rates: int
-    """The number of rules on a rate that had enough trials, over all searches; and their verdicts."""
+    """Over all searches, so many rules on a rate had enough trials; their verdicts follow."""
     rates_supported: int
     rates_contradicted: int
     others: int

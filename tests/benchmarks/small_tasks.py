@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offline.curve_tables import Table
-from offline.search_task import BareSpace, Task, Trained, Values, dimension
+from offline.search_task import BareSpace, SearchTask, Trained, Values, dimension
 from spaces.domains import Choice, Float, Value
 from spaces.space import When
 from trainable.recipe import Recipe
@@ -34,13 +34,15 @@ def straight(values: Values, final: float, epochs: int = EPOCHS) -> Trained:
     return Trained(values, [final * (epoch + 1) / EPOCHS for epoch in range(epochs)])
 
 
-def task_of(rows: list[Trained], apart: str | None = "optimizer.kind") -> Task:
+def task_of(rows: list[Trained], apart: str | None = "optimizer.kind") -> SearchTask:
     """A task over a table; its best final score is the table's."""
     best = max(row.curve[-1] for row in rows if len(row.curve) == EPOCHS)
-    return Task("small", SPACE, EPOCHS, grace=1, best=lambda: best, begin=Table(SPACE, rows, apart).begin)
+    return SearchTask(
+        "small", SPACE, EPOCHS, grace=1, best=lambda: best, begin=Table(SPACE, rows, apart).begin
+    )
 
 
-def bowl(count: int = 400) -> Task:
+def bowl(count: int = 400) -> SearchTask:
     """Best at a rate of 0.01 of sgd without momentum; AdamW is worse, and sgd diverges at high rates."""
     rows = []
     for number in range(count):

@@ -8,7 +8,7 @@ from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, sea
 from offline.verdicts_page import page
 from search.study import SamplerKind
 from search.verdicts.standings import compared_epochs
-from verdicts import judged, null, planting
+from verdicts import null, planting, simulated_verdicts
 
 SPACE = space_of_rules()
 
@@ -60,7 +60,7 @@ def test_luck_spreads_scores_by_one() -> None:
 
 def test_the_page_tells_what_was_promised_and_what_was_measured() -> None:
     rows = null("random", 16, 5), planting("random", 48, 5.0, tuple(PLANTED), 3)
-    assert len(list(judged("random", 16, range(2), nothing))) == 2
+    assert len(list(simulated_verdicts("random", 16, range(2), nothing))) == 2
     environment = dict.fromkeys(("processor", "cores", "threads", "python", "commit", "command"), "x")
     where = {**environment, "versions": {}, "bytecode_compiled": True, "load_before": 0.0}
     text = page([rows[0]], [rows[1]], [], [], where)

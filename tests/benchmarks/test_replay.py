@@ -6,7 +6,7 @@ import pytest
 from optuna.trial import TrialState
 
 from offline.replay import Replay, Replayed
-from offline.search_task import Task
+from offline.search_task import SearchTask
 from search.deciding.make import make_sampler
 from search.deciding.points import RandomSampler
 from search.deciding.scheduler import Asha
@@ -16,13 +16,15 @@ from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straig
 UNPRUNED = Asha((), 3, "max")
 
 
-def rising(scores: list[float]) -> Task:
+def rising(scores: list[float]) -> SearchTask:
     """Rows that a search of rates from low to high meets in this order."""
-    task: Task = task_of([straight(sgd(1e-3 * (number + 1)), score) for number, score in enumerate(scores)])
+    task: SearchTask = task_of(
+        [straight(sgd(1e-3 * (number + 1)), score) for number, score in enumerate(scores)]
+    )
     return task
 
 
-def replay(task: Task, budget: int, workers: int = 1, asha: Asha = UNPRUNED, seed: int = 0) -> Replayed:
+def replay(task: SearchTask, budget: int, workers: int = 1, asha: Asha = UNPRUNED, seed: int = 0) -> Replayed:
     return Replay(task.begin(), EPOCHS, RandomSampler(SPACE, seed), asha).run(budget, workers)
 
 
