@@ -1,4 +1,4 @@
-"""The files of deploy/: valid where a schema says so, agreeing with the lock and the commands, no secrets.
+"""Tests the files of deploy/: valid by their schema, in agreement with the lock and the commands, no secrets.
 
 Nothing here starts a cluster, a container or a job: docs/cluster.md says what has never been tried.
 """
@@ -85,7 +85,7 @@ WORKER_FIELDS = {
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Every value of a tree that is neither a mapping nor a list."""
+    """Yields every value of a tree that is neither a mapping nor a list."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from leaves(part)

@@ -1,4 +1,4 @@
-"""What is believed: drawn as the reference says, a density over its domain, and told in words."""
+"""Tests what is believed: drawn as the reference says, a density over its domain, described in words."""
 
 import math
 import re
@@ -47,7 +47,7 @@ NORMALS: list[tuple[Domain, Normal]] = [
 
 
 def reference(domain: Domain, prior: Normal) -> stats.rv_continuous:
-    """scipy's normal, cut off at the ends of the domain's (log-)length."""
+    """Returns scipy's normal, cut off at the ends of the domain's (log-)length."""
     centre = fraction_of(domain, prior.centre)
     return stats.truncnorm(-centre / prior.spread, (1.0 - centre) / prior.spread, centre, prior.spread)
 
@@ -160,7 +160,7 @@ def test_nothing_is_likelier_than_the_mode(belief: tuple[Domain, Prior], fractio
 
 @pytest.mark.parametrize(("confidence", "within_a_decade"), [("low", 0.56), ("medium", 0.72), ("high", 0.95)])
 def test_a_surer_prior_stays_nearer_to_its_centre(confidence: Confidence, within_a_decade: float) -> None:
-    """Over the four decades of the rate, around its middle: a decade is a quarter of the length."""
+    """It looks at the four decades of the rate, around its middle: a decade is a quarter of the length."""
     near = [0.01 <= quantile_value(RATE, Normal(0.1, confidence), each) <= 1.0 for each in MANY]
     assert sum(near) / len(near) == pytest.approx(within_a_decade, abs=0.02)
 

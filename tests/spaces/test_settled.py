@@ -1,4 +1,4 @@
-"""A space that was written as data is the same space when it is read, whatever the rules say by then."""
+"""Tests that a space that was written as data is the same when it is read, whatever the rules say by then."""
 
 import json
 import random

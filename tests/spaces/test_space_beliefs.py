@@ -1,4 +1,4 @@
-"""A space draws from what is believed, says where values lie in it, and refuses what no trial can have."""
+"""Tests that a space draws from what is believed, locates values, and refuses what no trial can have."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Over a broad grid of facts: whatever is drawn is a recipe, and its names lead back to its values."""
+"""Tests over many facts that whatever is drawn is a recipe, and its names lead back to its values."""
 
 from typing import assert_never
 
@@ -39,7 +39,7 @@ FRACTIONS = st.floats(0.0, 1.0, exclude_max=True)
 
 
 def space_of(facts: Facts, **pins: Value) -> Space:
-    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    """Returns the space `document`; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space("document", base_recipe(facts, **pins), pinned, facts, {})
 

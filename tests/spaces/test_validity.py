@@ -1,4 +1,4 @@
-"""What a space refuses within the ranges that it can draw from."""
+"""Tests what a space refuses within the ranges that it can draw from."""
 
 from time import process_time
 from typing import Any

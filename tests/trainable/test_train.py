@@ -1,4 +1,4 @@
-"""One recipe from the command line: files, JSON, exit codes, and the same numbers again."""
+"""Tests one recipe from the command line: files, JSON, exit codes, and the same numbers again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tunebook`: what is typed wrong is told in one message, with exit code 2, before anything is written."""
+"""Tests that `tunebook` reports wrong input in one message, with exit code 2, before it writes anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def images(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 8) -> Path:
-    """A folder of small random photographs in class folders."""
+    """Returns a folder of small random photographs in class folders."""
     generator = np.random.default_rng(0)
     for name in classes:
         (folder / name).mkdir(parents=True)

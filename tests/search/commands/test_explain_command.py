@@ -1,4 +1,4 @@
-"""`tunebook explain`: facts and where they are from, the plan with its reason, then every range and value."""
+"""Tests `tunebook explain`: facts and their origins, the plan with its reason, then every range and value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_study(text: str = "") -> Path:
 
 
 def images(folder: Path) -> None:
-    """Sixteen small photographs in two class folders."""
+    """Writes sixteen small photographs into two class folders."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 12, 3), dtype=np.uint8)
     for name, photographs in zip(("cat", "dog"), pixels, strict=True):
         (folder / name).mkdir(parents=True)
@@ -52,7 +52,7 @@ def images(folder: Path) -> None:
 
 
 def row(out: str, name: str) -> str:
-    """The line of a table that begins with a name, its blanks made one."""
+    """Returns the line of a table that begins with a name, each run of blanks as one blank."""
     (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
     return " ".join(line.split())
 
@@ -172,7 +172,7 @@ def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook)
 
 
 def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
-    """Whatever is at hand now: here the file says what no measurement would."""
+    """The file holds facts that no measurement would give, so they can only come from there."""
     study = Study.from_tree(
         {"data": {"path": "digits"}, "base": {"model.width": 4}, "space": {"probes": ["lr-find"]}}
     ).resolved("mine")

@@ -1,4 +1,4 @@
-"""The plan of a search in words: which recipe the first trial has, and how each sampler draws."""
+"""Tests the plan of a search in words: which recipe the first trial has, and how each sampler draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spaces.small_facts import digits_facts, imagenet_facts
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 

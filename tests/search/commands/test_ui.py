@@ -1,4 +1,4 @@
-"""MLflow's pages of a search: where they are, and what may stand in their way."""
+"""Tests where MLflow's pages of a search are, and what can prevent that they are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainable.errors import UserError
 
 
 def folder_of(tmp_path: Path, uri: str) -> Path:
-    """A search's folder whose runs are in this database or on this server."""
+    """Returns the folder of a search whose runs are in this database or on this server."""
     folder = tmp_path / "mine"
     folder.mkdir()
     study_in(tmp_path, uri).write(folder)

@@ -1,4 +1,4 @@
-"""The ledger: what it proposes and decides."""
+"""Tests what the ledger proposes and decides."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A rebuilt ledger goes on exactly as the one before."""
+"""Tests that a rebuilt ledger goes on exactly as the one before."""
 
 from pathlib import Path
 
@@ -207,7 +207,7 @@ def test_a_resumed_search_fails_what_its_driver_died_of(
 def test_trials_of_another_space_are_refused_with_the_way_out(
     open_ledger: Open, tmp_path: Path, small_space: Space, kind: SamplerKind
 ) -> None:
-    """As another version of the product, or an edited study, makes one."""
+    """Another version of the product, or an edited study, makes such trials."""
     ledger = open_ledger(kind=kind)
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()

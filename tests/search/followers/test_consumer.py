@@ -1,4 +1,4 @@
-"""What follows a journal: everything is delivered once, failures are told and never raised."""
+"""Tests that a follower of a journal delivers everything once, reports failures and never raises them."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from search.record.journal import Event, Journal, StartEvent
 
 
 class Listing(Consumer):
-    """Delivers to a list, as long as `broken` says nothing."""
+    """Delivers to a list, as long as `broken` is empty."""
 
     receiver = "the list"
 
@@ -45,7 +45,7 @@ class Listing(Consumer):
 
 
 class Stuck(Listing):
-    """Delivers when it is told to go on."""
+    """Delivers only after `goes_on` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""A search's folder before a store: what is put there, and in which order."""
+"""Tests which files of a search's folder are put into a store, and in which order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def folder(study: Study) -> Path:
 
 @pytest.fixture
 def held(store: Store) -> Iterator[Lease]:
-    """The driver's lease; it writes one beat, at first."""
+    """Holds the driver's lease, which writes one beat at first."""
     with Lease(store, print) as taken:
         yield taken
 
@@ -69,7 +69,7 @@ def trial(number: int) -> TrialEvent:
 
 
 def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> list[str]:
-    """The names of the files that are put from now on, in order; `meanwhile` happens just before each."""
+    """Returns the names of the files that are put from now on; `meanwhile` runs just before each."""
     order: list[str] = []
     put = Store.write
 
@@ -117,7 +117,7 @@ def test_all_that_changes_is_put_there_and_copied_to_another_machine(
 def test_the_journal_there_is_older_than_the_files_beside_it(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, held: Lease
 ) -> None:
-    """Whatever the driver writes in the midst: a journal that says finished never stands without the best."""
+    """So no journal there says that the search finished before the best recipe is there, too."""
 
     def another_trial(name: str) -> None:
         if name == STUDY_FILE:
@@ -186,7 +186,7 @@ def test_a_driver_that_hung_puts_nothing_before_it_is_sure_again(
 def test_one_that_was_replaced_while_it_hung_puts_nothing_over_the_others_journal(
     store: Store, folder: Path, held: Lease, monkeypatch: pytest.MonkeyPatch, theirs: bytes | None
 ) -> None:
-    """Whatever has become of the other's sign of life."""
+    """It is so whatever has become of the other driver's sign of life."""
     write(folder, trial(0))
     kept = InStore(folder, store, held)
     assert kept.sync().complete

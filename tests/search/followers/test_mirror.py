@@ -1,4 +1,4 @@
-"""The copy for optuna-dashboard: every ended trial once, told as it was, and never in the search's way."""
+"""Tests the copy for optuna-dashboard: every ended trial once, as it ended; it never stops the search."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def trials_in(folder: Path) -> dict[int, FrozenTrial]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A search of five trials, four of them ended, and its mirror; made once, since SQLite takes a second."""
+    """Makes, once, a search of five trials and its mirror (SQLite takes a second); four trials have ended."""
     folder = tmp_path_factory.mktemp("search")
     write(folder, EVENTS)
     assert Mirror(folder, STUDY, SPACE).sync().complete

@@ -1,4 +1,4 @@
-"""A search in a real MLflow database: what its runs hold, while it runs, after it and when it goes on."""
+"""Tests what the runs in a real MLflow database hold: during a search, after it, and when it is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has come to, in MLflow: a table of verdicts and a note on the search's own run."""
+"""Tests what MLflow shows of a search's conclusions: a table of verdicts and a note on the search's run."""
 
 from __future__ import annotations
 

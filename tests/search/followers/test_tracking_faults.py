@@ -1,4 +1,4 @@
-"""Kills, lost databases, refusals and dead servers: everything arrives once, or is told."""
+"""Tests kills, lost databases, refusals and dead servers: everything arrives once, or is reported."""
 
 from __future__ import annotations
 

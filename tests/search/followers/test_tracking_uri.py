@@ -1,4 +1,4 @@
-"""Where MLflow keeps the runs: absolute, or refused with the way out."""
+"""Tests where MLflow stores the runs: the URI becomes absolute, or is refused with a way out."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is sent to a cluster: a study that means the same there, the project, the variables named."""
+"""Tests what is sent to a cluster: a study that means the same there, the project, the named variables."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_variables_are_passed_on_by_name_or_with_a_value() -> None:
 
 @pytest.mark.integration
 def test_a_job_takes_the_python_that_ray_runs_with(tmp_path: Path) -> None:
-    """Ray's processes are this test's stand-in: a process that has loaded Ray, with no Python on its PATH."""
+    """The test stands in for Ray's processes: it has loaded Ray, and there is no Python on its PATH."""
     pack(tmp_path)
     (tmp_path / "asked.py").write_text("import sys; print(sys.executable, sys.argv[1:])")
     starts = (

@@ -1,4 +1,4 @@
-"""A search's folder through a log: what goes in comes out, without checkpoints and without passwords."""
+"""Tests that a search's folder passes through a log whole, but without checkpoints and passwords."""
 
 from __future__ import annotations
 

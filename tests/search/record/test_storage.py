@@ -1,4 +1,4 @@
-"""What a store holds of a search, copied to a folder of this machine; and who may drive a search."""
+"""Tests how a search in a store is copied to a folder of this machine, and who may drive a search."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def store(home: Home) -> Store:
 
 @pytest.fixture
 def folder(home: Home, study: Study, store: Store) -> Path:
-    """A search with one trial, in the folder and in the store."""
+    """Returns the folder of a search with one trial, which is in the store, too."""
     home.folder.mkdir(parents=True)
     study.write(home.folder)
     write(home.folder, TrialEvent(trial=0, values={}))

@@ -1,4 +1,4 @@
-"""`tunebook refine`: what is refused, what is told, and what the next study says."""
+"""Tests `tunebook refine`: what it refuses, what it reports, and what the next study says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the best trials' curves, and noise, ask of the next study."""
+"""Tests how the best trials' curves, and noise, change the next study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray's token: found where Ray looks for it, brought along, and asked for in one line where it is refused."""
+"""Tests that Ray's token is found where Ray looks, is sent along, and is asked for where it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is written to a search's folder without its lock, nor left of what never became a search."""
+"""Tests that a search's folder is written only under its lock, and goes if the search never began."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def study(tmp_path: Path) -> Study:
 
 @pytest.fixture
 def folder(study: Study) -> Path:
-    """A search whose driver was killed before its first trial."""
+    """Returns the folder of a search whose driver was killed before its first trial."""
     folder = Home.of(study).folder
     folder.mkdir(parents=True)
     driver.resolved_study(study).write(folder)

@@ -1,4 +1,4 @@
-"""What is decided and refused before a search starts: faults of every trial, weights, facts that are kept."""
+"""Tests what is decided and refused before a search starts: faults of every trial, weights, stored facts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -66,13 +66,13 @@ def test_mirror_images_are_scored_only_where_labels_survive(
 
 
 def again(study: Study, folder: Path) -> Prepared:
-    """A resumed search in a folder with this study in it."""
+    """Prepares a resumed search in a folder that holds this study."""
     study.write(folder)
     return prepare_again(study, Home(folder), Search(folder), MACHINE)
 
 
 def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_path: Path) -> None:
-    """As a search begins, and as it is resumed."""
+    """It is so when a search begins, and when it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
     model = make_model(study_of().base_recipe().model, classes=10, channels=1, image_size=8)
     save_file(model.state_dict(), fitting)

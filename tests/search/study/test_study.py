@@ -1,4 +1,4 @@
-"""The Study as data: defaults, refusals, values set by path, paths resolved once."""
+"""Tests the Study as data: defaults, refusals, values set by path, paths resolved once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regression behind verdicts, against ordinary and generalised least squares and SciPy's own tests."""
+"""Tests the regression behind verdicts: against ordinary and generalised least squares, and SciPy's tests."""
 
 from __future__ import annotations
 

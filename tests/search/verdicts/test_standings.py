@@ -1,4 +1,4 @@
-"""Places of trials: every pair meets where both were scored, and only where the search itself compares."""
+"""Tests standings: pairs meet where both trials were scored, and only where the search itself compares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = 18
 
 
 def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
-    """A trial with these scores at the epochs that are compared, and worse than anything between them."""
+    """Returns a trial with these scores at the epochs that are compared, and worse ones between them."""
     last = max(scores, default=0)
     history = tuple(
         epoch(

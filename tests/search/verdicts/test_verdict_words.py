@@ -1,4 +1,4 @@
-"""Verdicts in words: what is shown in full, what is counted, and what MLflow can read."""
+"""Tests verdicts in words: what is shown in full, what is counted, and what MLflow can read."""
 
 from __future__ import annotations
 

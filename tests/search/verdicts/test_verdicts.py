@@ -1,4 +1,4 @@
-"""Verdicts on planted rules: what matters is found, what does not is left alone, and the promise is kept."""
+"""Tests verdicts on planted rules: what matters is found, the rest is left alone, and the promise is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trainable.recipe import Recipe
 NULL_STUDIES = 200
 STUDIES, TRIALS = 20, 48
 LARGE = 5.0
-"""An effect of some 40 places where the rule alone matters: the power at others is in benchmarks/results."""
+"""It moves a standing by some 40 where the rule alone matters; benchmarks/results has other effects."""
 
 RATES, SMOOTHINGS = Float(0.01, 1.0, log=True), Choice((0.0, 0.1))
 RATE, SMOOTHING = Normal(0.1), Weights((0.75, 0.25))
@@ -57,7 +57,7 @@ def two_rules(rates: Prior = RATE, smoothings: Prior = SMOOTHING) -> Space:
 
 
 def summary_of(drawn: Sequence[tuple[dict[str, Value], float]], own: int | None = None) -> Summary:
-    """A search without pruning: the values of each trial, and its score."""
+    """Returns a search without pruning: the values of each trial, and its score."""
     trials = tuple(
         Trial(
             id=number,
@@ -77,7 +77,7 @@ def values(rate: float, smoothing: float) -> dict[str, Value]:
 
 
 def grid(score: dict[bool, float]) -> list[tuple[dict[str, Value], float]]:
-    """Sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
+    """Returns sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
     rates = (0.1, 0.012) * 4 + (0.11, 0.9) * 4
     return [
         (values(rate, 0.1 * (number // 2 % 2)), score[0.05 < rate < 0.2] + 0.001 * (number * 7 % 16))
@@ -173,7 +173,7 @@ def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
 
 
 def options_of_three(unlikely: int) -> Verdict:
-    """What comes of a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
+    """Returns the verdict on a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
     domain, prior = Choice(("none", "mixup", "cutmix")), Weights((0.5, 0.45, 0.05))
     mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", beliefs=Believed(prior))
     space = Space(

@@ -1,4 +1,4 @@
-"""What a person wrote over the rules: ranges, beliefs and fixed values, of a field or of one variant."""
+"""Tests what a person wrote over the rules: ranges, beliefs and fixed values, of fields or of one variant."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SMOOTHING = "regularisation.label_smoothing"
 
 
 def written(overrides: dict[str, Any], facts: Facts = RULE, name: str = "document", **pins: Any) -> Space:
-    """A space with overrides; values by dotted path (`__` for the dot) are pinned."""
+    """Returns a space with overrides; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides)
 
@@ -27,7 +27,7 @@ def by_name(space: Space) -> dict[str, Dimension]:
 
 
 def fault(overrides: dict[str, Any], **changes: Any) -> tuple[str, str]:
-    """Where the one fault is, and what it says."""
+    """Returns the path of the one fault, and its message."""
     with pytest.raises(SpaceError) as caught:
         written(overrides, **changes)
     (only,) = caught.value.faults
@@ -47,7 +47,7 @@ def test_what_is_believed_follows_what_was_drawn_before() -> None:
 
 
 def test_a_pin_moves_what_is_believed_of_the_rest() -> None:
-    """The warm-up's rule asks for the batch, which is settled and never drawn here."""
+    """The warm-up's rule depends on the batch, which is settled and never drawn here."""
     large, small = (written({}, loop__batch_size=batch) for batch in (1024, 64))
     centres = [by_name(space)["schedule.warmup_epochs"].prior({}) for space in (large, small)]
     assert centres == [Normal(5.0, "medium"), Normal(1.0, "medium")]

@@ -15,7 +15,7 @@ from trainable.recipe.yamlfile import read_recipe, write_recipe
 
 
 def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The path and the value of every `kind` of every union within a section, those inside unions too."""
+    """Yields the path and the value of every `kind` of every union in a section, unions inside unions too."""
     for name, field in section.model_fields.items():
         for each in members(field.annotation):
             path = f"{prefix}{name}"
@@ -26,7 +26,7 @@ def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that an annotation allows, however deep in unions and Annotated they stand."""
+    """Returns the sections that an annotation allows, however deep in unions and Annotated they are."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [each for part in get_args(annotation) for each in members(part)]

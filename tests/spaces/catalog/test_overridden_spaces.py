@@ -1,4 +1,4 @@
-"""A person's overrides of the named spaces."""
+"""Tests a person's overrides of the named spaces."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The rules for each optimizer at the points that documents and papers name, as tables."""
+"""Tests the rules for each optimizer at the points that documents and papers name, as tables."""
 
 import math
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""docs/heuristics.md says what the rules say, and what it tells a person to write works."""
+"""Tests that docs/heuristics.md says what the rules say, and that its advice to a person works."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The augmentations of a batch, each image by its own draws."""
+"""Tests the augmentations of a batch, each image by its own draws."""
 
 import numpy as np
 import pytest

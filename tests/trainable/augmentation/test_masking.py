@@ -1,4 +1,4 @@
-"""What hides pixels: how many, where, how often, and that nothing else changes."""
+"""Tests what hides pixels: how many, where, how often, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def masked(
 
 
 def hidden(spec: Masking, count: int, side: int, epoch: int = EPOCHS - 1) -> np.ndarray:
-    """Which pixels of images of ones are hidden, bool [count, side, side]."""
+    """Returns which pixels of images of ones are hidden, bool [count, side, side]."""
     return (masked(spec, torch.ones(count, 1, side, side), epoch)[:, 0] == 0.0).numpy()
 
 

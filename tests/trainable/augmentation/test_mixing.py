@@ -1,4 +1,4 @@
-"""Mixup and CutMix against a loop over images, and the distribution of lambda."""
+"""Tests mixup and CutMix against a loop over images, and the distribution of lambda."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The policies against torchvision's, image by image: operations, strengths, and what is drawn how often."""
+"""Tests the policies against torchvision's, image by image: operations, strengths, how often each comes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial
 RAND, TRIVIAL, AUTO = v2.RandAugment(), v2.TrivialAugmentWide(), v2.AutoAugment()
 POLICIES: tuple[PolicyName, ...] = ("imagenet", "cifar10", "svhn")
 SIDE = 24
-"""Fewer pixels than grey levels would leave nothing to equalise."""
+"""With fewer pixels than grey levels there would be nothing to equalise."""
 MANY = 14_000
 
 
@@ -28,7 +28,7 @@ def torchvisions_name(operation: Operation) -> str:
 
 
 def noise(count: int, channels: int = 3, side: int = SIDE) -> torch.Tensor:
-    """Random images: the first of the whole range, the others of less contrast."""
+    """Returns random images: the first has the whole range of values, the others less contrast."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=generator)
     pixels[1:] = pixels[1:] // 4 + 60
@@ -43,7 +43,7 @@ def reference(operation: Operation, image: torch.Tensor, amount: float) -> torch
 
 
 def assert_same_pixels(images: torch.Tensor, references: torch.Tensor) -> None:
-    """Equal but for a pixel in 200: where one lies between two others, the last digit decides."""
+    """Asserts that images are equal but for one pixel in 200: between two pixels, the last digit decides."""
     assert images.shape == references.shape
     assert images.dtype == references.dtype
     assert (images != references).double().mean() <= 0.005
@@ -149,7 +149,7 @@ def test_a_batch_that_drew_nothing_comes_back_as_a_copy() -> None:
 
 
 def outcomes(image: torch.Tensor, strengths: np.ndarray) -> dict[bytes, tuple[Operation, int, int]]:
-    """What an image becomes -> the (operation, bin, sign) that make it so, wherever that is unambiguous."""
+    """Returns what an image becomes -> the (operation, bin, sign) that make it so, wherever only one does."""
     found: dict[bytes, list[tuple[Operation, int, int]]] = {}
     for operation in RANDOM:
         for sign in (1, -1) if operation in SIGNED else (1,):

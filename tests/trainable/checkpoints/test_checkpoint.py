@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, two kept, histories without torch."""
+"""Tests that checkpoints are whole or absent, that the newest two stay, and that histories need no torch."""
 
 from __future__ import annotations
 

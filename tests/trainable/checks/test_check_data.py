@@ -1,4 +1,4 @@
-"""Checks of images and labels alone: what they measure, and where their bounds lie."""
+"""Tests checks of images and labels alone: what they measure, and where their bounds lie."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 
 def folder(root: Path, each: int = 12) -> DataSet:
-    """Noise photographs of two classes in files, not held in memory."""
+    """Writes noise photographs of two classes to files, which are not held in memory."""
     for label, name in enumerate(("cat", "dog")):
         for number in range(each):
             write_noise_jpeg(root / name / f"{number}.jpg", seed=100 * label + number, size=32)
@@ -79,7 +79,7 @@ def test_normalised_images_have_mean_0_and_deviation_1_and_a_little_off_is_a_war
 
 
 def test_parts_that_differ_as_little_as_samples_do_are_alike() -> None:
-    """Twenty pairs of parts of one origin: no false alarm."""
+    """Twenty pairs of parts of one origin raise no false alarm."""
     random = np.random.default_rng(0)
     for _ in range(20):
         images = random.integers(0, 256, (60, 1, 1)) // 2 + random.integers(0, 99, (60, 6, 6))

@@ -1,4 +1,4 @@
-"""What is known by chance, by luck and in truth: the statistics behind the checks that train."""
+"""Tests the statistics behind the checks that train: what is known by chance, by luck and in truth."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_shuffled_labels_are_the_same_labels_and_come_in_proportion_within_every
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nets_that_learn_shuffled_labels_gain_less_than_luck(seed: int) -> None:
-    """Measured over more seeds, and on digits and Fashion-MNIST, for the constants in `association`."""
+    """More seeds, and digits and Fashion-MNIST, were measured for the constants in `association`."""
     data = data_set(240, 120)
     assert isinstance(data.train, ArrayPart)
     mixed = replace(data, train=replace(data.train, labels=shuffled_labels(data.train.labels, seed)))

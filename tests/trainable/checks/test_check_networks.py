@@ -1,4 +1,4 @@
-"""Checks of a network before training: its outputs, first loss and gradients."""
+"""Tests the checks of a network before training: its outputs, first loss and gradients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_networks_as_they_are_initialised_begin_near_guessing(initialisation: st
 
 
 class Answer(nn.Module):
-    """Logits from nothing but a formula, and one parameter so that it is a network."""
+    """Returns logits from a formula alone, and has one parameter so that it is a network."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def test_what_a_library_built_is_a_note_where_ones_own_is_a_warning() -> None:
 
 
 class Doubled(torch.autograd.Function):
-    """Twice the input, with a derivative that may be wrong."""
+    """Doubles the input, with a derivative that may be wrong."""
 
     @staticmethod
     def forward(context: Any, value: Tensor, slope: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Checks of single steps: their gradients, the first ones of a recipe, one batch, and the wait for images."""
+"""Tests the checks of single steps: gradients, the first steps, one batch, and the wait for images."""
 
 from __future__ import annotations
 

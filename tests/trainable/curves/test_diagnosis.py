@@ -1,4 +1,4 @@
-"""The verdict on a run: planted curves with near misses beside them."""
+"""Tests the verdict on a run: planted curves with near misses beside them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_swings_of_a_net_that_knows_its_training_images_are_overfitting() -> Non
     swings=st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=40),
 )
 def test_noise_alone_is_never_overfit(level: float, images: int, swings: list[float]) -> None:
-    """Validation within two standard errors, but for a hair, of the same accuracy as in training."""
+    """Validation is just within two standard errors of the same accuracy as in training."""
     error = 1.8 * math.sqrt(level * (1.0 - level) / images)
     noisy = [min(1.0, max(0.0, level + error * swing)) for swing in swings]
     assert verdict(curve(noisy, level), images) != "overfit"

@@ -1,4 +1,4 @@
-"""Data sets from end to end: found, split, measured, decoded and checked."""
+"""Tests data sets from end to end: found, split, measured, decoded and checked."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Folders of images: which are parts, which are classes, and what is refused."""
+"""Tests folders of images: which are parts, which are classes, and what is refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""torchvision's data sets by name, from small folders laid out like theirs."""
+"""Tests torchvision's data sets by name, from small folders laid out like theirs."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Batches: the same whatever the workers, the batch and what came before."""
+"""Tests that batches are the same whatever the workers, the batch and what came before."""
 
 import os
 import time
@@ -228,7 +228,7 @@ def test_no_worker_outlives_the_loader(folder: Path) -> None:
 
 
 def children() -> set[str]:
-    """Process numbers of this process's children that are alive."""
+    """Returns the process numbers of this process's children that are alive."""
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return {pid for pid in listed if "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()}
 

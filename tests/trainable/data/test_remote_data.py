@@ -1,4 +1,4 @@
-"""Data behind a URI: copied once a machine, and the same data set as from the folder itself."""
+"""Tests that data behind a URI are copied once a machine, and are the same as from the folder itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder's claim: one process at a time, waited for, and given up with the process."""
+"""Tests the lock of a folder: one process at a time has it, others wait, and it ends with the process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ time.sleep(60)
 
 
 class Holder:
-    """Another process that claims a folder until it is told to give it up."""
+    """Locks a folder in another process until `release` is called."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A folder in an object store: the same whether it is S3's or a disk's."""
+"""Tests that a folder in an object store behaves the same whether it is S3's or a disk's."""
 
 from __future__ import annotations
 

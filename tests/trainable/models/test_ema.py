@@ -1,4 +1,4 @@
-"""The average of weights, against its formula."""
+"""Tests the average of weights against its formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for a micro-batch: against memory that runs out at a known size, and bytes counted by hand."""
+"""Tests the search for a micro-batch: memory that runs out at a known size, and bytes counted by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def small_run(model: nn.Module | None = None, device: str = "cpu", **values: Any
 
 
 class Greedy(nn.Module):
-    """Runs out of memory with more than `most` images, as it says on CUDA."""
+    """Runs out of memory with more than `most` images, with CUDA's own error."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The learning-rate finder: against hand cases, a known stable rate, and a run that never was probed."""
+"""Tests the learning-rate finder against hand cases, a known stable rate, and a run without any probe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_run(model: nn.Module | None = None, **values: Any) -> Run:
 
 
 def falling_subsequence(losses: Sequence[float]) -> tuple[int, int]:
-    """The longest by trying every pair: the first position that one ends at, and its length."""
+    """Tries every pair for the longest: returns the first position that one ends at, and its length."""
     lengths: list[int] = []
     for loss in losses:
         before = [length for other, length in zip(losses, lengths, strict=False) if other > loss]
@@ -139,7 +139,7 @@ def test_a_curve_that_says_nothing_is_told_as_such(loss_at: Callable[[int], floa
 
 
 def quadratic(curvature: float) -> Callable[[float], float]:
-    """Noisy gradient descent on curvature * w^2 / 2: stable up to 2 / curvature."""
+    """Returns noisy gradient descent on curvature * w^2 / 2, which is stable up to 2 / curvature."""
     noise = np.random.default_rng(0)
     place = 3.0 / math.sqrt(curvature)
 
@@ -186,7 +186,7 @@ def test_where_the_sweep_begins_moves_no_suggestion_by_more_than_three_steps() -
 
 
 def with_everything() -> Run:
-    """A run with statistics, momentum, an average and dropout, one epoch in."""
+    """Returns a run with statistics, momentum, an average and dropout, one epoch in."""
     run = small_run(
         model__dropout=0.3,
         regularisation__averaging__kind="ema",
@@ -281,7 +281,7 @@ def test_of_two_optimizers_the_first_is_swept() -> None:
 
 def test_a_model_that_cannot_learn_has_no_band() -> None:
     class Deaf(nn.Module):
-        """Its answer is the same for every image and every weight."""
+        """Gives the same answer for every image and every weight."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""The Recipe as data: what it accepts, how it refuses, how it changes."""
+"""Tests the Recipe as data: what it accepts, how it refuses, how it changes."""
 
 from __future__ import annotations
 

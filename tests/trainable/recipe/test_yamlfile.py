@@ -1,4 +1,4 @@
-"""YAML: strict to read, commented to write, whole or not at all."""
+"""Tests that YAML is read strictly, and written with comments, whole or not at all."""
 
 from __future__ import annotations
 

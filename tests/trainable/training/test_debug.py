@@ -1,4 +1,4 @@
-"""The debug tools: off unless asked for, said when on, and gone afterwards."""
+"""Tests that the debug tools are off by default, say that they are on, and are gone afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def steps(count: int) -> None:
-    """So many optimizer steps of a small net."""
+    """Takes so many optimizer steps of a small net."""
     net = nn.Linear(64, 64)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for _ in range(count):

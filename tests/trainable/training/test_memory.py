@@ -1,4 +1,4 @@
-"""What a process may keep on a GPU between two runs."""
+"""Tests what a process may hold on a GPU between two runs."""
 
 from __future__ import annotations
 

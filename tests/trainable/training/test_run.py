@@ -1,4 +1,4 @@
-"""A run: it learns, it tells divergence from a crash, and leaves the caller's process as it was."""
+"""Tests that a run learns, tells divergence from a crash, and leaves the caller's process as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping at an epoch and resuming equals never stopping, bit for bit."""
+"""Tests that stopping at an epoch and resuming equals never stopping, bit for bit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None = None) -> None:
-    """Train four epochs at once, and again with a stop after each epoch, through a file."""
+    """Trains four epochs at once, and again with a stop after each epoch, through a file."""
 
     def make() -> Run:
         torch.manual_seed(torch.seed() % 2**31)  # whatever the process drew before must not matter

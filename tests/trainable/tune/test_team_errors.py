@@ -1,4 +1,4 @@
-"""Which rank's error is told of a trial that has failed: the one that the others follow from."""
+"""Tests which rank's error is reported of a failed trial: the one that caused the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial's actor does between Ray's calls: begin late, free early, one process a folder."""
+"""Tests what a trial's actor does between Ray's calls: it begins late, frees early, one process a folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 
 
 def trial(given: dict[str, str], device: str = "cpu") -> TrialTrainable:
-    """Set up as Ray does, but for Ray's own attributes, which need its folders."""
+    """Sets a trial up as Ray does, but without Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
     made.setup(given, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
     return made
@@ -214,7 +214,7 @@ def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
 def test_what_a_store_did_not_take_stays_on_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also through an attempt that cannot ask the store, and one that finds the folder taken."""
+    """It stays through an attempt that cannot ask the store, and one that finds the folder locked."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
     actor = trial(given)
