@@ -130,10 +130,10 @@ def test_the_slurm_script_passes_the_warning_before_the_time_limit_on_to_the_sea
             time.sleep(0.05)
         assert started.exists()
         script.send_signal(signal.SIGUSR1)
-        told, _ = script.communicate(timeout=20)
+        printed, _ = script.communicate(timeout=20)
     finally:
         script.kill()
-    assert (script.returncode, told.split(":")[0]) == (130, "Told to stop")
+    assert (script.returncode, printed.split(":")[0]) == (130, "Told to stop")
 
 
 def test_the_slurm_script_says_how_it_is_called() -> None:

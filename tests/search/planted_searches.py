@@ -138,11 +138,11 @@ def _at(space: Space, values: Values) -> dict[str, float]:
     """Returns each value's position in its domain; a documented value outside of it counts as its end."""
     named = space.named(values)
     return {
-        each.name: _place(each.domain, named[each.name]) for each in space.dimensions if each.name in named
+        each.name: _position(each.domain, named[each.name]) for each in space.dimensions if each.name in named
     }
 
 
-def _place(domain: Domain, value: Value) -> float:
+def _position(domain: Domain, value: Value) -> float:
     if value in domain or isinstance(domain, Choice):
         return fraction_of(domain, value)
     assert is_number(value)

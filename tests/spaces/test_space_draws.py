@@ -90,7 +90,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     space = make_space(name, base, frozenset({"model.weights"} if weights else ()), pretrained, {})
     values = space.sample(lambda each: data.draw(FRACTIONS, label=each.name))
     space.recipe(values)
-    assert all(0.0 <= place <= 1.0 for place in space.encode(values).values())
+    assert all(0.0 <= position <= 1.0 for position in space.encode(values).values())
     assert space.beliefs(values).keys() == space.named(values).keys()
 
 
@@ -126,5 +126,5 @@ def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
 
 @given(facts=FACTS)
 @settings(max_examples=20)
-def test_facts_that_were_kept_give_the_same_space_again(facts: Facts) -> None:
+def test_facts_that_were_stored_give_the_same_space_again(facts: Facts) -> None:
     assert space_of(Facts.from_tree(facts.tree())) == space_of(facts)

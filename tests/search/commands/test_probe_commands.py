@@ -132,7 +132,7 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
 # --- inputs ---------------------------------------------------------------------------------------------
 
 
-def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> None:
+def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
     looked = load_target(written, None, ["optimizer.momentum=0.8"])
     assert (looked.kind, looked.cpus) == ("recipe", None)
@@ -155,7 +155,7 @@ def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
     assert named.recipe == positional.recipe
 
 
-def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
+def test_other_data_replace_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
     assert load_target(written, "digits").recipe.data.path == "digits"
@@ -178,7 +178,7 @@ def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
         (["batch-find", "--data", "digits", "--limit-gib", "nan"], ["--limit-gib", "above 0"]),
     ],
 )
-def test_wrong_usage_is_told_with_exit_code_2(
+def test_wrong_usage_is_refused_with_exit_code_2(
     tunebook: Tunebook, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)

@@ -33,7 +33,7 @@ def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:
         serve(folder, 5001)
 
 
-def test_a_port_that_is_taken_is_told_before_a_server_is_started(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_a_server_is_started(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
     (tmp_path / "mlflow.db").touch()
     with socket.socket() as other:

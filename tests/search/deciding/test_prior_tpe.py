@@ -78,7 +78,7 @@ def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() 
     assert share_after(1.0, "finished") != before
 
 
-def test_where_nothing_is_believed_every_trial_is_tpes_whatever_has_been_told(small_space: Space) -> None:
+def test_where_nothing_is_believed_every_trial_is_tpes_whatever_it_has_learnt(small_space: Space) -> None:
     space = believing(small_space)
     for wanted in (False, True):
         ours, tpe = (make_sampler(space, kind, 3, "max") for kind in ("prior-tpe", "tpe"))
@@ -110,7 +110,7 @@ def test_where_the_documents_recipe_is_the_mode_it_is_not_tried_twice(small_spac
     asked = make_sampler(space, "prior-tpe", 3, "max")
     asked.add(0, space.own)
     first = space.encode(asked.ask(1))
-    assert any(abs(first[name] - place) > 1e-3 for name, place in space.encode(space.own).items())
+    assert any(abs(first[name] - position) > 1e-3 for name, position in space.encode(space.own).items())
 
 
 @pytest.mark.parametrize("best", [1.0, 1e-3])

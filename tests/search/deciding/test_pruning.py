@@ -102,7 +102,7 @@ def test_the_first_rung_lies_behind_the_longest_freeze_too(
         (ALIKE, "the priors make trials similar (3.0 bits)"),
     ],
 )
-def test_even_draws_and_weak_priors_are_told_apart(bits: float, wanted: str) -> None:
+def test_even_draws_and_weak_priors_are_distinguished(bits: float, wanted: str) -> None:
     assert suggested(20, 2.0, bits, uneven=False).factor_reason.startswith(wanted)
 
 

@@ -142,7 +142,7 @@ def test_a_journal_of_other_rungs_is_refused(open_ledger: Open) -> None:
         open_ledger(rungs=(2,))
 
 
-def test_a_kill_between_the_last_epoch_and_the_end_is_made_good(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_kill_between_the_last_epoch_and_the_end_is_repaired(open_ledger: Open, tmp_path: Path) -> None:
     ledger = open_ledger()
     ledger.propose()
     for epoch in (1, 2, 3, 4):

@@ -137,7 +137,7 @@ def test_tpe_keeps_away_from_trials_that_have_not_ended(small_space: Space) -> N
     assert asked(running=True) != asked(running=False)
 
 
-def test_a_minimised_objective_is_told_as_one(small_space: Space) -> None:
+def test_a_minimised_objective_is_a_maximised_one_negated(small_space: Space) -> None:
     def asked(mode: str, sign: float) -> dict[str, Value]:
         sampler = make_sampler(small_space, "tpe", 5, "max" if mode == "max" else "min")
         for number in range(12):
@@ -255,7 +255,7 @@ def test_every_fraction_gives_a_value_inside_its_domain(
     assert value_at(whole, fraction) in whole
 
 
-def test_tpe_learns_from_trials_told_as_diverged_and_not_from_failed_ones() -> None:
+def test_tpe_learns_from_diverged_trials_and_not_from_failed_ones() -> None:
     rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
     space = Space(Recipe(), (rate,), {"optimizer.lr": 0.01})
 

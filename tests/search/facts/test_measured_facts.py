@@ -73,7 +73,7 @@ def test_a_written_band_is_of_the_optimizer_that_is_written_or_pinned(
     assert (facts.lr_band, facts.lr_band_kind) == ((0.1, 0.4), kind)
 
 
-def test_a_study_without_probes_is_not_probed() -> None:
+def test_a_study_without_probes_runs_none() -> None:
     study = study_of()
     base = study.base_recipe()
     data = load_data(base, CPU)

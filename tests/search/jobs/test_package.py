@@ -75,7 +75,7 @@ def test_a_job_finds_the_project_in_its_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_a_checkout_is_told_from_an_installation(tmp_path: Path) -> None:
+def test_a_checkout_is_distinguished_from_an_installation(tmp_path: Path) -> None:
     assert from_checkout(ROOT)
     assert not from_checkout(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
@@ -83,8 +83,8 @@ def test_a_checkout_is_told_from_an_installation(tmp_path: Path) -> None:
 
 
 def test_variables_are_passed_on_by_name_or_with_a_value() -> None:
-    given = variables(["TOKEN", "A=b=c", "EMPTY="], {"TOKEN": "secret"})
-    assert given == {"TOKEN": "secret", "A": "b=c", "EMPTY": ""}
+    passed = variables(["TOKEN", "A=b=c", "EMPTY="], {"TOKEN": "secret"})
+    assert passed == {"TOKEN": "secret", "A": "b=c", "EMPTY": ""}
     with pytest.raises(UserError, match="--env HOST: is not set here"):
         variables(["HOST"], {})
 

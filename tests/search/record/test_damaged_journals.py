@@ -92,7 +92,7 @@ def test_a_damaged_journal_is_an_error_that_names_file_and_line(
         assert "\n" not in error
 
 
-def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_told(
+def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_reported(
     finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Epochs after the last line that was synced may be lost: their trial is trained again."""

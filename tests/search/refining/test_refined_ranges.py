@@ -22,7 +22,7 @@ from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
 
-def test_a_variant_s_range_takes_the_place_of_what_was_believed_of_all(tmp_path: Path) -> None:
+def test_a_variant_s_range_replaces_what_was_believed_of_all(tmp_path: Path) -> None:
     kinds = {"optimizer.kind": {"choice": ["sgd", "adamw"]}, RATE: {"prior": 0.3, "confidence": "low"}}
     name = f"{RATE}[sgd]"
     folder = planted(tmp_path, towards(1.3, name), trials=40, space__name="quick", space__overrides=kinds)

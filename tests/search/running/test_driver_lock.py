@@ -144,7 +144,7 @@ def test_damaged_facts_are_one_line(tunebook: Tunebook, folder: Path, section: s
 
 @pytest.mark.parametrize("command", ["resume", "show", "sync"])
 @pytest.mark.parametrize("name", [EVENTS_FILE, CURSOR_FILE])
-def test_a_folder_in_the_place_of_a_file_is_one_line(
+def test_a_folder_instead_of_a_file_is_one_line(
     tunebook: Tunebook, folder: Path, name: str, command: str
 ) -> None:
     (folder / name).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def test_a_folder_in_the_place_of_a_file_is_one_line(
     assert "Is a directory" in wanted or "is a directory" in wanted
 
 
-def test_a_folder_in_the_place_of_the_log_ends_a_resume_before_anything_is_written(
+def test_a_folder_instead_of_the_log_ends_a_resume_before_anything_is_written(
     study: Study, folder: Path
 ) -> None:
     write_facts(prepare(study, Home(folder), Hardware((Node(cpus=2, gpus=0),))))

@@ -67,7 +67,7 @@ def test_a_history_that_a_disk_has_broken_does_not_end_the_search(
     assert local.home.trials_with_checkpoints() == {0}
 
 
-def test_checkpoints_that_cannot_be_removed_are_told_of(
+def test_checkpoints_that_cannot_be_removed_are_reported(
     prepared: Prepared, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

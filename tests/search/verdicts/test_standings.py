@@ -96,7 +96,7 @@ def test_one_cut_short_between_rungs_meets_others_at_the_rung_before() -> None:
     assert standing(cut, trial(1, "finished", {2: 0.2, 6: 0.0, 18: 0.0})) == {0: 0.0, 1: 100.0}
 
 
-def test_one_trial_has_no_place_and_places_average_fifty() -> None:
+def test_one_trial_has_no_standing_and_standings_average_fifty() -> None:
     assert standing(trial(0, "stopped", {2: 0.1})) == {}
     outcomes: list[Outcome] = ["stopped", "finished", "diverged", "stopped", "finished"]
     scores: tuple[dict[int, float], ...] = (

@@ -114,7 +114,7 @@ def test_where_no_rule_matters_few_searches_give_any_verdict() -> None:
     assert sum(bool(verdicts.clear) for verdicts in found) / NULL_STUDIES <= FALSE_SHARE + luck
 
 
-def test_several_planted_effects_are_told_apart_from_the_rules_that_do_nothing() -> None:
+def test_several_planted_effects_are_distinguished_from_the_rules_that_do_nothing() -> None:
     space = space_of_rules()
     found = [
         judge(space, search(space, "random", TRIALS, seed, planted(3.0))).clear for seed in range(2 * STUDIES)
@@ -125,7 +125,7 @@ def test_several_planted_effects_are_told_apart_from_the_rules_that_do_nothing()
     assert sum(shares) <= FALSE_SHARE * len(found)
 
 
-def test_the_same_search_gets_the_same_verdicts_however_often_it_is_judged() -> None:
+def test_the_same_search_gets_the_same_verdicts_again() -> None:
     space = space_of_rules()
     summary = search(space, "random", TRIALS, 3, planted(LARGE))
     assert judge(space, summary) == judge(space, summary)
@@ -198,7 +198,7 @@ def test_what_is_believed_clearly_less_likely_than_a_tie_is_tested_against_it() 
     assert (found.follow, found.depart, found.word) == (16, 8, "supported")
 
 
-def test_a_supported_rule_has_its_gain_in_places_within_its_interval() -> None:
+def test_a_supported_rule_has_its_gain_within_its_interval() -> None:
     verdicts = judge(two_rules(), summary_of(grid({True: 0.9, False: 0.5})))
     rate = the("optimizer.lr", verdicts)
     assert (rate.word, rate.follow, rate.depart, rate.why) == ("supported", 8, 8, None)
@@ -224,7 +224,7 @@ def test_a_rule_whose_interval_holds_zero_is_untested_with_its_effect() -> None:
     assert smoothing.effect is not None
 
 
-def test_too_few_trials_on_a_side_are_told() -> None:
+def test_too_few_trials_on_a_side_are_reported() -> None:
     drawn = [(values(0.1, 0.0), 0.5 + 0.01 * number) for number in range(12)]
     drawn += [(values(0.9, 0.1), 0.1 + 0.01 * number) for number in range(LEAST_ON_A_SIDE - 1)]
     verdicts = judge(two_rules(), summary_of(drawn))

@@ -81,8 +81,8 @@ def test_a_belief_of_a_path_is_of_every_variant_that_it_fits() -> None:
 
 
 def test_a_belief_that_fits_no_variant_is_refused_with_the_range_of_each() -> None:
-    place, message = fault({"optimizer.lr": {"prior": 1e-9}})
-    assert place == "space.overrides.optimizer.lr"
+    path, message = fault({"optimizer.lr": {"prior": 1e-9}})
+    assert path == "space.overrides.optimizer.lr"
     ranges = "; ".join(f"{name}: {by_name(written({}))[name].domain}" for name in (SGD, ADAMW, LAMB))
     advice = "a range of your own may hold it: {log: [low, high], prior: 1e-09}"
     assert message == f"expected a prior within {ranges}; got 1e-09; {advice}"
@@ -153,8 +153,10 @@ def test_a_fixed_variant_has_one_value_in_every_trial_of_its_kind() -> None:
 
 
 def test_a_field_that_some_kinds_lack_is_fixed_by_a_single_choice() -> None:
-    told = r"overrides\.optimizer\.momentum: is pinned, .* or give it the override {choice: \[0\.8\]} instead"
-    with pytest.raises(SpaceError, match=told):
+    expected = (
+        r"overrides\.optimizer\.momentum: is pinned, .* or give it the override {choice: \[0\.8\]} instead"
+    )
+    with pytest.raises(SpaceError, match=expected):
         written({"optimizer.momentum": {"fixed": 0.8}})
     space = written({"optimizer.momentum": {"choice": [0.8]}})
     assert space.own["optimizer.momentum"] == 0.8
@@ -166,7 +168,7 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "place", "message"),
+    ("overrides", "path", "message"),
     [
         (
             {"optimizer.lr[lion]": {"prior": 0.1}},
@@ -257,16 +259,16 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
     ],
 )
 def test_what_cannot_be_placed_is_refused_where_it_is_written(
-    overrides: dict[str, Any], place: str, message: str
+    overrides: dict[str, Any], path: str, message: str
 ) -> None:
-    found, told = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in place else {}))
-    assert found == f"space.overrides.{place}"
-    assert message in told
+    found, says = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in path else {}))
+    assert found == f"space.overrides.{path}"
+    assert message in says
 
 
 def test_a_rule_that_is_silent_says_why_and_which_options_there_are() -> None:
-    place, message = fault({"augmentation.policy.kind": {"rule": True}}, facts=digits_facts())
-    assert place == "space.overrides.augmentation.policy.kind"
+    path, message = fault({"augmentation.policy.kind": {"rule": True}}, facts=digits_facts())
+    assert path == "space.overrides.augmentation.policy.kind"
     assert "in runs of under 10 epochs, and under 24 px" in message
     assert message.endswith("{choice: [none, randaugment, trivialaugment, autoaugment]}")
 

@@ -152,8 +152,8 @@ def test_one_rule_speaks_for_one_dimension_at_most() -> None:
 
 def test_what_a_rule_depends_on_is_drawn_before_it() -> None:
     paths = [each.path for each in RULES]
-    for place, each in enumerate(RULES):
-        assert each.when is None or each.when.path in paths[:place], each.name
+    for index, each in enumerate(RULES):
+        assert each.when is None or each.when.path in paths[:index], each.name
 
 
 def test_only_shapes_batches_and_the_smoothing_of_small_nets_must_be_asked_for() -> None:

@@ -151,8 +151,8 @@ def test_a_cutout_is_a_square_of_its_side_around_its_centre_cut_off_at_the_borde
     boxes = cutout_boxes(random, size, size, side)
 
     for (top, left, height, width), centre in zip(boxes.tolist(), random, strict=True):
-        for start, length, place in ((top, height, centre[0]), (left, width, centre[1])):
-            first = int(place * size) - side // 2
+        for start, length, middle in ((top, height, centre[0]), (left, width, centre[1])):
+            first = int(middle * size) - side // 2
             covered = [pixel for pixel in range(first, first + side) if 0 <= pixel < size]
             assert (start, length) == (covered[0], len(covered))
 

@@ -211,7 +211,7 @@ def test_trivialaugments_operations_strengths_and_signs_are_drawn_evenly() -> No
     changed = trivial_augment(image.expand(4000, -1, -1, -1), uniform)
 
     drawn = [made.get(each.numpy().tobytes()) for each in changed]
-    # Turning leaves no two strengths alike but the weakest, which is told from no other identity.
+    # Turning leaves no two strengths alike but the weakest, which looks like any other identity.
     turned = [one for one in drawn if one is not None and one[0] is Operation.ROTATE]
     bins = np.bincount([number for _, number, _ in turned], minlength=31)
     assert bins[0] == 0
@@ -233,10 +233,10 @@ def test_the_learnt_pairs_are_those_of_torchvisions_v2(policy: PolicyName) -> No
 
     assert pairs.operations.shape == (25, 2)
     for row, listed in enumerate(v2.AutoAugment(v2.AutoAugmentPolicy(policy))._policies):
-        for place, (name, probability, magnitude) in enumerate(listed):
-            assert torchvisions_name(Operation(pairs.operations[row, place])) == name
-            assert pairs.probabilities[row, place] == probability
-            assert pairs.magnitudes[row, place] == (magnitude or 0)
+        for index, (name, probability, magnitude) in enumerate(listed):
+            assert torchvisions_name(Operation(pairs.operations[row, index])) == name
+            assert pairs.probabilities[row, index] == probability
+            assert pairs.magnitudes[row, index] == (magnitude or 0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -250,8 +250,8 @@ def test_autoaugment_does_the_drawn_pair_each_by_its_own_chance(policy: PolicyNa
 
     pairs = v2.AutoAugment(v2.AutoAugmentPolicy(policy))._policies
     for row, image in enumerate(images):
-        for place, (name, probability, magnitude) in enumerate(pairs[row % 25]):
-            chance, direction = uniform[row, 1 + 2 * place], uniform[row, 2 + 2 * place]
+        for index, (name, probability, magnitude) in enumerate(pairs[row % 25]):
+            chance, direction = uniform[row, 1 + 2 * index], uniform[row, 2 + 2 * index]
             if chance < probability:
                 table, signed = AUTO._AUGMENTATION_SPACE[name]
                 amount = 0.0 if magnitude is None else float(table(10, SIDE, SIDE)[magnitude])

@@ -41,8 +41,8 @@ def folder(root: Path, each: int = 12) -> DataSet:
 def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> None:
     data = data_set(90)
     assert isinstance(data.train, ArrayPart)
-    kept = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
-    rare = replace(data, train=ArrayPart(data.train.images[kept], data.train.labels[kept]))
+    chosen = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
+    rare = replace(data, train=ArrayPart(data.train.images[chosen], data.train.labels[chosen]))
     found = by_name(list(check_labels(rare)))["class balance"]
     assert found.level == "warning"
     assert "from 2 training images of class 1 to 30 of 0" in found.what

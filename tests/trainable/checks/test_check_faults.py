@@ -120,8 +120,8 @@ def class_missing_in_training(data: DataSet) -> DataSet:
 
 def one_class_rare(data: DataSet) -> DataSet:
     assert isinstance(data.train, ArrayPart)
-    kept = np.flatnonzero((data.train.labels != 2) | (np.arange(len(data.train)) < 15))
-    train = ArrayPart(data.train.images[kept], data.train.labels[kept])
+    chosen = np.flatnonzero((data.train.labels != 2) | (np.arange(len(data.train)) < 15))
+    train = ArrayPart(data.train.images[chosen], data.train.labels[chosen])
     return replace(data, train=train, info=replace(data.info, train_images=len(train)))
 
 

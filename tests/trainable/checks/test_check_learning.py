@@ -139,7 +139,7 @@ def test_few_steps_are_no_proof_of_innocence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "level"),
+    ("learnt", "level"),
     [
         (lesson(known()), "passed"),
         (lesson(known(0.25, gain=0.05)), "passed"),
@@ -149,8 +149,8 @@ def test_few_steps_are_no_proof_of_innocence() -> None:
         (lesson(GUESSING, steps=20), "note"),
     ],
 )
-def test_what_is_learnt_must_hold_for_validation_images(told: Lesson, level: str) -> None:
-    assert check_learning(told).level == level
+def test_what_is_learnt_must_hold_for_validation_images(learnt: Lesson, level: str) -> None:
+    assert check_learning(learnt).level == level
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Sub
         (0.5 * math.log(10), "warning"),
     ],
 )
-def test_the_first_loss_is_judged_against_that_of_guessing(loss: float, level: str) -> None:
+def test_the_first_loss_is_compared_with_that_of_guessing(loss: float, level: str) -> None:
     assert initial_loss(loss, 10).level == level
 
 
@@ -87,7 +87,7 @@ class Answer(nn.Module):
         ("inf", "error", "inf"),
     ],
 )
-def test_outputs_that_are_no_logits_of_their_image_are_told(kind: str, level: str, words: str) -> None:
+def test_outputs_that_are_no_logits_of_their_image_are_found(kind: str, level: str, words: str) -> None:
     run = subject(Answer(kind)).plain_run(8)
     images, _ = next(run.windows())[0]
     (found,) = check_outputs(run, images)

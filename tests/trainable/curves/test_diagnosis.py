@@ -92,7 +92,7 @@ def test_training_some_points_above_validation_is_healthy() -> None:
     assert diagnosed(curve(settling(0.87), 0.90)).changes == ()
 
 
-def test_who_aims_lower_is_not_told_to_fit_more() -> None:
+def test_who_aims_lower_is_not_advised_to_fit_more() -> None:
     found = diagnose(
         curve(settling(0.7), 0.7), Recipe(), classes=CLASSES, thresholds=Thresholds(train_target=0.65)
     )
@@ -222,7 +222,7 @@ def test_a_higher_rate_is_not_proposed_to_a_net_whose_loss_has_been_above_that_o
         assert any(change.path == "optimizer.lr" for change in found.changes) == expected
 
 
-def test_a_diverged_run_is_told_as_such_whatever_came_before() -> None:
+def test_a_diverged_run_is_called_so_whatever_came_before() -> None:
     history = [*curve(settling(0.9), None), epoch_result(21, 0.0, diverged=True)]
     found = diagnosed(history)
     assert found.verdict == "diverged"

@@ -259,7 +259,7 @@ def test_the_whole_square_as_a_part_is_the_square(resize: Stretch | CenterCrop) 
         (CenterCrop(ratio=1.0), (32, 16, 56, 40)),
     ],
 )
-def test_a_part_of_the_square_is_cut_from_the_same_place_of_the_image(
+def test_a_part_of_the_square_is_cut_from_the_same_part_of_the_image(
     resize: Stretch | CenterCrop, cut: tuple[int, int, int, int]
 ) -> None:
     """Its rim is left out: there the smoothing sees pixels beside the box, which are not in the reference."""

@@ -299,7 +299,7 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
     there = epoch(loader)
 
     here = epoch(make_loader(data, recipe(augmentation), CPU))
-    # A grey level here and there hangs on the last digit of a place or a blend.
+    # A grey level here and there depends on the last digit of a position or a blend.
     assert ((there.cpu() - here).abs() > 1e-4).double().mean() < 0.01
     assert [(name, held.is_cuda) for name, held in loader.images.items()] == [("train", True)]
 

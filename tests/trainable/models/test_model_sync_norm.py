@@ -23,17 +23,17 @@ class Meeting:
 
     def __init__(self, world: int) -> None:
         self.barrier = threading.Barrier(world, timeout=20)
-        self.brought: list[Tensor | None] = [None] * world
+        self.tensors: list[Tensor | None] = [None] * world
 
     def ranks(self, rank: int) -> Ranks:
         def reduce(tensor: Tensor) -> Tensor:
-            self.brought[rank] = tensor
+            self.tensors[rank] = tensor
             self.barrier.wait()
-            total = torch.stack([each for each in self.brought if each is not None]).sum(0)
+            total = torch.stack([each for each in self.tensors if each is not None]).sum(0)
             self.barrier.wait()
             return total
 
-        return Ranks(rank, len(self.brought), reduce)
+        return Ranks(rank, len(self.tensors), reduce)
 
 
 def on_ranks(world: int, work: Callable[[Ranks], Any]) -> list[Any]:

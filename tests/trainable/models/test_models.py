@@ -120,7 +120,7 @@ def test_images_that_do_not_fit_are_an_error_that_names_both(spec: specs.Model, 
         *((name, False) for name in ("mixer_s16_224", "poolformer_s12", "repvit_m1", "ecaresnet26t")),
     ],
 )
-def test_attention_is_told_from_gates_that_are_called_so(name: str, attends: bool) -> None:
+def test_attention_is_distinguished_from_gates_that_are_called_so(name: str, attends: bool) -> None:
     import timm
 
     with torch.device("meta"):

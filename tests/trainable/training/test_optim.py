@@ -86,14 +86,14 @@ def assert_equal(ours: nn.Module, reference: nn.Module, tolerance: float = 0.0) 
 class TestGroups:
     def test_norm_and_bias_are_spared_from_decay_and_frozen_weights_included(self) -> None:
         model = Net()
-        decayed, kept = parameter_groups(model, 0.1, decay_norm_and_bias=False)
+        decayed, spared = parameter_groups(model, 0.1, decay_norm_and_bias=False)
         assert names(model, decayed["params"]) == ["convolution.weight", "head.weight", "frozen.weight"]
         assert decayed["weight_decay"] == 0.1
-        assert names(model, kept["params"]) == [
+        assert names(model, spared["params"]) == [
             *("convolution.bias", "norm.weight", "norm.bias"),
             *("plane_norm.weight", "plane_norm.bias", "head.bias", "frozen.bias"),
         ]
-        assert kept["weight_decay"] == 0.0
+        assert spared["weight_decay"] == 0.0
 
     def test_everything_decays_when_asked_to(self) -> None:
         groups = parameter_groups(Net(), 0.1, decay_norm_and_bias=True)
@@ -104,10 +104,10 @@ class TestGroups:
         model = Net()
         factors = {"convolution.weight": 0.1, "convolution.bias": 0.1, "norm.weight": 0.3}
         groups = parameter_groups(model, 0.1, decay_norm_and_bias=False, rate_factors=factors)
-        told = [
+        found = [
             (group["weight_decay"], group["rate_factor"], names(model, group["params"])) for group in groups
         ]
-        assert told == [
+        assert found == [
             (0.1, 0.1, ["convolution.weight"]),
             (0.1, 1.0, ["head.weight", "frozen.weight"]),
             (0.0, 0.1, ["convolution.bias"]),

@@ -169,19 +169,19 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
 
 def test_what_fits_here_and_not_on_another_rank_is_cut_here_too() -> None:
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def reduce(tensor: Tensor) -> Tensor:
         """Reports once that the other rank has had too little memory."""
-        if tensor.shape != (1,) or told:
+        if tensor.shape != (1,) or reported:
             return tensor
-        told.append(bool(tensor.item()))
+        reported.append(bool(tensor.item()))
         return torch.ones(1)
 
     run = Run(small_recipe(VALUES), data=data_set(), ranks=Ranks(0, 2, reduce))
     assert run.micro_batch == 8
     run.step()
-    assert (told, run.micro_batch) == ([False], 4)
+    assert (reported, run.micro_batch) == ([False], 4)
 
 
 def test_with_synchronised_norms_a_rank_does_not_cut() -> None:

@@ -119,9 +119,9 @@ def test_with_dropout_in_a_net_of_ones_own(tmp_path: Path) -> None:
 def folder_of_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("images")
     for number, (pixels, label) in enumerate(zip(*images(36, 0), strict=True)):
-        place = root / f"class{label}"
-        place.mkdir(exist_ok=True)
-        Image.fromarray(pixels).save(place / f"{number}.png")
+        class_folder = root / f"class{label}"
+        class_folder.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(class_folder / f"{number}.png")
     return root
 
 

@@ -31,7 +31,7 @@ def test_a_process_that_was_ended_goes_before_all(death: Exception) -> None:
     assert str(found).startswith("rank 1 of the trial has died")
 
 
-def test_where_all_have_waited_the_first_is_told() -> None:
+def test_where_all_have_waited_the_first_is_reported() -> None:
     assert cause({0: SILENT, 1: NAMED}) is SILENT
 
 
