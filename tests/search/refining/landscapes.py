@@ -32,7 +32,7 @@ def towards(end: float, name: str = RATE) -> Landscape:
 def ending(
     train: float, accuracy: float, worse_with: str | None = None, *, rise: float = 0.0, swing: float = 0.0
 ) -> Landscape:
-    """Makes trials end so, and worse with the last of a field's options if it is named."""
+    """Makes trials end like this, and worse with the last of a field's options if it is named."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         lost = 0.02 if worse_with is not None and at[worse_with] > 0.5 else 0.0

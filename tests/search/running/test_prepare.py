@@ -72,7 +72,7 @@ def again(study: Study, folder: Path) -> Prepared:
 
 
 def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(tmp_path: Path) -> None:
-    """It is so when a search begins, and when it is resumed."""
+    """They are reported when a search begins, and when it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
     model = make_model(study_of().base_recipe().model, classes=10, channels=1, image_size=8)
     save_file(model.state_dict(), fitting)

@@ -32,7 +32,7 @@ def small_run(model: nn.Module | None = None, **values: Any) -> Run:
 
 
 def falling_subsequence(losses: Sequence[float]) -> tuple[int, int]:
-    """Tries every pair for the longest: returns the first position that one ends at, and its length."""
+    """Returns where the first of the longest ends, and its length, found by trying every pair."""
     lengths: list[int] = []
     for loss in losses:
         before = [length for other, length in zip(losses, lengths, strict=False) if other > loss]

@@ -126,7 +126,7 @@ def test_lost_scores_are_finite_and_behind_guessing() -> None:
 
 
 class Pooled(nn.Module):
-    """Returns logits by an image's size and by which side is bright; counts what it saw."""
+    """Returns logits that depend on an image's size and on which side is bright; counts what it saw."""
 
     def __init__(self) -> None:
         super().__init__()
