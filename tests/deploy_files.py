@@ -1,4 +1,4 @@
-"""What the tests of deploy/ share: where its files are, and what they ask of tunebook."""
+"""Holds what the tests of deploy/ share: where its files are, and what they ask of tunebook."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DEPLOY = ROOT / "deploy"
 
 
 def read(path: str) -> dict[str, Any]:
-    """A file of deploy/, as plain data; keys that stand twice are refused."""
+    """Returns a file of deploy/ as plain data; refuses a key that is written twice."""
     tree = YAML(typ="safe", pure=True).load((DEPLOY / path).read_text())
     assert isinstance(tree, dict)
     return tree
 
 
 def asked_of_search(words: list[str]) -> dict[str, Any]:
-    """What `tunebook WORDS` asks of a search, as the command line reads it."""
+    """Returns what `tunebook WORDS` asks of a search, as the command line reads it."""
     import typer
 
     from search.__main__ import app

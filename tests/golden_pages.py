@@ -1,4 +1,4 @@
-"""Whole pages that commands print, in tests/golden: their words are read there, and pinned nowhere else."""
+"""Compares what commands print with whole pages in tests/golden, the only files that pin the words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WRITE = "TUNEBOOK_WRITE_PAGES"
 
 
 def assert_page(name: str, printed: str) -> None:
-    """What was printed is the page; TUNEBOOK_WRITE_PAGES=1 makes it the page, for `git diff` to show."""
+    """Asserts that the page was printed; with TUNEBOOK_WRITE_PAGES=1 writes it anew first, for `git diff`."""
     page = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     if os.environ.get(WRITE):
         (PAGES / name).write_text(page)

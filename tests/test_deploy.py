@@ -1,4 +1,4 @@
-"""The files of deploy/: valid where a schema says so, agreeing with the lock and the commands, no secrets.
+"""Tests the files of deploy/: valid by their schema, in agreement with the lock and the commands, no secrets.
 
 Nothing here starts a cluster, a container or a job: docs/cluster.md says what has never been tried.
 """
@@ -85,7 +85,7 @@ WORKER_FIELDS = {
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Every value of a tree that is neither a mapping nor a list."""
+    """Yields every value of a tree that is neither a mapping nor a list."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from leaves(part)
@@ -284,8 +284,8 @@ def test_services_wait_for_healthy_ones_and_keep_their_data_in_volumes(compose: 
         for other, when in service.get("depends_on", {}).items():
             if when["condition"] == "service_healthy":
                 assert "healthcheck" in services[other]
-    kept = {volume.split(":")[0] for name in ("postgres", "s3") for volume in services[name]["volumes"]}
-    assert kept == set(compose["volumes"])
+    mounted = {volume.split(":")[0] for name in ("postgres", "s3") for volume in services[name]["volumes"]}
+    assert mounted == set(compose["volumes"])
     assert [name for name, service in services.items() if "ports" in service] == ["mlflow"]
 
 
@@ -361,7 +361,7 @@ def test_addresses_and_names_to_be_filled_in_are_those_reserved_for_examples(nam
         assert image.startswith("registry.example.com/")
 
 
-def test_every_file_of_deploy_is_told_of_in_the_document() -> None:
+def test_every_file_of_deploy_is_named_in_the_document() -> None:
     document = (ROOT / "docs" / "cluster.md").read_text()
     files = [path for path in DEPLOY.rglob("*") if path.is_file() and path.name != ".env"]
     assert files

@@ -1,4 +1,4 @@
-"""The script for Slurm, run with stand-ins for what is not here."""
+"""Tests the script for Slurm, run with stand-ins for commands that are not here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """A folder of stand-ins for commands that are not here: each prints how it was called."""
+    """Makes a folder of stand-ins for commands that are not here: each prints how it was called."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("tunebook", "srun"):
@@ -29,7 +29,7 @@ def commands(tmp_path: Path) -> Path:
 
 
 def run(script: str, *arguments: str, commands: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A script of deploy/, with the stand-ins before all other commands."""
+    """Runs a script of deploy/, with the stand-ins before all other commands."""
     return subprocess.run(
         [str(DEPLOY / script), *arguments],
         env={"PATH": f"{commands}:{os.environ['PATH']}", **environment},
@@ -41,7 +41,7 @@ def run(script: str, *arguments: str, commands: Path, **environment: str) -> sub
 
 
 def called(script: str, *arguments: str, commands: Path, **environment: str) -> list[str]:
-    """What a script of deploy/ calls in the end, word by word."""
+    """Returns what a script of deploy/ calls in the end, word by word."""
     done = run(script, *arguments, commands=commands, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -49,7 +49,7 @@ def called(script: str, *arguments: str, commands: Path, **environment: str) -> 
 
 @pytest.fixture
 def slurm(commands: Path, tmp_path: Path) -> list[str]:
-    """How the Slurm script calls srun, in an allocation of two nodes with one GPU each."""
+    """Returns how the Slurm script calls srun, in an allocation of two nodes with one GPU each."""
     return called(
         *("slurm/tunebook.sbatch", "study.yaml", "/shared/searches", "flowers"),
         commands=commands,
@@ -130,10 +130,10 @@ def test_the_slurm_script_passes_the_warning_before_the_time_limit_on_to_the_sea
             time.sleep(0.05)
         assert started.exists()
         script.send_signal(signal.SIGUSR1)
-        told, _ = script.communicate(timeout=20)
+        printed, _ = script.communicate(timeout=20)
     finally:
         script.kill()
-    assert (script.returncode, told.split(":")[0]) == (130, "Told to stop")
+    assert (script.returncode, printed.split(":")[0]) == (130, "Told to stop")
 
 
 def test_the_slurm_script_says_how_it_is_called() -> None:

@@ -1,4 +1,4 @@
-"""The files under examples/ are what a reader copies: they work, and their comments are true."""
+"""Tests the files under examples/, which a reader copies: they work, and their comments are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of techniques is true: every field, command, file and test that it names exists."""
+"""Tests that the page of techniques is true: every field, command, file and test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: torch itself watches for waiting, fp16 scales, memory really runs out."""
+"""Tests what only a CUDA device can show: torch reports every wait, fp16 scales, memory really runs out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the search share."""
+"""Holds what the tests of the search share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.search.small_spaces import conditional_space
 
 @pytest.fixture
 def small_space() -> Space:
-    """Built anew for each test."""
+    """Returns a space that is built anew for each test."""
     return conditional_space()
 
 
@@ -20,7 +20,7 @@ def small_space() -> Space:
 def tunebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Calls the command line in an empty folder: exit code, standard output, standard error."""
+    """Calls the command line in an empty folder; returns exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""Searches of which it is known what is wrong: real spaces, samplers, pruning, journals; invented curves."""
+"""Makes searches with known faults: real spaces, samplers, pruning and journals, but invented curves."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Run:
-    """How a trial goes: where its curves end, and how."""
+    """Says how a trial goes: where its curves end, and how."""
 
     accuracy: float
-    """Validation's, at the end; the curve comes within a thousandth of it in two thirds of the run."""
+    """It is that of validation, at the end; after two thirds of the run it is off by a thousandth at most."""
     train: float
-    """Of clean training images, at the end."""
+    """It is that of clean training images, at the end."""
     rise: float = 0.0
-    """What validation still gains with each epoch."""
+    """It is what validation still gains with each epoch."""
     swing: float = 0.0
-    """How far validation jumps up and down, to the end."""
+    """It is how far validation jumps up and down, to the end."""
     diverges: bool = False
-    """In its second epoch."""
+    """The trial diverges in its second epoch."""
 
 
 Landscape = Callable[[Mapping[str, float], random.Random], Run]
-"""How a trial goes, from where in its domain each value lies (by dimension name) and luck."""
+"""It says how a trial goes, from luck and each value's position in its domain (by dimension name)."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Sizes of the parts."""
+    """Holds the sizes of the parts."""
 
     train: int = 7_000
     validation: int = 1_500
     test: int = 1_500
     side: int = 8
-    """Pixels."""
+    """It counts pixels."""
 
     @property
     def info(self) -> DataInfo:
@@ -90,7 +90,7 @@ def planted(
     last: int | None = None,
     **values: Any,
 ) -> Path:
-    """The folder of a search whose trials went as the landscape says, one after the other.
+    """Returns the folder of a search whose trials went as the landscape says, one after the other.
 
     `values` are the study's, by dotted path with __ for dots; `last` ends it early, after so many trials.
     """
@@ -135,14 +135,14 @@ def _drive(
 
 
 def _at(space: Space, values: Values) -> dict[str, float]:
-    """Where in its domain each value lies; the documents' own may lie outside, and then counts as the end."""
+    """Returns each value's position in its domain; a documented value outside of it counts as its end."""
     named = space.named(values)
     return {
-        each.name: _place(each.domain, named[each.name]) for each in space.dimensions if each.name in named
+        each.name: _position(each.domain, named[each.name]) for each in space.dimensions if each.name in named
     }
 
 
-def _place(domain: Domain, value: Value) -> float:
+def _position(domain: Domain, value: Value) -> float:
     if value in domain or isinstance(domain, Choice):
         return fraction_of(domain, value)
     assert is_number(value)

@@ -1,4 +1,4 @@
-"""The events of small searches: how they begin, and their epochs."""
+"""Makes the events of small searches: those that begin a journal, and epochs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from spaces.space import Space, Values
 
 OBJECTIVE = "val_accuracy"
 NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}
-"""What a trial's event says of a recipe, where its fields do not matter."""
+"""It is what a trial's event says of a recipe, in tests where its fields do not matter."""
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:
-    """The search begins, goes on or ends."""
+    """Returns the event of a search that begins, goes on or ends."""
     return SearchEvent(state=state, search_id="0a1b", name=name, reason=reason)
 
 
 def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJECTIVE) -> SettledEvent:
-    """What a search settled, but for its space."""
+    """Returns what a search settled, but for its space."""
     return SettledEvent(
         space={}, rungs=rungs, factor=3, why="", objective=objective, epochs=epochs, version="0"
     )
@@ -31,20 +31,20 @@ def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJE
 def begun(
     epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
 ) -> tuple[SearchEvent, SettledEvent]:
-    """How every journal begins."""
+    """Returns the events that every journal begins with."""
     return session("started", name=name), settled(epochs, rungs)
 
 
 def begun_in(
     space: Space, epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
 ) -> tuple[SearchEvent, SettledEvent]:
-    """How the journal of a search of a space begins."""
+    """Returns the events that the journal of a search of this space begins with."""
     first, second = begun(epochs, rungs, name)
     return first, second.model_copy(update={"space": tree_of(space)})
 
 
 def drawn(space: Space, number: int, values: Values) -> TrialEvent:
-    """A trial of a space as a ledger journals it."""
+    """Returns a trial of a space as a ledger journals it."""
     recipe = space.recipe(values)
     return TrialEvent(
         trial=number, values=dict(values), own=number == 0, recipe=recipe.tree(), digest=recipe.digest()
@@ -54,12 +54,12 @@ def drawn(space: Space, number: int, values: Values) -> TrialEvent:
 def epoch(
     trial: int, number: int, accuracy: float = 0.5, rung: int | None = None, **changes: Any
 ) -> EpochEvent:
-    """An epoch of a trial with its validation accuracy."""
+    """Returns an epoch of a trial with its validation accuracy."""
     result = epoch_result(number, accuracy, **changes)
     return EpochEvent(trial=trial, result=result, rung=rung)
 
 
 def replace_journal(folder: Path, content: bytes = b"") -> None:
-    """Another journal in place of a folder's, as if its driver had been killed before what is missing."""
+    """Replaces a folder's journal, as if its driver had been killed before the lines that are missing."""
     (folder / SYNCED_FILE).unlink(missing_ok=True)
     (folder / EVENTS_FILE).write_bytes(content)

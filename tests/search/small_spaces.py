@@ -1,4 +1,4 @@
-"""A small conditional space that the tests of the search's pure parts share."""
+"""Makes a small conditional space that the tests of the search's pure parts share."""
 
 from spaces.domains import Choice, Float, Integer
 from spaces.space import Dimension, Space, When
@@ -11,7 +11,7 @@ def _dimension(path: str, domain: Float | Integer | Choice, optimizer: str = "")
 
 
 def conditional_space() -> Space:
-    """An optimizer's kind, a rate for each kind, momentum for SGD only, smoothing and a batch for both."""
+    """Returns a space of an optimizer, a rate for each kind, momentum for SGD only, smoothing and a batch."""
     return Space(
         base=Recipe().with_values({"loop.epochs": 4}),
         dimensions=(

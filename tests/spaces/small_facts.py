@@ -1,4 +1,4 @@
-"""Facts and recipes that the tests of the spaces share."""
+"""Holds facts and recipes that the tests of the spaces share."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ IMAGENET: dict[str, Any] = {
     "gpus": 1.0,
     "gpu_memory_bytes": 80 * 2**30,
 }
-"""A ResNet50 on ImageNet-1k: what the documents' numbers were found on."""
+"""They describe a ResNet50 on ImageNet-1k: the documents' numbers were found on it."""
 
 
 def digits_facts(**changes: Any) -> Facts:
-    """Facts of scikit-learn's digits on two cores, with changes."""
+    """Returns the facts of scikit-learn's digits on two cores, with changes."""
     digits: dict[str, Any] = {
         "train_images": 1257,
         "classes": 10,
@@ -38,11 +38,11 @@ def digits_facts(**changes: Any) -> Facts:
 
 
 def imagenet_facts(**changes: Any) -> Facts:
-    """Facts of a ResNet50 on ImageNet-1k and one GPU, with changes."""
+    """Returns the facts of a ResNet50 on ImageNet-1k and one GPU, with changes."""
     return digits_facts(**{**IMAGENET, **changes})
 
 
 def base_recipe(facts: Facts, **values: Any) -> Recipe:
-    """The default recipe of the facts' length, with values by dotted path (`__` for the dot)."""
+    """Returns the default recipe of the facts' length, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Recipe().with_values({"loop.epochs": facts.epochs, **written})

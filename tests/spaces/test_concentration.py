@@ -1,4 +1,4 @@
-"""How far priors narrow a space down, in bits."""
+"""Tests how far priors narrow a space down, in bits."""
 
 from __future__ import annotations
 

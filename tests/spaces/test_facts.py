@@ -28,7 +28,7 @@ def test_each_fact_can_be_written_or_is_said_to_belong_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"lr_band": [0.3, 0.1]}, "low < high"),
         ({"lr_band": [0.0, 0.1]}, "greater than 0"),
@@ -36,6 +36,6 @@ def test_each_fact_can_be_written_or_is_said_to_belong_elsewhere() -> None:
         ({"largest_micro_batch": 0}, "greater than or equal to 1"),
     ],
 )
-def test_what_no_probe_can_find_is_refused(change: dict[str, object], told: str) -> None:
-    with pytest.raises(FactsError, match=told):
+def test_what_no_probe_can_find_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(FactsError, match=message):
         Facts.from_tree({**digits_facts().tree(), **change})

@@ -1,4 +1,4 @@
-"""What is believed: drawn as the reference says, a density over its domain, and told in words."""
+"""Tests what is believed: drawn as the reference says, a density over its domain, described in words."""
 
 import math
 import re
@@ -47,17 +47,17 @@ NORMALS: list[tuple[Domain, Normal]] = [
 
 
 def reference(domain: Domain, prior: Normal) -> stats.rv_continuous:
-    """scipy's normal, cut off at the ends of the domain's (log-)length."""
+    """Returns scipy's normal, cut off at the ends of the domain's (log-)length."""
     centre = fraction_of(domain, prior.centre)
     return stats.truncnorm(-centre / prior.spread, (1.0 - centre) / prior.spread, centre, prior.spread)
 
 
 @pytest.mark.parametrize(("domain", "prior"), [each for each in NORMALS if isinstance(each[0], Float)])
 def test_even_fractions_draw_a_truncated_normal(domain: Domain, prior: Normal) -> None:
-    places = [fraction_of(domain, quantile_value(domain, prior, each)) for each in MANY]
+    positions = [fraction_of(domain, quantile_value(domain, prior, each)) for each in MANY]
     expected = reference(domain, prior)
-    assert places == pytest.approx(expected.ppf(MANY), abs=1e-9)
-    assert sum(places) / len(places) == pytest.approx(expected.mean(), abs=1e-4)
+    assert positions == pytest.approx(expected.ppf(MANY), abs=1e-9)
+    assert sum(positions) / len(positions) == pytest.approx(expected.mean(), abs=1e-4)
 
 
 @pytest.mark.parametrize(("domain", "prior"), [each for each in NORMALS if isinstance(each[0], Integer)])
@@ -90,8 +90,8 @@ def test_options_are_drawn_by_their_weights(prior: Prior, shares: tuple[float, .
 
 @pytest.mark.parametrize(("domain", "prior"), [*NORMALS, (RATE, Uniform()), (SHARE, Uniform())])
 def test_a_density_averages_one_over_its_domain(domain: Domain, prior: Prior) -> None:
-    def at(place: float) -> float:
-        return density(domain, prior, value_at(domain, place))
+    def at(position: float) -> float:
+        return density(domain, prior, value_at(domain, position))
 
     ends = (
         [cell_of(domain, value)[1] for value in range(domain.low, domain.high)]
@@ -143,8 +143,8 @@ def test_larger_fractions_draw_no_smaller_numbers(
     belief: tuple[Domain, Prior], fractions: list[float]
 ) -> None:
     domain, prior = belief
-    places = [fraction_of(domain, quantile_value(domain, prior, each)) for each in sorted(fractions)]
-    assert places == sorted(places)
+    positions = [fraction_of(domain, quantile_value(domain, prior, each)) for each in sorted(fractions)]
+    assert positions == sorted(positions)
 
 
 @given(belief=beliefs(), fraction=st.floats(0.0, 1.0, exclude_max=True))
@@ -160,7 +160,7 @@ def test_nothing_is_likelier_than_the_mode(belief: tuple[Domain, Prior], fractio
 
 @pytest.mark.parametrize(("confidence", "within_a_decade"), [("low", 0.56), ("medium", 0.72), ("high", 0.95)])
 def test_a_surer_prior_stays_nearer_to_its_centre(confidence: Confidence, within_a_decade: float) -> None:
-    """Over the four decades of the rate, around its middle: a decade is a quarter of the length."""
+    """It looks at the four decades of the rate, around its middle: a decade is a quarter of the length."""
     near = [0.01 <= quantile_value(RATE, Normal(0.1, confidence), each) <= 1.0 for each in MANY]
     assert sum(near) / len(near) == pytest.approx(within_a_decade, abs=0.02)
 
@@ -213,5 +213,5 @@ def test_a_centre_outside_the_domain_moves_to_its_nearer_end(prior: Prior, moved
         (KINDS, Weights((3, 1, 1)), "sgd 60%, adamw 20%, null 20%"),
     ],
 )
-def test_a_prior_is_told_in_words(domain: Domain, prior: Prior, words: str) -> None:
+def test_a_prior_is_described_in_words(domain: Domain, prior: Prior, words: str) -> None:
     assert describe(domain, prior) == words

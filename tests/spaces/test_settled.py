@@ -1,4 +1,4 @@
-"""A space that was written as data is the same space when it is read, whatever the rules say by then."""
+"""Tests that a space that was written as data is the same when it is read, whatever the rules say by then."""
 
 import json
 import random
@@ -103,7 +103,7 @@ def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (changed_at("base", to=[]), "base: expected a mapping, got []"),
         (changed_at("base", "loop", "epochs", to=0), "base.loop.epochs: expected"),
@@ -155,13 +155,13 @@ def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
         (changed_at("rule_values", 0, "reason", to=None), "rule_values.0.reason: expected a text, got None"),
     ],
 )
-def test_damage_is_told_with_its_place(damage: Callable[[Any], None], told: str) -> None:
+def test_damage_is_reported_with_its_path(damage: Callable[[Any], None], message: str) -> None:
     tree = json.loads(json.dumps(tree_of(space_of("document", imagenet_facts(), {}))))
     damage(tree)
     with pytest.raises(SpaceError) as caught:
         space_from(tree, "space.json")
     assert str(caught.value).startswith("space.json: 1 fault")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("tree", [None, [], "odd", {}])

@@ -190,12 +190,12 @@ def test_ends_of_fields_that_only_the_whole_recipe_compares_are_refused_together
 
 
 def sections(spec: type[BaseModel]) -> list[type[BaseModel]]:
-    """Every section of a recipe, those of unions and those within sections too, itself first."""
+    """Returns every section of a recipe, also those of unions and those within sections, itself first."""
     return [spec, *(deeper for parts in parts_of(spec) for each in parts for deeper in sections(each))]
 
 
 def parts_of(spec: type[BaseModel]) -> list[list[type[BaseModel]]]:
-    """The sections that each field may hold, for the fields that hold one."""
+    """Returns the sections that each field may hold, for the fields that hold one."""
     held = [_members(field.annotation) for field in spec.model_fields.values()]
     return [each for each in held if each]
 
@@ -207,7 +207,7 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
 
 
 def test_only_the_whole_recipe_compares_its_sections() -> None:
-    """Ends in two sections are tried by the Recipe's own validator alone, which is to be all there is."""
+    """The Recipe's own validator tries ends in two sections; no other validator may compare sections."""
     comparing = {
         each.__name__
         for each in sections(Recipe)

@@ -1,4 +1,4 @@
-"""A space draws from what is believed, says where values lie in it, and refuses what no trial can have."""
+"""Tests that a space draws from what is believed, locates values, and refuses what no trial can have."""
 
 import random
 import re
@@ -60,7 +60,7 @@ def test_the_same_fractions_draw_the_same_values_and_draws_follow_the_weights() 
     assert share == pytest.approx(0.75, abs=0.04)  # three standard deviations
 
 
-def test_values_are_encoded_as_places_in_their_domains() -> None:
+def test_values_are_encoded_as_positions_in_their_domains() -> None:
     assert SPACE.encode(OWN) == pytest.approx({KIND: 0.25, f"{RATE}[sgd]": 0.5, DECAY: 0.5})
     adam: Values = {KIND: "adamw", RATE: 1e-4, DECAY: 1e-2}
     assert SPACE.encode(adam) == pytest.approx({KIND: 0.75, f"{RATE}[adamw]": 0.0, DECAY: 1.0})

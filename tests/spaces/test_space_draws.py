@@ -1,4 +1,4 @@
-"""Over a broad grid of facts: whatever is drawn is a recipe, and its names lead back to its values."""
+"""Tests over many facts that whatever is drawn is a recipe, and its names lead back to its values."""
 
 from typing import assert_never
 
@@ -39,7 +39,7 @@ FRACTIONS = st.floats(0.0, 1.0, exclude_max=True)
 
 
 def space_of(facts: Facts, **pins: Value) -> Space:
-    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    """Returns the space `document`; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space("document", base_recipe(facts, **pins), pinned, facts, {})
 
@@ -90,7 +90,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     space = make_space(name, base, frozenset({"model.weights"} if weights else ()), pretrained, {})
     values = space.sample(lambda each: data.draw(FRACTIONS, label=each.name))
     space.recipe(values)
-    assert all(0.0 <= place <= 1.0 for place in space.encode(values).values())
+    assert all(0.0 <= position <= 1.0 for position in space.encode(values).values())
     assert space.priors(values).keys() == space.named(values).keys()
 
 
@@ -126,5 +126,5 @@ def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
 
 @given(facts=FACTS)
 @settings(max_examples=20)
-def test_facts_that_were_kept_give_the_same_space_again(facts: Facts) -> None:
+def test_facts_that_were_stored_give_the_same_space_again(facts: Facts) -> None:
     assert space_of(Facts.from_tree(facts.tree())) == space_of(facts)

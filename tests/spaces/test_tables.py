@@ -1,4 +1,4 @@
-"""Answers that are written out are those that asking again would give."""
+"""Tests that a written table gives the answers that the function itself would give."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ DOMAINS: dict[str, list[Domain]] = {
 
 
 def by_kind_and_batch(values: Values) -> str:
-    """Reads the batch of SGD alone."""
+    """Reads the batch only for SGD."""
     if values[KIND] == "sgd":
         return "small" if values[BATCH] in range(16) else "large"
     return "any"

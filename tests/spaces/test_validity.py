@@ -1,4 +1,4 @@
-"""What a space refuses within the ranges that it can draw from."""
+"""Tests what a space refuses within the ranges that it can draw from."""
 
 from time import process_time
 from typing import Any
@@ -17,7 +17,7 @@ def of(overrides: dict[str, Any]) -> Space:
 
 
 @pytest.mark.parametrize(
-    ("path", "written", "told", "choice"),
+    ("path", "written", "message", "choice"),
     [
         ("model.depth", {"int": [8, 20]}, "from 8 to 20", "8, 14, 20"),
         (
@@ -30,14 +30,14 @@ def of(overrides: dict[str, Any]) -> Space:
         ("model.stem_stride", {"uniform": [1, 2]}, "from 1 to 2", "1, 2"),
     ],
 )
-def test_a_range_of_which_some_values_are_refused_is_told_with_those_that_are_not(
-    path: str, written: dict[str, Any], told: str, choice: str
+def test_a_range_of_which_some_values_are_refused_is_reported_with_those_that_are_not(
+    path: str, written: dict[str, Any], message: str, choice: str
 ) -> None:
     with pytest.raises(SpaceError) as caught:
         of({path: written})
     (fault,) = caught.value.faults
     assert fault.path == f"space.overrides.{path}"
-    assert fault.message.startswith(told)
+    assert fault.message.startswith(message)
     assert fault.message.endswith(f"{{choice: [{choice}]}}")
     assert of({path: {"choice": [int(each) for each in choice.split(", ")]}})
 
@@ -49,7 +49,9 @@ def test_a_range_of_which_some_values_are_refused_is_told_with_those_that_are_no
         ("model.width", {"int": [2, 20]}, "2 is refused by the recipe: model.width: expected greater than"),
     ],
 )
-def test_an_end_that_is_refused_is_told_by_itself(path: str, written: dict[str, Any], message: str) -> None:
+def test_an_end_that_is_refused_is_reported_by_itself(
+    path: str, written: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SpaceError) as caught:
         of({path: written})
     (fault,) = caught.value.faults

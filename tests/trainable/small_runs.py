@@ -1,4 +1,4 @@
-"""Small data, nets and recipes that the tests of Run share: an epoch takes milliseconds."""
+"""Holds small data, nets and recipes that the tests of Run share: an epoch takes milliseconds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TIMES = {
     "images_per_second",
     "peak_memory_bytes",
 }
-"""What two equal runs need not agree on."""
+"""They may differ between two equal runs."""
 
 
 def images(count: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Noise with a bright column whose place tells the class."""
+    """Returns noise with a bright column whose position shows the class, and the labels."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % CLASSES
     pixels = random.integers(0, 100, (count, SIZE, SIZE), dtype=np.uint8)
@@ -38,7 +38,7 @@ def data_set(train: int = 48, validation: int = 20, test: int = 20) -> DataSet:
 
 
 def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
-    """Three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
+    """Returns three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
     plain: dict[str, Any] = {
         "data.path": "arrays",
         "model.width": 8,
@@ -53,7 +53,7 @@ def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
 
 
 def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
-    """A net in fp64 without batch statistics: what it computes of an image depends on no other image."""
+    """Returns a net in fp64 without batch statistics: what it computes of an image needs no other image."""
     torch.manual_seed(seed)
     layers = [
         nn.Conv2d(1, 4, 3, padding=1),
@@ -66,7 +66,7 @@ def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
 
 
 def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
-    """What a run measured, however it cut its batches, without what it did not measure."""
+    """Returns what a run measured, without the size of its micro-batches and what it did not measure."""
     return [
         {name: value for name, value in each.items() if name != "micro_batch" and value is not None}
         for each in numbers(history)
@@ -74,5 +74,5 @@ def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
 
 
 def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
-    """What a run measured, without how long it took."""
+    """Returns what a run measured, without how long it took."""
     return [{name: value for name, value in result.tree().items() if name not in TIMES} for result in history]

@@ -1,4 +1,4 @@
-"""Faulty inputs: all faults in the message, and the same error after a way between processes."""
+"""Tests errors of faulty inputs: they have all faults in the message, and survive a way between processes."""
 
 from __future__ import annotations
 

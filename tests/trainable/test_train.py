@@ -1,4 +1,4 @@
-"""One recipe from the command line: files, JSON, exit codes, and the same numbers again."""
+"""Tests one recipe from the command line: files, JSON, exit codes, and the same numbers again."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_gradient_that_is_nan_is_a_crash_under_debug_anomaly(
     assert "SqrtBackward0" in capsys.readouterr().err
 
 
-def test_running_out_of_memory_is_told_once_and_recorded(
+def test_running_out_of_memory_is_reported_once_and_recorded(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward = torch.nn.Linear.forward
@@ -112,8 +112,8 @@ def test_running_out_of_memory_is_told_once_and_recorded(
 
     monkeypatch.setattr(torch.nn.Linear, "forward", limited)
     assert train(digits, "--out", str(tmp_path / "out")) == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if "memory ran out" in line]
-    assert told == ["memory ran out: 32 images at once instead of 128; loop.batch_size stayed 128"]
+    printed = [line for line in capsys.readouterr().out.splitlines() if "memory ran out" in line]
+    assert printed == ["memory ran out: 32 images at once instead of 128; loop.batch_size stayed 128"]
     provenance = read_recipe(tmp_path / "out" / "recipe.yaml").provenance
     assert provenance is not None
     assert provenance.micro_batch == 32
@@ -195,9 +195,7 @@ def test_an_out_folder_that_cannot_be_made_is_said_before_training(
     assert "cannot be made" in capsys.readouterr().err
 
 
-def test_other_images_take_the_place_of_the_recipes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_images_replace_the_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"train": images(48, 0), "val": images(20, 1), "test": images(20, 2)}
     arrays: dict[str, Any] = {f"{name}_images": pixels for name, (pixels, _) in parts.items()}
     arrays |= {f"{name}_labels": labels[:, None] for name, (_, labels) in parts.items()}

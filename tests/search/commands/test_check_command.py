@@ -1,4 +1,4 @@
-"""`tunebook check`: what it prints, the code it leaves with, and that nothing is written."""
+"""Tests `tunebook check`: what it prints, which exit code it returns, and that it writes nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trainable.checks.finding import Finding
 
 Run = Callable[..., tuple[int, str, str]]
 SEEN = ["--set", "base.model.width=8", "--set", "base.precision.kind=fp32", "--seconds", "3600"]
-"""So much time that steps are counted, and a busy machine cuts none short."""
+"""They allow so much time that the steps' limit ends a check, on a busy machine too."""
 
 
 def arrays(path: Path, shuffled: bool = False) -> Path:
-    """Bright columns whose place tells the class, or belongs to another image's label."""
+    """Writes bright columns whose position shows the class or, shuffled, belongs to another image's label."""
     random = np.random.default_rng(0)
     labels = np.arange(1200) % 3
     images = random.integers(0, 100, (1200, 8, 8), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""`tunebook`: what is typed wrong is told in one message, with exit code 2, before anything is written."""
+"""Tests that `tunebook` reports wrong input in one message, with exit code 2, before it writes anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def images(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 8) -> Path:
-    """A folder of small random photographs in class folders."""
+    """Returns a folder of small random photographs in class folders."""
     generator = np.random.default_rng(0)
     for name in classes:
         (folder / name).mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_used_is_refused_by_name(
         ("data: {path: digits}\ntracking: {uri: mlruns}\n", ["tracking.uri"]),
     ],
 )
-def test_a_fault_in_a_study_is_told_with_its_place(
+def test_a_fault_in_a_study_is_reported_with_its_path(
     tunebook: Run, tmp_path: Path, study: str, wanted: list[str]
 ) -> None:
     (tmp_path / "study.yaml").write_text(study)
@@ -125,7 +125,7 @@ def test_a_fault_in_a_study_is_told_with_its_place(
         (["explian"], ["explian"]),
     ],
 )
-def test_wrong_usage_is_told_with_exit_code_2(
+def test_wrong_usage_is_refused_with_exit_code_2(
     tunebook: Run, tmp_path: Path, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)

@@ -1,4 +1,4 @@
-"""`tunebook explain`: facts and where they are from, the plan with its reason, then every range and value."""
+"""Tests `tunebook explain`: facts and their origins, the plan with its reason, then every range and value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_study(text: str = "") -> Path:
 
 
 def images(folder: Path) -> None:
-    """Sixteen small photographs in two class folders."""
+    """Writes sixteen small photographs into two class folders."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 12, 3), dtype=np.uint8)
     for name, photographs in zip(("cat", "dog"), pixels, strict=True):
         (folder / name).mkdir(parents=True)
@@ -52,7 +52,7 @@ def images(folder: Path) -> None:
 
 
 def row(out: str, name: str) -> str:
-    """The line of a table that begins with a name, its blanks made one."""
+    """Returns the line of a table that begins with a name, each run of blanks as one blank."""
     (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
     return " ".join(line.split())
 
@@ -101,7 +101,7 @@ def test_what_varies_comes_first_and_what_is_fixed_on_demand(tunebook: Tunebook)
     assert "--all" not in whole
 
 
-def test_data_and_settings_are_taken_as_check_takes_them(tunebook: Tunebook, tmp_path: Path) -> None:
+def test_data_and_settings_are_read_as_check_reads_them(tunebook: Tunebook, tmp_path: Path) -> None:
     images(tmp_path / "pets")
     for arguments in (["--data", "digits"], ["digits"], ["pets"], [a_study()], [a_study(), "--data", "pets"]):
         code, out, err = tunebook(
@@ -146,7 +146,7 @@ def test_a_study_that_search_refuses_is_refused_with_the_same_words(
         assert wanted in err
 
 
-def test_a_range_of_rates_that_misses_the_sweep_s_is_told(tunebook: Tunebook) -> None:
+def test_a_range_of_rates_that_misses_the_sweep_s_is_reported(tunebook: Tunebook) -> None:
     narrow = "facts: {lr_band: [0.2, 0.4]}\nspace: {overrides: {optimizer.lr: {log: [1.0, 3.0]}}}\n"
     _, out, _ = tunebook("explain", a_study(narrow))
     assert "warning: space.overrides.optimizer.lr: 1 to 3, log " in out
@@ -172,7 +172,7 @@ def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook)
 
 
 def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
-    """Whatever is at hand now: here the file says what no measurement would."""
+    """The file holds facts that no measurement would give, so they can only come from there."""
     study = Study.from_tree(
         {"data": {"path": "digits"}, "base": {"model.width": 4}, "space": {"probes": ["lr-find"]}}
     ).resolved("mine")
@@ -286,7 +286,7 @@ def test_half_a_gpu_is_half_a_gpu() -> None:
         ({"space": {"probes": ["lr-find"]}}, True, "largest_micro_batch", "by space.probes: [batch-find]"),
     ],
 )
-def test_where_a_fact_is_from_is_told_exactly(
+def test_where_a_fact_is_from_is_said_exactly(
     tree: dict[str, dict[str, object]], recorded: bool, name: str, origin: str
 ) -> None:
     study = Study.from_tree({**tree, "data": {"path": "digits", **tree.get("data", {})}})

@@ -1,4 +1,4 @@
-"""The plan of a search in words: which recipe the first trial has, and how each sampler draws."""
+"""Tests the plan of a search in words: which recipe the first trial has, and how each sampler draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spaces.small_facts import digits_facts, imagenet_facts
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -47,7 +47,7 @@ def test_without_a_sweep_the_first_trial_is_the_documents_own_recipe(name: str, 
 
 
 @pytest.mark.parametrize("name", ["document", "quick", "wide"])
-def test_a_rate_that_a_sweep_moves_is_told_with_the_documents(name: str) -> None:
+def test_a_rate_that_a_sweep_moves_is_shown_with_the_documents(name: str) -> None:
     facts = digits_facts(epochs=20, lr_band=(0.3, 2.0))
     moved = f"{OWN}, with optimizer.lr 0.3 instead of 0.1: as a sweep recommends"
     assert first_of(study_of(space__name=name), facts) == moved
@@ -56,7 +56,7 @@ def test_a_rate_that_a_sweep_moves_is_told_with_the_documents(name: str) -> None
         assert first_of(study_of(space__name=name), facts.model_copy(update=other)) == OWN
 
 
-def test_a_sweep_to_come_is_told_until_it_has_been() -> None:
+def test_a_sweep_to_come_is_mentioned_until_it_has_run() -> None:
     study = study_of(space__probes=["lr-find"])
     assert first_of(study, digits_facts(epochs=20)) == f"{OWN}, with a rate that lr-find will recommend"
     assert first_of(study, digits_facts(epochs=20), begun=True) == OWN
@@ -77,7 +77,7 @@ def test_a_sweep_to_come_is_told_until_it_has_been() -> None:
         ({"optimizer.lr": {"fixed": 0.5}}, ""),
     ],
 )
-def test_options_without_the_documents_own_are_told(values: dict[str, Any], wanted: str) -> None:
+def test_options_without_the_documents_own_are_reported(values: dict[str, Any], wanted: str) -> None:
     assert first_of(study_of(space__overrides=values), digits_facts(epochs=20)) == f"{OWN}{wanted}"
 
 

@@ -1,4 +1,4 @@
-"""`tunebook lr-find` and `batch-find`: what they print and write, and what they may be pointed at."""
+"""Tests what `tunebook lr-find` and `batch-find` print and write, and what input they accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainable.recipe.yamlfile import parse_setting, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
 FP32 = ("--set", "precision.kind=fp32")
-"""Where `auto` is bf16, as on CPUs with units for it, another curve is swept."""
+"""They make the curve the same everywhere: `auto` is bf16 on some CPUs, and would sweep another one."""
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32", *FP32)
 SWEEP = ("--steps", "40", "--sweeps", "1", *FP32)
 
@@ -44,7 +44,7 @@ def test_lr_find_prints_a_band_and_says_what_it_is_good_for(tunebook: Tunebook) 
 
 
 def test_lr_find_says_how_a_search_takes_its_band(tunebook: Tunebook) -> None:
-    """As a fact, which the rules go by, or as a range: both as they can be typed."""
+    """A search takes it as a fact, which the rules use, or as a range; both are printed as one types them."""
     _, out, _ = tunebook("lr-find", "--data", "digits", *LITTLE, *SWEEP)
     (around,) = [line for line in out.splitlines() if "--set 'facts.lr_band=" in line]
     settings = [part for part in shlex.split(around.partition(":")[2]) if part != "--set"]
@@ -88,7 +88,7 @@ def test_lr_find_writes_a_page_that_needs_no_other_file(tunebook: Tunebook) -> N
 
 
 def test_lr_find_leaves_with_1_where_there_is_no_band(tunebook: Tunebook) -> None:
-    """All images are alike, and there are as many of each class: nothing can be learnt."""
+    """All images are alike, and each class has equally many: nothing can be learnt."""
     for name in ("cat", "dog"):
         (Path("pets") / name).mkdir(parents=True)
         for number in range(30):
@@ -132,7 +132,7 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
 # --- inputs ---------------------------------------------------------------------------------------------
 
 
-def test_a_recipe_is_taken_as_it_is_written_with_settings(tmp_path: Path) -> None:
+def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
     looked = load_target(written, None, ["optimizer.momentum=0.8"])
     assert (looked.kind, looked.cpus) == ("recipe", None)
@@ -155,7 +155,7 @@ def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
     assert named.recipe == positional.recipe
 
 
-def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
+def test_other_data_replace_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
     assert load_target(written, "digits").recipe.data.path == "digits"
@@ -178,7 +178,7 @@ def test_other_data_take_the_place_of_a_recipes_own(tmp_path: Path) -> None:
         (["batch-find", "--data", "digits", "--limit-gib", "nan"], ["--limit-gib", "above 0"]),
     ],
 )
-def test_wrong_usage_is_told_with_exit_code_2(
+def test_wrong_usage_is_refused_with_exit_code_2(
     tunebook: Tunebook, arguments: list[str], wanted: list[str]
 ) -> None:
     code, _, err = tunebook(*arguments)

@@ -1,4 +1,4 @@
-"""MLflow's pages of a search: where they are, and what may stand in their way."""
+"""Tests where MLflow's pages of a search are, and what can prevent that they are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainable.errors import UserError
 
 
 def folder_of(tmp_path: Path, uri: str) -> Path:
-    """A search's folder whose runs are in this database or on this server."""
+    """Returns the folder of a search whose runs are in this database or on this server."""
     folder = tmp_path / "mine"
     folder.mkdir()
     study_in(tmp_path, uri).write(folder)
@@ -33,7 +33,7 @@ def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:
         serve(folder, 5001)
 
 
-def test_a_port_that_is_taken_is_told_before_a_server_is_started(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_a_server_is_started(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
     (tmp_path / "mlflow.db").touch()
     with socket.socket() as other:

@@ -1,4 +1,4 @@
-"""What the tests of the ledger share."""
+"""Holds what the tests of the ledger share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
 @pytest.fixture
 def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
-    """Opens a ledger over a folder's journal, as each driver does; the one before is closed, as by a kill."""
+    """Opens a ledger over a folder's journal, as each driver does; closes the one before, as a kill would."""
     journals: list[Journal] = []
 
     def open_one(

@@ -1,4 +1,4 @@
-"""Ledgers over small searches, and how their trials would go."""
+"""Makes ledgers over small searches, and says how their trials would go."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def result(epoch: int, accuracy: float, *, diverged: bool = False) -> EpochResul
 
 
 def trained(values: dict[str, Value], epoch: int) -> EpochResult:
-    """What training to an epoch would give: better near a rate of 0.1, diverged far above it."""
+    """Returns what training to an epoch would give: better near a rate of 0.1, diverged far above it."""
     rate = values["optimizer.lr"]
     assert isinstance(rate, float)
     if rate > 0.25:
@@ -31,7 +31,7 @@ def trained(values: dict[str, Value], epoch: int) -> EpochResult:
 
 
 def drive(ledger: Ledger) -> None:
-    """Train to the end on three slots; always the running trial that is the least far goes on."""
+    """Trains to the end on three slots; the running trial with the fewest epochs is always the next."""
     ledger.begin("test")
     running: dict[int, dict[str, Value]] = {}
     while True:
@@ -47,7 +47,7 @@ def drive(ledger: Ledger) -> None:
 
 
 def essence(folder: Path) -> list[Event]:
-    """What a search proposed, measured and decided, without when and by which driver."""
+    """Returns what a search proposed, measured and decided, without the time and the driver."""
     return [
         event.model_copy(update={"sequence": -1, "time": 0.0})
         for event in read(folder / EVENTS_FILE)
@@ -60,13 +60,13 @@ def ends(folder: Path) -> dict[int, str]:
 
 
 class Unchecked(Space):
-    """A space as it would be if the checks when it is built had missed something."""
+    """Is a space as it would be if the checks at its building had missed something."""
 
     def __post_init__(self) -> None:
-        """No check."""
+        """Checks nothing."""
 
 
 def with_holes(space: Space) -> Space:
-    """One of whose draws most are no recipes: a ResNet's depth is one of a few."""
+    """Returns a space most of whose draws are no recipes: few of its depths are depths of a ResNet."""
     depth = Dimension("model.depth", Integer(8, 20), "for the test", "none")
     return Unchecked(space.base, (*space.dimensions, depth), {**space.own, "model.depth": 8})

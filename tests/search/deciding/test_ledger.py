@@ -1,4 +1,4 @@
-"""The ledger: what it proposes and decides."""
+"""Tests what the ledger proposes and decides."""
 
 from pathlib import Path
 
@@ -79,7 +79,9 @@ def test_a_diverged_trial_ends_at_once_and_leaves_no_score_at_the_rung(
     assert last[0].reason == "the loss was not finite in epoch 1"
 
 
-def test_a_result_that_arrives_after_the_end_is_told_to_stop(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_result_that_arrives_after_the_end_is_answered_with_a_stop(
+    open_ledger: Open, tmp_path: Path
+) -> None:
     ledger = open_ledger()
     ledger.propose()
     ledger.fail(0, "out of memory")

@@ -1,4 +1,4 @@
-"""A trial as Optuna's record: what TPE learns from, and what people look at."""
+"""Tests a trial as Optuna's record: what TPE learns from, and what people look at."""
 
 from __future__ import annotations
 

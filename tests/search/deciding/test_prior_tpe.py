@@ -1,4 +1,4 @@
-"""The priors' sampler: right priors keep their share, wrong ones lose it, and uniform draws never end."""
+"""Tests the priors' sampler: right priors keep their share, wrong ones lose it, uniform draws never end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RATES = Float(1e-4, 10.0, log=True)
 
 
 def believing(space: Space, **believed: Prior) -> Space:
-    """The space with these priors by dimension, and none elsewhere."""
+    """Returns the space with these priors by dimension, and none elsewhere."""
 
     def wanted(each: Dimension) -> Dimension:
         return replace(each, beliefs=Believed(believed.get(each.name, Uniform())))
@@ -32,19 +32,19 @@ def believing(space: Space, **believed: Prior) -> Space:
 
 
 def one_rate() -> Space:
-    """A rate that is believed to lie around 1."""
+    """Returns a space of one rate, which is believed to lie around 1."""
     dimension = Dimension(RATE, RATES, "for the test", "none", beliefs=Believed(Normal(1.0, "high")))
     return Space(Recipe(), (dimension,), own={RATE: 0.01})
 
 
 def finish(sampler: PriorTpeSampler, number: int, rate: float, best: float) -> None:
-    """Tell of a trial that is better the nearer its rate is to `best`."""
+    """Reports a trial that is the better, the nearer its rate is to `best`."""
     sampler.add(number, {RATE: rate})
     sampler.tell(number, "finished", {1: -abs(float(np.log10(rate / best)))})
 
 
 def after_uniform_trials(count: int, best: float, seed: int = 0) -> PriorTpeSampler:
-    """A sampler that was told of rates drawn uniformly over five decades."""
+    """Returns a sampler that has learnt from rates drawn uniformly over five decades."""
     sampler, random = PriorTpeSampler(one_rate(), seed, "max"), np.random.default_rng(seed)
     for number, rate in enumerate(10 ** random.uniform(-4, 1, count)):
         finish(sampler, number, float(rate), best)
@@ -78,7 +78,7 @@ def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() 
     assert share_after(1.0, "finished") != before
 
 
-def test_where_nothing_is_believed_every_trial_is_tpes_whatever_has_been_told(small_space: Space) -> None:
+def test_where_nothing_is_believed_every_trial_is_tpes_whatever_it_has_learnt(small_space: Space) -> None:
     space = believing(small_space)
     for wanted in (False, True):
         ours, tpe = (make_sampler(space, kind, 3, "max") for kind in ("prior-tpe", "tpe"))
@@ -110,7 +110,7 @@ def test_where_the_documents_recipe_is_the_mode_it_is_not_tried_twice(small_spac
     asked = make_sampler(space, "prior-tpe", 3, "max")
     asked.add(0, space.own)
     first = space.encode(asked.ask(1))
-    assert any(abs(first[name] - place) > 1e-3 for name, place in space.encode(space.own).items())
+    assert any(abs(first[name] - position) > 1e-3 for name, position in space.encode(space.own).items())
 
 
 @pytest.mark.parametrize("best", [1.0, 1e-3])

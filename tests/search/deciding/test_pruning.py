@@ -1,4 +1,4 @@
-"""Which rungs and which factor fit a budget and a space, and what is said of them."""
+"""Tests which rungs and which factor fit a budget and a space, and what is said of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALIKE = 3.0
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -102,7 +102,7 @@ def test_the_first_rung_lies_behind_the_longest_freeze_too(
         (ALIKE, "the priors make trials similar (3.0 bits)"),
     ],
 )
-def test_even_draws_and_weak_priors_are_told_apart(bits: float, wanted: str) -> None:
+def test_even_draws_and_weak_priors_are_distinguished(bits: float, wanted: str) -> None:
     assert suggested(20, 2.0, bits, uneven=False).factor_reason.startswith(wanted)
 
 
@@ -145,7 +145,7 @@ def test_what_is_written_wins(values: dict[str, Any], rungs: tuple[int, ...], fa
 
 
 def test_the_space_decides_between_the_documents_priors_and_even_draws() -> None:
-    """Of one shape, so that only the draws differ."""
+    """All schedules have one shape, so that only the draws differ."""
     pinned = {"base__schedule.kind": "cosine", "budget__epochs": 20}
     names = ("document", "quick", "wide")
     studies = [study_of(space__name=name, **pinned) for name in names]
@@ -201,7 +201,7 @@ TWO_THEN_THIRDS = {"scheduler__grace_epochs": 2, "scheduler__reduction_factor": 
     ],
 )
 def test_with_cycles_rungs_stand_at_their_ends(values: dict[str, Any], epochs: int, rungs: list[int]) -> None:
-    """At the first end behind each of 2, 6, 18 and 54 epochs, or of those that are written."""
+    """They stand at the first end after each of 2, 6, 18 and 54 epochs, or after each written one."""
     study = study_of(budget__epochs=epochs, **{**TWO_THEN_THIRDS, **values})
     assert rungs_of(study) == rungs
 

@@ -1,4 +1,4 @@
-"""A rebuilt ledger goes on exactly as the one before."""
+"""Tests that a rebuilt ledger goes on exactly as the one before."""
 
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def test_a_journal_of_other_rungs_is_refused(open_ledger: Open) -> None:
         open_ledger(rungs=(2,))
 
 
-def test_a_kill_between_the_last_epoch_and_the_end_is_made_good(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_kill_between_the_last_epoch_and_the_end_is_repaired(open_ledger: Open, tmp_path: Path) -> None:
     ledger = open_ledger()
     ledger.propose()
     for epoch in (1, 2, 3, 4):
@@ -207,7 +207,7 @@ def test_a_resumed_search_fails_what_its_driver_died_of(
 def test_trials_of_another_space_are_refused_with_the_way_out(
     open_ledger: Open, tmp_path: Path, small_space: Space, kind: SamplerKind
 ) -> None:
-    """As another version of the product, or an edited study, makes one."""
+    """Another version of the product, or an edited study, makes such trials."""
     ledger = open_ledger(kind=kind)
     ledger.propose()
     before = (tmp_path / EVENTS_FILE).read_bytes()

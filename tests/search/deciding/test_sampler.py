@@ -1,4 +1,4 @@
-"""Samplers: valid draws, repeatable from seed and history alone, and trials told to TPE as they should be."""
+"""Tests samplers: valid draws, repeatable from seed and history alone, and what TPE learns of each trial."""
 
 import os
 import subprocess
@@ -32,14 +32,14 @@ KINDS: tuple[SamplerKind, ...] = ("prior-tpe", "tpe", "random", "qmc")
 
 
 def score(values: Mapping[str, Value]) -> float:
-    """Best at a label smoothing of 0.05."""
+    """Returns a score that is best at a label smoothing of 0.05."""
     smoothing = values["regularisation.label_smoothing"]
     assert isinstance(smoothing, float)
     return 1.0 - abs(smoothing - 0.05)
 
 
 def drawn(sampler: Sampler, own: Mapping[str, Value], count: int) -> list[Mapping[str, Value]]:
-    """The values of trials 0 to count - 1, each told before the next: some stopped, some diverged."""
+    """Returns the values of trials 0 to count - 1; each ends, stops or diverges before the next is drawn."""
     trials: list[Mapping[str, Value]] = []
     for number in range(count):
         values = own if number == 0 else sampler.ask(number)
@@ -137,7 +137,7 @@ def test_tpe_keeps_away_from_trials_that_have_not_ended(small_space: Space) -> N
     assert asked(running=True) != asked(running=False)
 
 
-def test_a_minimised_objective_is_told_as_one(small_space: Space) -> None:
+def test_a_minimised_objective_is_a_maximised_one_negated(small_space: Space) -> None:
     def asked(mode: str, sign: float) -> dict[str, Value]:
         sampler = make_sampler(small_space, "tpe", 5, "max" if mode == "max" else "min")
         for number in range(12):
@@ -173,7 +173,7 @@ def test_tpe_draws_what_an_ordinary_study_of_optunas_draws(mode: Mode, small_spa
 
 
 def drawn_by_optuna(sampler: TpeSampler, space: Space, number: int, mode: Mode) -> dict[str, Value]:
-    """The next values, by Optuna's own storage, study and trial."""
+    """Returns the next values, drawn through Optuna's own storage, study and trial."""
     study = optuna.create_study(
         sampler=sampler.optuna_sampler(number), direction="maximize" if mode == "max" else "minimize"
     )
@@ -255,7 +255,7 @@ def test_every_fraction_gives_a_value_inside_its_domain(
     assert value_at(whole, fraction) in whole
 
 
-def test_tpe_learns_from_trials_told_as_diverged_and_not_from_failed_ones() -> None:
+def test_tpe_learns_from_diverged_trials_and_not_from_failed_ones() -> None:
     rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
     space = Space(Recipe(), (rate,), {"optimizer.lr": 0.01})
 

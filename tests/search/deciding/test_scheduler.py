@@ -1,4 +1,4 @@
-"""ASHA's stopping rule, as tables and against a brute-force reference."""
+"""Tests ASHA's stopping rule, as tables and against a brute-force reference."""
 
 import math
 

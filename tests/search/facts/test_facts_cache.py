@@ -1,4 +1,4 @@
-"""What is kept between commands: found while nothing has changed, measured anew after that or when broken."""
+"""Tests that stored facts are found while nothing changes, and measured anew after a change or damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU = PerTrial(cpus=1, gpus=0.0)
 
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An .npz file of random images, and an empty cache."""
+    """Writes an .npz file of random images, and begins with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
     return write_images(tmp_path / "data" / "pets.npz", 60)
@@ -48,7 +48,7 @@ def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
 
 
 def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
-    """The file keeps its name, size and time, and holds nothing that could be read."""
+    """The file has the same name, size and time as before, and holds nothing that could be read."""
     first = cached_or_measured(recipe(images), CPU)
     found = images.stat()
     images.write_bytes(b"\0" * found.st_size)
@@ -130,7 +130,7 @@ def test_the_folder_is_the_persons_cache(monkeypatch: pytest.MonkeyPatch) -> Non
         assert cache_folder() == Path.home() / ".cache/tunebook/facts"
 
 
-def test_what_is_kept_comes_back(images: Path) -> None:
+def test_what_is_stored_comes_back(images: Path) -> None:
     found = cached_or_measured(recipe(images), CPU)
     file = cache_folder() / "other.json"
     assert read_cached(file) is None

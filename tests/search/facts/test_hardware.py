@@ -1,4 +1,4 @@
-"""Whether a trial fits on the machines, and how many do at once."""
+"""Tests whether a trial fits on the machines, and how many run at once."""
 
 from __future__ import annotations
 

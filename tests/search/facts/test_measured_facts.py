@@ -1,4 +1,4 @@
-"""Facts as they are measured on data and a model, and written over by a person."""
+"""Tests facts as they are measured on data and a model, and replaced by what a person wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = PerTrial(cpus=2, gpus=0.0)
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -73,7 +73,7 @@ def test_a_written_band_is_of_the_optimizer_that_is_written_or_pinned(
     assert (facts.lr_band, facts.lr_band_kind) == ((0.1, 0.4), kind)
 
 
-def test_a_study_without_probes_is_not_probed() -> None:
+def test_a_study_without_probes_runs_none() -> None:
     study = study_of()
     base = study.base_recipe()
     data = load_data(base, CPU)
@@ -89,7 +89,7 @@ def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
-    """Ten images are learnt by heart before any rate is too high, or the loss explodes at once."""
+    """The model memorises ten images before any rate is too high, or the loss explodes at once."""
     written = {"loop.batch_size": 4, "precision.kind": "fp32"}
     study = study_of(space__probes=["lr-find"], base=written, data__train_limit=10)
     base, said = study.base_recipe(), list[str]()

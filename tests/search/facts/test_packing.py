@@ -1,4 +1,4 @@
-"""Trials on one GPU: as many as its memory holds, and never more than there are processors for."""
+"""Tests how many trials share a GPU: as many as its memory holds, and the processors can serve."""
 
 from __future__ import annotations
 

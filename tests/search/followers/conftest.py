@@ -1,4 +1,4 @@
-"""What the tests of a real MLflow database share."""
+"""Holds what the tests of a real MLflow database share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client(storage: Path) -> MlflowClient:
 
 @pytest.fixture
 def folder(storage: Path) -> Path:
-    """A new search's folder."""
+    """Makes the folder of a new search."""
     path = storage / f"search-{uuid.uuid4().hex[:8]}"
     path.mkdir()
     return path

@@ -1,4 +1,4 @@
-"""What the tests of the tracking share: a small search as events, a real database, and what it holds."""
+"""Holds what the tests of tracking share: a small search as events, a real database, and what it holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def storage_with_database(factory: pytest.TempPathFactory) -> Path:
-    """A folder for searches with an empty MLflow database; its tables, which take seconds, are made once."""
+    """Makes a folder for searches with an empty MLflow database; its tables, which take seconds, once."""
     from mlflow import MlflowClient
 
     template = factory.getbasetemp() / "empty-mlflow.db"
@@ -56,7 +56,7 @@ def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
 
 
 def delivered(folder: Path) -> Backlog:
-    """What a live driver's tracker has left undelivered, once it has sent what the journal holds."""
+    """Returns what a live driver's tracker has left undelivered, once it has sent what the journal holds."""
     tracker = tracker_of(folder)
     tracker.start()
     return tracker.close(60)
@@ -68,7 +68,7 @@ def search_event(folder: Path, state: str, reason: str | None = None) -> SearchE
 
 
 def begun(folder: Path) -> list[Event]:
-    """How every journal begins."""
+    """Returns the events that every journal begins with."""
     return [search_event(folder, "started"), settled(epochs=1000, rungs=(1,))]
 
 
@@ -84,12 +84,12 @@ def epochs(number: int, count: int) -> list[Event]:
 
 
 def scored(number: int, each: int, **changes: Any) -> Event:
-    """An epoch of a search that compares its trials after the first."""
+    """Returns an epoch of a search that compares its trials after the first."""
     return epoch(number, each, rung=1 if each == 1 else None, val_loss=1.25, **changes)
 
 
 def a_search(folder: Path) -> list[Event]:
-    """Four trials, one of each outcome."""
+    """Returns four trials, one of each outcome."""
     return [
         *begun(folder),
         *trial(0),
@@ -115,7 +115,7 @@ def write(folder: Path, events: list[Event]) -> list[Event]:
 def runs_of(
     client: MlflowClient, folder: Path, experiment: str = "tunebook"
 ) -> tuple[list[Run], dict[int, Run]]:
-    """The search's own runs, of which there should be one, and those of its trials."""
+    """Returns the search's own runs, of which there should be one, and those of its trials."""
     found = client.get_experiment_by_name(experiment)
     assert found is not None
     runs = client.search_runs([found.experiment_id], f"tags.`tunebook.search_id` = 'id-{folder.name}'")
@@ -134,7 +134,7 @@ def text_of(client: MlflowClient, run: Run, name: str, folder: Path) -> str:
 
 
 def contents(storage: Path, folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Everything the database holds on one search, row by row."""
+    """Returns everything that the database holds on one search, row by row."""
     of_runs = "SELECT run_uuid FROM tags WHERE key = 'tunebook.search_id' AND value = ?"
     with sqlite3.connect(storage / "mlflow.db") as database:
         return {

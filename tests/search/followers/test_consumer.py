@@ -1,4 +1,4 @@
-"""What follows a journal: everything is delivered once, failures are told and never raised."""
+"""Tests that a follower of a journal delivers everything once, reports failures and never raises them."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from search.record.journal import Event, Journal, StartEvent
 
 
 class Listing(Consumer):
-    """Delivers to a list, as long as `broken` says nothing."""
+    """Delivers to a list, as long as `broken` is empty."""
 
     receiver = "the list"
 
@@ -45,7 +45,7 @@ class Listing(Consumer):
 
 
 class Stuck(Listing):
-    """Delivers when it is told to go on."""
+    """Delivers only after `goes_on` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -127,7 +127,7 @@ def test_what_a_receiver_missed_arrives_when_it_is_back_in_order_and_once(tmp_pa
     assert consumer.delivered == written
 
 
-def test_a_broken_journal_is_told_too(tmp_path: Path) -> None:
+def test_a_broken_journal_is_reported_too(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         write(journal, 2)
     (tmp_path / "events.jsonl").write_text("{}\n{}\n")
@@ -147,7 +147,7 @@ def test_a_backlog_reads_as_a_sentence() -> None:
     assert wanted == "MLflow has every event; 2 refused for good, the last: trial 3: metric a%: bad name"
 
 
-def test_an_error_without_words_is_told_by_its_kind() -> None:
+def test_an_error_without_words_is_reported_by_its_kind() -> None:
     assert one_line(TimeoutError()) == "TimeoutError"
     assert len(one_line(ValueError("x " * 1000))) == 300
 

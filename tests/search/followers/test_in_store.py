@@ -1,4 +1,4 @@
-"""A search's folder before a store: what is put there, and in which order."""
+"""Tests which files of a search's folder are put into a store, and in which order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def folder(study: Study) -> Path:
 
 @pytest.fixture
 def held(store: Store) -> Iterator[Lease]:
-    """The driver's lease; it writes one beat, at first."""
+    """Holds the driver's lease, which writes one beat at first."""
     with Lease(store, print) as taken:
         yield taken
 
@@ -69,7 +69,7 @@ def trial(number: int) -> TrialEvent:
 
 
 def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> list[str]:
-    """The names of the files that are put from now on, in order; `meanwhile` happens just before each."""
+    """Returns the names of the files that are put from now on; `meanwhile` runs just before each."""
     order: list[str] = []
     put = Store.write
 
@@ -82,9 +82,9 @@ def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) ->
     return order
 
 
-def soon_known(kept: InStore, number: int) -> bool:
+def soon_known(follower: InStore, number: int) -> bool:
     until = time.monotonic() + 30.0
-    while not (known := kept.has_stored(number)) and time.monotonic() < until:
+    while not (known := follower.has_stored(number)) and time.monotonic() < until:
         time.sleep(0.05)
     return known
 
@@ -100,11 +100,11 @@ def test_all_that_changes_is_put_there_and_copied_to_another_machine(
 ) -> None:
     (folder / FACTS_FILE).write_text("{}")
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
-    assert kept.sync().complete
+    follower = InStore(folder, store, held)
+    assert follower.sync().complete
     (folder / BEST_FILE).write_text("best")
     write(folder, trial(1))
-    assert kept.sync().complete
+    assert follower.sync().complete
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
     there = local_folder(store.uri)
     assert there != folder
@@ -117,7 +117,7 @@ def test_all_that_changes_is_put_there_and_copied_to_another_machine(
 def test_the_journal_there_is_older_than_the_files_beside_it(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, held: Lease
 ) -> None:
-    """Whatever the driver writes in the midst: a journal that says finished never stands without the best."""
+    """So no journal there says that the search finished before the best recipe is there, too."""
 
     def another_trial(name: str) -> None:
         if name == STUDY_FILE:
@@ -125,24 +125,24 @@ def test_the_journal_there_is_older_than_the_files_beside_it(
 
     order = puts(monkeypatch, another_trial)
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
-    kept.sync()
+    follower = InStore(folder, store, held)
+    follower.sync()
     assert order == [STUDY_FILE, EVENTS_FILE, SYNCED_FILE]
     assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
-    assert kept.sync().complete
+    assert follower.sync().complete
     assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 2
 
 
 def test_a_trial_is_known_there_once_it_was_put(store: Store, folder: Path, held: Lease) -> None:
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
-    kept.start()
+    follower = InStore(folder, store, held)
+    follower.start()
     try:
-        assert soon_known(kept, 0)
+        assert soon_known(follower, 0)
         assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
-        assert not kept.has_stored(1)
+        assert not follower.has_stored(1)
     finally:
-        kept.close(5.0)
+        follower.close(5.0)
 
 
 def test_while_the_store_is_down_no_trial_is_known(
@@ -151,15 +151,15 @@ def test_while_the_store_is_down_no_trial_is_known(
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").write_text("a file where a folder should be")
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
-    kept.start()
+    follower = InStore(folder, store, held)
+    follower.start()
     try:
-        assert not kept.has_stored(0)
+        assert not follower.has_stored(0)
         (tmp_path / "store").unlink()
         (tmp_path / "away").rename(tmp_path / "store")
-        assert soon_known(kept, 0)
+        assert soon_known(follower, 0)
     finally:
-        assert kept.close(5.0).complete
+        assert follower.close(5.0).complete
 
 
 def test_a_driver_that_lost_the_lease_puts_nothing_more(store: Store, folder: Path, held: Lease) -> None:
@@ -174,44 +174,44 @@ def test_a_driver_that_hung_puts_nothing_before_it_is_sure_again(
     store: Store, folder: Path, held: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
+    follower = InStore(folder, store, held)
     with monkeypatch.context() as hung:
         hung.setattr(lease, "SILENCE_SECONDS", 0.0)
-        assert not kept.sync().complete
+        assert not follower.sync().complete
     assert store.names() == [DRIVER_FILE]
-    assert kept.sync().complete
+    assert follower.sync().complete
 
 
 @pytest.mark.parametrize("theirs", [b"theirs\n", None])
 def test_one_that_was_replaced_while_it_hung_puts_nothing_over_the_others_journal(
     store: Store, folder: Path, held: Lease, monkeypatch: pytest.MonkeyPatch, theirs: bytes | None
 ) -> None:
-    """Whatever has become of the other's sign of life."""
+    """It is so whatever has become of the other driver's sign of life."""
     write(folder, trial(0))
-    kept = InStore(folder, store, held)
-    assert kept.sync().complete
+    follower = InStore(folder, store, held)
+    assert follower.sync().complete
     with monkeypatch.context() as hung:
         hung.setattr(lease, "SILENCE_SECONDS", 0.0)
-        assert not kept.sync().complete
+        assert not follower.sync().complete
     before = store.read(EVENTS_FILE) or b""
     store.write(EVENTS_FILE, before + (theirs or b""))
     write(folder, trial(1))
-    assert kept.sync().complete == (theirs is None)
+    assert follower.sync().complete == (theirs is None)
     assert held.lost == (theirs is not None)
     assert (store.read(EVENTS_FILE) or b"").startswith(before + (theirs or b""))
 
 
 def test_a_journal_that_is_cut_or_gone_is_not_put(store: Store, folder: Path, held: Lease) -> None:
     write(folder, trial(0), trial(1))
-    kept = InStore(folder, store, held)
-    kept.sync()
+    follower = InStore(folder, store, held)
+    follower.sync()
     before = store.read(EVENTS_FILE)
     assert before is not None
     for content in (before[:-5], b""):
         (folder / EVENTS_FILE).write_bytes(content)
-        assert "was cut or removed" in str(kept.sync())
+        assert "was cut or removed" in str(follower.sync())
     (folder / EVENTS_FILE).unlink()
-    assert "was cut or removed" in str(kept.sync())
+    assert "was cut or removed" in str(follower.sync())
     assert store.read(EVENTS_FILE) == before
 
 

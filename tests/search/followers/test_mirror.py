@@ -1,4 +1,4 @@
-"""The copy for optuna-dashboard: every ended trial once, told as it was, and never in the search's way."""
+"""Tests the copy for optuna-dashboard: every ended trial once, as it ended; it never stops the search."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def trials_in(folder: Path) -> dict[int, FrozenTrial]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A search of five trials, four of them ended, and its mirror; made once, since SQLite takes a second."""
+    """Makes, once, a search of five trials and its mirror (SQLite takes a second); four trials have ended."""
     folder = tmp_path_factory.mktemp("search")
     write(folder, EVENTS)
     assert Mirror(folder, STUDY, SPACE).sync().complete
     return folder
 
 
-def test_ended_trials_are_told_as_the_sampler_is_told(folder: Path) -> None:
+def test_ended_trials_are_recorded_as_the_sampler_learns_of_them(folder: Path) -> None:
     trials = trials_in(folder)
     assert {number: trial.state.name for number, trial in trials.items()} == {
         0: "COMPLETE",
@@ -142,7 +142,7 @@ def test_the_documents_own_recipe_is_there_though_it_lies_outside_the_space(fold
     assert trials_in(folder)[0].params == params
 
 
-def test_outcome_reason_and_times_are_kept(folder: Path) -> None:
+def test_outcome_reason_and_times_are_recorded(folder: Path) -> None:
     from datetime import datetime
 
     from search.record.journal import read
@@ -218,7 +218,7 @@ def test_a_mirror_that_cannot_be_written_warns_once_and_lets_the_search_be(
     assert len([record for record in caplog.records if "is not up to date" in record.message]) == 1
 
 
-def test_a_value_that_no_distribution_holds_is_kept_beside_the_params(tmp_path: Path) -> None:
+def test_a_value_that_no_distribution_holds_is_stored_beside_the_params(tmp_path: Path) -> None:
     dimension = Dimension("regularisation.label_smoothing", Float(0.05, 0.2, log=True), "why", "who")
     space = Space(Recipe(), (dimension,), own={dimension.path: 0.0})
     events: list[Event] = [

@@ -1,4 +1,4 @@
-"""A search in a real MLflow database: what its runs hold, while it runs, after it and when it goes on."""
+"""Tests what the runs in a real MLflow database hold: during a search, after it, and when it is resumed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_search_itself_is_summed_up(client: MlflowClient, folder: Path) -> N
     assert (numbers["trials"], numbers["trials_stopped"], numbers["trials_diverged"]) == (4, 1, 1)
 
 
-def test_recipes_and_the_searchs_files_are_kept_and_follow_their_changes(
+def test_recipes_and_the_searchs_files_are_stored_and_follow_their_changes(
     client: MlflowClient, folder: Path
 ) -> None:
     write(folder, a_search(folder))

@@ -1,4 +1,4 @@
-"""What MLflow is told of each event, without MLflow."""
+"""Tests what is sent to MLflow for each event, without MLflow."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.search.small_events import NO_FIELDS, begun, epoch, session
 
 
 def outbox(*events: Event) -> Outbox:
-    """An outbox that has taken the events, one a second: the first two, which begin a search, at 100 s."""
+    """Returns an outbox with these events, one a second; the first two, which begin a search, at 100 s."""
     box = Outbox(objective="val_accuracy", epochs=3)
     for number, event in enumerate(events):
         box.apply(event.model_copy(update={"sequence": number, "time": 100.0 + max(0, number - 1)}))

@@ -1,4 +1,4 @@
-"""What a search has come to, in MLflow: a table of verdicts and a note on the search's own run."""
+"""Tests what MLflow shows of a search's conclusions: a table of verdicts and a note on the search's run."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_search_that_goes_on_is_concluded_anew_at_its_end(client: MlflowClient
     assert note_of(client, folder).endswith("trial 0")
 
 
-def test_a_conclusion_that_cannot_be_drawn_is_told_and_keeps_nothing_back(
+def test_a_conclusion_that_cannot_be_drawn_is_reported_and_keeps_nothing_back(
     client: MlflowClient, folder: Path
 ) -> None:
     def fail() -> Conclusion:

@@ -1,4 +1,4 @@
-"""Kills, lost databases, refusals and dead servers: everything arrives once, or is told."""
+"""Tests kills, lost databases, refusals and dead servers: everything arrives once, or is reported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_kill_between_making_a_run_and_noting_it_makes_no_second_one(
     }
 
 
-def test_items_that_mlflow_never_takes_are_left_out_counted_and_told(
+def test_items_that_mlflow_never_takes_are_left_out_counted_and_reported(
     client: MlflowClient, folder: Path
 ) -> None:
     events = [*begun(folder), *trial(0, {"optimizer.lr": 0.1, "what?": 1}), *epochs(0, 1)]
@@ -170,7 +170,7 @@ def test_a_deleted_experiment_is_an_error_that_says_so(client: MlflowClient, fol
     assert "'thrown away' is deleted" in str(backlog)
 
 
-def test_an_artifact_place_that_cannot_be_written_holds_back_no_numbers(
+def test_an_artifact_folder_that_cannot_be_written_holds_back_no_numbers(
     client: MlflowClient, storage: Path, folder: Path
 ) -> None:
     """A file stands where the artifacts' folder should be."""

@@ -1,4 +1,4 @@
-"""Where MLflow keeps the runs: absolute, or refused with the way out."""
+"""Tests where MLflow stores the runs: the URI becomes absolute, or is refused with a way out."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_servers_stay_as_they_are(here: Path, uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["./mlruns", "mlruns", "/data/mlruns", "file:///data/mlruns", "file:mlruns"])
-def test_plain_folders_are_refused_and_told_what_to_use(here: Path, uri: str) -> None:
+def test_plain_folders_are_refused_with_what_to_use_instead(here: Path, uri: str) -> None:
     with pytest.raises(UserError, match=r"tracking\.uri: .* is a folder.*sqlite:///PATH/mlflow\.db.*http://"):
         resolve_tracking_uri(uri, here, {})
 

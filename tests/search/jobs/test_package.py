@@ -1,4 +1,4 @@
-"""What is sent to a cluster: a study that means the same there, the project, the variables named."""
+"""Tests what is sent to a cluster: a study that means the same there, the project, the named variables."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_job_finds_the_project_in_its_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_a_checkout_is_told_from_an_installation(tmp_path: Path) -> None:
+def test_a_checkout_is_distinguished_from_an_installation(tmp_path: Path) -> None:
     assert from_checkout(ROOT)
     assert not from_checkout(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
@@ -83,15 +83,15 @@ def test_a_checkout_is_told_from_an_installation(tmp_path: Path) -> None:
 
 
 def test_variables_are_passed_on_by_name_or_with_a_value() -> None:
-    given = variables(["TOKEN", "A=b=c", "EMPTY="], {"TOKEN": "secret"})
-    assert given == {"TOKEN": "secret", "A": "b=c", "EMPTY": ""}
+    passed = variables(["TOKEN", "A=b=c", "EMPTY="], {"TOKEN": "secret"})
+    assert passed == {"TOKEN": "secret", "A": "b=c", "EMPTY": ""}
     with pytest.raises(UserError, match="--env HOST: is not set here"):
         variables(["HOST"], {})
 
 
 @pytest.mark.integration
 def test_a_job_takes_the_python_that_ray_runs_with(tmp_path: Path) -> None:
-    """Ray's processes are this test's stand-in: a process that has loaded Ray, with no Python on its PATH."""
+    """The test stands in for Ray's processes: it has loaded Ray, and there is no Python on its PATH."""
     pack(tmp_path)
     (tmp_path / "asked.py").write_text("import sys; print(sys.executable, sys.argv[1:])")
     starts = (

@@ -1,4 +1,4 @@
-"""A search's folder through a log: what goes in comes out, without checkpoints and without passwords."""
+"""Tests that a search's folder passes through a log whole, but without checkpoints and passwords."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_password_stays_on_the_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", ["", "sh: python: not found\n", "-----BEGIN TUNEBOOK SEARCH-----\nH4sI"])
-def test_a_log_without_a_whole_parcel_is_told(log: str, tmp_path: Path) -> None:
+def test_a_log_without_a_whole_parcel_is_refused(log: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"could not pack the search: .*(no output|not found|H4sI)"):
         unpacked(log, tmp_path / "here")
     assert not (tmp_path / "here").exists()

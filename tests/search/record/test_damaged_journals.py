@@ -1,4 +1,4 @@
-"""Damaged journals: reading one gives the same search or an error, and never a smaller search in silence."""
+"""Tests that a damaged journal gives the same search or an error, never a smaller search in silence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a search with trials of several outcomes."""
+    """Returns the folder of a search with trials of several outcomes."""
     return planted(
         tmp_path_factory.mktemp("searches"),
         lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.9, diverges=luck.random() < 0.2),
@@ -92,10 +92,10 @@ def test_a_damaged_journal_is_an_error_that_names_file_and_line(
         assert "\n" not in error
 
 
-def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_told(
+def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_reported(
     finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Epochs behind the last line that was synced may be lost: their trial is trained again."""
+    """Epochs after the last line that was synced may be lost: their trial is trained again."""
     journal = (finished / EVENTS_FILE).read_bytes()
     whole = read_from_bytes(tmp_path, journal)
     last = max(event.sequence for event in whole if isinstance(event, TrialEvent))
@@ -119,7 +119,7 @@ def test_random_bytes_are_an_error(tmp_path: Path) -> None:
 
 
 def attempted(folder: Path) -> tuple[list[Event] | None, str]:
-    """What a reader gets of a journal: its events, or an error's message."""
+    """Returns what a reader gets of a journal: its events, or an error's message."""
     try:
         found = read(folder / EVENTS_FILE)
         Record(found)

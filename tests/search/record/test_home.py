@@ -1,4 +1,4 @@
-"""Where a search lives: its names, its folder, its address, its trials' checkpoints."""
+"""Tests where a search lives: its names, its folder, its address, its trials' checkpoints."""
 
 from __future__ import annotations
 

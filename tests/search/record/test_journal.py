@@ -1,4 +1,4 @@
-"""The journal: what was written is read back, torn lines are survived."""
+"""Tests that what was written to the journal is read back, and that torn lines do no harm."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ EVENTS: tuple[Event, ...] = (
 
 
 def sealed(body: bytes) -> bytes:
-    """A line behind the first of EVENTS, with the checksum that belongs there."""
+    """Returns a line that follows the first of EVENTS, with the checksum that belongs there."""
     first = EVENTS[0].model_copy(update={"sequence": 0, "time": TIME})
     return seal(body, checksum_of(first.model_dump_json().encode(), ""))[0]
 

@@ -1,4 +1,4 @@
-"""The lock on a search's folder: one process has it, a killed one loses it, and it leaves nothing behind."""
+"""Tests the lock on a search's folder: one process has it, a killed one loses it, and no file is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search.study import STUDY_FILE
 from trainable.errors import UserError
 
 
-def test_a_second_process_is_refused_and_told_who_has_the_lock(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_learns_who_has_the_lock(tmp_path: Path) -> None:
     with locked(tmp_path):
         (tmp_path / STUDY_FILE).touch()
         message = f"is running already, in process {os.getpid()} on "
@@ -57,7 +57,7 @@ def test_a_search_keeps_its_lock_file(tmp_path: Path) -> None:
 
 
 def test_those_who_wait_while_a_folder_comes_and_goes_have_it_one_at_a_time(tmp_path: Path) -> None:
-    """Each makes the folder and removes it again: none may take a lock that is no longer in the folder."""
+    """Each makes the folder and removes it again: none may lock a file that is no longer in the folder."""
     inside: list[int] = []
     together: list[int] = []
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_folder_is_refused_in_one_line(tmp_path: Path, name: st
 
 
 def test_a_read_only_folder_is_refused_in_one_line_even_where_a_lock_is_there(tmp_path: Path) -> None:
-    """By the kernel's own word, in a process that is nobody: root may write anywhere."""
+    """The kernel itself refuses, in a process of the user nobody: root may write anywhere."""
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / LOCK_FILE).touch()

@@ -1,4 +1,4 @@
-"""What a store holds of a search, copied to a folder of this machine; and who may drive a search."""
+"""Tests how a search in a store is copied to a folder of this machine, and who may drive a search."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def store(home: Home) -> Store:
 
 @pytest.fixture
 def folder(home: Home, study: Study, store: Store) -> Path:
-    """A search with one trial, in the folder and in the store."""
+    """Returns the folder of a search with one trial, which is in the store, too."""
     home.folder.mkdir(parents=True)
     study.write(home.folder)
     write(home.folder, TrialEvent(trial=0, values={}))
@@ -59,7 +59,7 @@ def write(folder: Path, *events: Any) -> None:
             journal.append(event)
 
 
-def test_what_did_not_get_there_is_kept(store: Store, folder: Path) -> None:
+def test_what_did_not_get_there_stays_here(store: Store, folder: Path) -> None:
     write(folder, StartEvent(trial=0, attempt=1, epoch=0))
     (folder / BEST_FILE).write_text("written with it")
     before = (folder / EVENTS_FILE).read_bytes()
@@ -90,7 +90,7 @@ def test_another_drivers_journal_holds_and_the_mirror_of_the_own_goes(store: Sto
     assert ((folder / EVENTS_FILE).read_bytes(), (folder / MIRROR_FILE).exists()) == (theirs, False)
 
 
-def test_a_journal_that_the_store_has_lost_is_told(store: Store, folder: Path) -> None:
+def test_a_journal_that_the_store_has_lost_is_reported(store: Store, folder: Path) -> None:
     store.remove(EVENTS_FILE)
     store.write("trials/0000/epoch-0001/state.pt", b"")
     with pytest.raises(UserError, match=r"events.jsonl is missing, but trials/ is not"):
@@ -174,7 +174,7 @@ def test_what_is_no_search_is_not_taken_for_one(home: Home, store: Store) -> Non
     assert not home.folder.exists()
 
 
-def test_a_store_that_is_down_is_told_and_nothing_is_left(home: Home, tmp_path: Path) -> None:
+def test_a_store_that_is_down_is_reported_and_nothing_is_left(home: Home, tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="file://"), driving(home, print):
         pass

@@ -1,4 +1,4 @@
-"""The summary of a search: states, the best trial, what pruning saved, and plain finite JSON."""
+"""Tests the summary of a search: states, the best trial, what pruning saved, and plain finite JSON."""
 
 import json
 import math
@@ -22,11 +22,11 @@ from tests.search.small_events import epoch, session, settled
 
 EPOCHS = 10
 EVERY = tuple(range(1, EPOCHS))
-"""Rungs at each epoch but the last."""
+"""They are rungs at each epoch but the last."""
 
 
 def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> list[Event]:
-    """A trial that gets a little better with each epoch and reaches `accuracy` in its last one."""
+    """Returns a trial that gets a little better with each epoch and reaches `accuracy` in its last one."""
     values = [accuracy - 0.01 * (epochs - number) for number in range(1, epochs + 1)]
     trained = [scored(trial, number, value) for number, value in enumerate(values, start=1)]
     return [
@@ -38,7 +38,7 @@ def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> lis
 
 
 def scored(trial: int, number: int, accuracy: float) -> Event:
-    """An epoch of a search whose rungs are EVERY epoch but the last."""
+    """Returns an epoch of a search whose rungs are EVERY epoch but the last."""
     rung = number if number in EVERY else None
     return epoch(trial, number, accuracy, rung, val_loss=1.0 - accuracy)
 
@@ -48,7 +48,7 @@ def begun(objective: str = "val_accuracy", rungs: tuple[int, ...] = EVERY) -> li
 
 
 def stamped(events: list[Event], times: list[float] | None = None) -> list[Event]:
-    """Events as a journal would return them; a second apart where no times are given."""
+    """Returns events as a journal would; without `times` they are a second apart."""
     return [
         event.model_copy(
             update={"sequence": number, "time": float(number) if times is None else times[number]}

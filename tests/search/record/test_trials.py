@@ -1,4 +1,4 @@
-"""The fold of events into trials: what it makes of them, and what it refuses to be told."""
+"""Tests how events become trials: what the fold makes of them, and which it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tunebook refine`: what is refused, what is told, and what the next study says."""
+"""Tests `tunebook refine`: what it refuses, what it reports, and what the next study says."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_healthy_search_changes_nothing_and_says_what_was_looked_at(tunebook: 
         assert words in out
 
 
-def test_a_script_that_asks_for_a_study_is_told_by_the_exit_code_that_there_is_none(
+def test_a_script_that_asks_for_a_study_learns_from_the_exit_code_that_there_is_none(
     tunebook: Call, tmp_path: Path
 ) -> None:
     folder = planted(tmp_path / "searches", towards(0.5), **SMALL)
@@ -107,7 +107,7 @@ def test_a_few_trials_are_too_early(tunebook: Call, tmp_path: Path) -> None:
     assert not (tmp_path / "study2.yaml").exists()
 
 
-def test_an_interrupted_search_is_judged_by_the_trials_that_ended(tmp_path: Path) -> None:
+def test_an_interrupted_search_is_audited_by_the_trials_that_ended(tmp_path: Path) -> None:
     found = refined(planted(tmp_path, towards(1.3), trials=90, last=24, **SMALL))
     assert found.compared_trials == 24
     assert list(after(found)) == [f"space.overrides.{RATE}"]

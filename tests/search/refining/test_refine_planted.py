@@ -1,4 +1,4 @@
-"""The audit against searches of which it is known what is wrong, and against healthy ones.
+"""Tests the audit against searches with known faults, and against healthy ones.
 
 Each case is drawn anew for several seeds, with another sampler each. What is planted is one thing, so that
 every other finding is false.
@@ -37,7 +37,7 @@ FIVE: dict[str, Any] = {
         BATCH: {"int_log": [32, 256]},
     },
 }
-"""A space of five ranges: logarithmic and not, of whole numbers and not."""
+"""They make a space of five ranges: logarithmic and not, of whole numbers and not."""
 TWO_KINDS: dict[str, Any] = {
     "space__name": "quick",
     "space__overrides": {
@@ -57,7 +57,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A planted search, and the findings that it should lead to: kinds, each with what it is about or ""."""
+    """Describes a planted search and the findings to expect: kinds, each with its subject or "" for any."""
 
     landscape: Landscape
     expected: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Case:
     trials: int = 24
 
     def findings(self, storage: Path, seed: int) -> set[tuple[str, str]]:
-        """What the audit finds, as kinds with what they are about."""
+        """Returns what the audit finds, as kinds with their subjects."""
         sampler = SAMPLERS[seed % len(SAMPLERS)]
         folder = planted(
             storage,
@@ -80,7 +80,7 @@ class Case:
         return {(each.kind, each.about) for each in refined(folder).findings}
 
     def score(self, found: set[tuple[str, str]]) -> Score:
-        """The planted that were found, the planted that were not, and the rest of what was found."""
+        """Returns the planted that were found, the planted that were not, and the rest of what was found."""
         hits = [
             {each for each in found if each[0] == kind and about in ("", each[1])}
             for kind, about in self.expected.items()
@@ -93,7 +93,7 @@ class Case:
 
 
 def peaked(best: Mapping[str, float]) -> Landscape:
-    """Trials that are the worse, the further each value lies from the best one (0 and 1 are the ends)."""
+    """Makes trials the worse, the further each value lies from the best one (0 and 1 are the ends)."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         off = sum((at[name] - where) ** 2 for name, where in best.items() if name in at)
@@ -104,7 +104,7 @@ def peaked(best: Mapping[str, float]) -> Landscape:
 
 
 def better_with(kind: str, best: Mapping[str, float]) -> Landscape:
-    """As `peaked`, and one optimizer of two is better."""
+    """Does as `peaked`, and makes one optimizer of two better."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = peaked(best)(at, luck)
@@ -114,7 +114,7 @@ def better_with(kind: str, best: Mapping[str, float]) -> Landscape:
 
 
 def lost_above(rate: float, best: Mapping[str, float]) -> Landscape:
-    """As `peaked`, but nine in ten trials with a higher rate diverge."""
+    """Does as `peaked`, but nine in ten trials with a higher rate diverge."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = peaked(best)(at, luck)
@@ -132,7 +132,7 @@ def lost_by_luck(share: float) -> Landscape:
 
 
 def ending(train: float, *, accuracy: float = 0.85, rise: float = 0.0, swing: float = 0.0) -> Landscape:
-    """Whatever the values but the rate, a trial ends like this."""
+    """Makes trials end like this; of the values, only the rate matters."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         lost = 0.05 * (at.get(RATE, 0.5) - 0.5) ** 2 + luck.gauss(0.0, 0.002)
@@ -142,7 +142,7 @@ def ending(train: float, *, accuracy: float = 0.85, rise: float = 0.0, swing: fl
 
 
 def steep(fall: float) -> Landscape:
-    """The best trials stand out: accuracies fall off steeply from the middle of the rates."""
+    """Makes the best trials stand out: accuracies fall off steeply from the middle of the rates."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         accuracy = 0.93 - fall * abs(at[RATE] - 0.5) ** 0.5
@@ -201,7 +201,7 @@ HEALTHY: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Score]]:
-    """By case, what came of each seed."""
+    """Returns the score of each seed, by case."""
     storage = tmp_path_factory.mktemp("planted")
     return {
         name: [case.score(case.findings(storage / f"{name} {seed}", seed)) for seed in SEEDS]
@@ -210,7 +210,7 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Score]]:
 
 
 def test_what_is_planted_is_found_and_little_else(scores: dict[str, list[Score]]) -> None:
-    """15 planted and 12 healthy searches, three seeds each; with six, recall and precision were 0.99."""
+    """There are 15 planted and 12 healthy searches, three seeds each; six gave recall and precision 0.99."""
     every = [score for each in scores.values() for score in each]
     found, missed, false = (sum(column) for column in zip(*every, strict=True))
     wanted = {

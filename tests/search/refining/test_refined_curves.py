@@ -1,4 +1,4 @@
-"""What the best trials' curves, and noise, ask of the next study."""
+"""Tests how the best trials' curves, and noise, change the next study."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_an_overfit_net_is_expected_to_want_more_regularisation_of_two_new_kinds
 ) -> None:
     found = refined(planted(tmp_path, ending(0.995, 0.85), images=LARGER, **SMALL))
     assert [each.kind for each in found.findings] == ["overfit"]
-    places = after(found)
-    assert "around" in places[f"space.overrides.{DECAY}"]
+    changes = after(found)
+    assert "around" in changes[f"space.overrides.{DECAY}"]
     new = {"augmentation.policy.kind", "regularisation.label_smoothing"}
-    assert places.keys() == {f"space.overrides.{name}" for name in (DECAY, *new)}
-    assert "randaugment 57%" in places["space.overrides.augmentation.policy.kind"]
+    assert changes.keys() == {f"space.overrides.{name}" for name in (DECAY, *new)}
+    assert "randaugment 57%" in changes["space.overrides.augmentation.policy.kind"]
     waits = (
         "null -> 0.2 waits for the next round: augmentation.policy.kind and regularisation.label_smoothing"
     )
@@ -88,7 +88,7 @@ def test_trials_that_still_rise_get_twice_the_epochs(tmp_path: Path) -> None:
     assert "budget.hours" in finding.advice[0]
 
 
-def test_few_validation_images_are_told_with_the_commands_that_repeat_the_best(tmp_path: Path) -> None:
+def test_few_validation_images_are_reported_with_the_commands_that_repeat_the_best(tmp_path: Path) -> None:
     few = Images(train=900, validation=190, test=190)
     found = refined(planted(tmp_path, ending(0.97, 0.93), images=few, **SMALL))
     (finding,) = found.findings
@@ -97,9 +97,9 @@ def test_few_validation_images_are_told_with_the_commands_that_repeat_the_best(t
     assert sum("tunebook export" in line and "--set loop.seed=$seed" in line for line in finding.advice) == 3
 
 
-def test_a_validation_part_that_the_data_bring_is_not_made_larger(tmp_path: Path) -> None:
-    brought = Images(train=5_000, validation=190, test=0)
-    found = refined(planted(tmp_path, ending(0.97, 0.93), images=brought, **SMALL))
+def test_a_validation_part_of_the_data_s_own_is_not_made_larger(tmp_path: Path) -> None:
+    with_own_parts = Images(train=5_000, validation=190, test=0)
+    found = refined(planted(tmp_path, ending(0.97, 0.93), images=with_own_parts, **SMALL))
     assert [each.kind for each in found.findings] == ["noisy"]
     assert found.study is None
 

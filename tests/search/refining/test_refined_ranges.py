@@ -1,4 +1,4 @@
-"""Ranges that the next study widens, cuts or leaves."""
+"""Tests which ranges the next study widens, cuts or leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
 
-def test_a_variant_s_range_takes_the_place_of_what_was_believed_of_all(tmp_path: Path) -> None:
+def test_a_variant_s_range_replaces_what_was_believed_of_all(tmp_path: Path) -> None:
     kinds = {"optimizer.kind": {"choice": ["sgd", "adamw"]}, RATE: {"prior": 0.3, "confidence": "low"}}
     name = f"{RATE}[sgd]"
     folder = planted(tmp_path, towards(1.3, name), trials=40, space__name="quick", space__overrides=kinds)
@@ -71,7 +71,7 @@ def test_the_rules_of_the_other_variants_stay_where_one_variant_gets_a_range(tmp
 
 
 def beyond(rate: float) -> Landscape:
-    """Trials are the better the nearer they come to the upper end, and the first one is best of all."""
+    """Makes trials the better, the nearer they come to the upper end, and the first one best of all."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = towards(1.3)(at, luck)
@@ -101,7 +101,7 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
 
 
 def moved(folder: Path, own: float) -> None:
-    """The journal with another rate in the documented recipe."""
+    """Rewrites the journal with another rate in the documented recipe."""
     events = read(folder / EVENTS_FILE)
     replace_journal(folder)
     with Journal(folder) as journal:

@@ -1,4 +1,4 @@
-"""What is shown of a search's best trial: a diagnosis from the folder alone, on the screen and in JSON."""
+"""Tests what is shown of the best trial: a diagnosis from the folder alone, on the screen and in JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
 
 
 def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]]) -> Path:
-    """A finished search: trial -> (validation accuracy, values); all know their training images."""
+    """Makes a finished search: trial -> (validation accuracy, values); all know their training images."""
     study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
     facts = digits_facts(epochs=EPOCHS)
     (folder / FACTS_FILE).write_bytes(facts_text(facts, INFO))

@@ -1,4 +1,4 @@
-"""Tables on wide screens, blocks of lines on narrow ones."""
+"""Tests that wide screens get tables, and narrow ones blocks of lines."""
 
 from __future__ import annotations
 

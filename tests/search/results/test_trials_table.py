@@ -1,4 +1,4 @@
-"""The table of trials on screens of any width: a number is whole, or it is not there."""
+"""Tests the table of trials on screens of any width: a number is whole, or it is not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray's token: found where Ray looks for it, brought along, and asked for in one line where it is refused."""
+"""Tests that Ray's token is found where Ray looks, is sent along, and is asked for where it is refused."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_a_token_none_is_brought() -> None:
+def test_without_a_token_none_is_sent() -> None:
     send_token()
     assert (token_source(), token_to_send()) == (None, None)
     assert why_refused().startswith("the cluster asks for a token: set RAY_AUTH_TOKEN")
 
 
-def test_it_is_taken_from_the_variable_then_from_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_read_from_the_variable_then_from_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / ".ray").mkdir()
     (home / ".ray" / "auth_token").write_text("of the home\n")
     send_token()
@@ -36,7 +36,7 @@ def test_it_is_taken_from_the_variable_then_from_a_file(home: Path, monkeypatch:
     assert why_refused().startswith("the cluster refuses the token in RAY_AUTH_TOKEN")
 
 
-def test_who_says_that_none_is_to_be_brought_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wish_to_send_none_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     send_token()

@@ -1,4 +1,4 @@
-"""Nothing is written to a search's folder without its lock, nor left of what never became a search."""
+"""Tests that a search's folder is written only under its lock, and goes if the search never began."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def study(tmp_path: Path) -> Study:
 
 @pytest.fixture
 def folder(study: Study) -> Path:
-    """A search whose driver was killed before its first trial."""
+    """Returns the folder of a search whose driver was killed before its first trial."""
     folder = Home.of(study).folder
     folder.mkdir(parents=True)
     driver.resolved_study(study).write(folder)
@@ -144,7 +144,7 @@ def test_damaged_facts_are_one_line(tunebook: Tunebook, folder: Path, section: s
 
 @pytest.mark.parametrize("command", ["resume", "show", "sync"])
 @pytest.mark.parametrize("name", [EVENTS_FILE, CURSOR_FILE])
-def test_a_folder_in_the_place_of_a_file_is_one_line(
+def test_a_folder_instead_of_a_file_is_one_line(
     tunebook: Tunebook, folder: Path, name: str, command: str
 ) -> None:
     (folder / name).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def test_a_folder_in_the_place_of_a_file_is_one_line(
     assert "Is a directory" in wanted or "is a directory" in wanted
 
 
-def test_a_folder_in_the_place_of_the_log_ends_a_resume_before_anything_is_written(
+def test_a_folder_instead_of_the_log_ends_a_resume_before_anything_is_written(
     study: Study, folder: Path
 ) -> None:
     write_facts(prepare(study, Home(folder), Hardware((Node(cpus=2, gpus=0),))))

@@ -1,4 +1,4 @@
-"""What the driver does with a store that does not answer: the search goes on."""
+"""Tests what the driver does with a store that does not answer: the search goes on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 
 @pytest.fixture
 def ledger(prepared: Prepared, tmp_path: Path) -> Iterator[Ledger]:
-    """With one trial, which was stopped."""
+    """Returns a ledger with one trial, which was stopped."""
     with Journal(tmp_path) as journal:
         made = make_ledger(prepared, journal)
         made.begin("mine")
@@ -67,7 +67,7 @@ def test_a_history_that_a_disk_has_broken_does_not_end_the_search(
     assert local.home.trials_with_checkpoints() == {0}
 
 
-def test_checkpoints_that_cannot_be_removed_are_told_of(
+def test_checkpoints_that_cannot_be_removed_are_reported(
     prepared: Prepared, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

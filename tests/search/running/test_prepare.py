@@ -1,4 +1,4 @@
-"""What is decided and refused before a search starts: faults of every trial, weights, facts that are kept."""
+"""Tests what is decided and refused before a search starts: faults of every trial, weights, stored facts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
 
 
 def study_of(**values: Any) -> Study:
-    """A study of digits, with values by dotted path (`__` for the dot)."""
+    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -42,7 +42,7 @@ def space_of(study: Study, facts: Facts | None = None) -> Space:
 
 @pytest.mark.parametrize("flips", [(), ("vertical",)])
 @pytest.mark.parametrize(
-    ("place", "values"),
+    ("written_at", "values"),
     [
         ("base.evaluation.flip", {"base__evaluation.flip": True}),
         (
@@ -52,27 +52,27 @@ def space_of(study: Study, facts: Facts | None = None) -> Space:
     ],
 )
 def test_mirror_images_are_scored_only_where_labels_survive(
-    flips: tuple[str, ...], place: str, values: dict[str, Any]
+    flips: tuple[str, ...], written_at: str, values: dict[str, Any]
 ) -> None:
     study = study_of(**values)
     refused = digits_facts(flips=flips)
     with pytest.raises(StudyError) as caught:
         check_trials(study, space_of(study, refused), refused)
     ((path, message),) = caught.value.faults
-    assert path == place
+    assert path == written_at
     assert "data.flips to hold horizontal" in message
     allowed = digits_facts(flips=("horizontal",))
     check_trials(study, space_of(study, allowed), allowed)
 
 
 def again(study: Study, folder: Path) -> Prepared:
-    """A resumed search in a folder with this study in it."""
+    """Prepares a resumed search in a folder that holds this study."""
     study.write(folder)
     return prepare_again(study, Home(folder), Search(folder), MACHINE)
 
 
-def test_weights_that_are_missing_or_fit_nothing_are_told_before_any_trial(tmp_path: Path) -> None:
-    """As a search begins, and as it is resumed."""
+def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(tmp_path: Path) -> None:
+    """They are reported when a search begins, and when it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
     model = make_model(study_of().base_recipe().model, classes=10, channels=1, image_size=8)
     save_file(model.state_dict(), fitting)
@@ -128,7 +128,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
         ({}, None),
     ],
 )
-def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
+def test_a_written_range_of_rates_that_misses_the_sweep_s_is_reported(
     values: dict[str, Any], wanted: str | None
 ) -> None:
     free = {"optimizer.kind": {"rule": True}} if any("[" in name for name in values) else {}
@@ -140,7 +140,7 @@ def test_a_written_range_of_rates_that_misses_the_sweep_s_is_told(
     assert far_rates(study, space_of(study, unswept), unswept) is None
 
 
-def test_a_search_tells_of_such_a_range_before_it_begins(tmp_path: Path) -> None:
+def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
     said: list[str] = []
     prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append)

@@ -1,4 +1,4 @@
-"""The Study as data: defaults, refusals, values set by path, paths resolved once."""
+"""Tests the Study as data: defaults, refusals, values set by path, paths resolved once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_path_of_the_data_alone_is_enough() -> None:
         ({"tracking": {"url": "x"}}, "tracking.url"),
     ],
 )
-def test_a_typo_in_any_key_is_refused_at_its_place(tree: dict[str, Any], path: str) -> None:
+def test_a_typo_in_any_key_is_refused_at_its_path(tree: dict[str, Any], path: str) -> None:
     assert path in faults({**DIGITS, **tree})
 
 
@@ -83,7 +83,7 @@ def test_values_that_cannot_work_are_refused(tree: dict[str, Any], wanted: str) 
         ({"space": {"probes": ["lr_find"]}}, "space.probes.0", "'lr-find' or 'batch-find'"),
     ],
 )
-def test_facts_that_cannot_be_written_are_refused_at_their_place(
+def test_facts_that_cannot_be_written_are_refused_at_their_path(
     tree: dict[str, Any], path: str, wanted: str
 ) -> None:
     ((found, message),) = faults({**DIGITS, **tree}).items()

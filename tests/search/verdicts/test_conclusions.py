@@ -1,4 +1,4 @@
-"""What `show` and `explain` say of the rules, from a search's folder alone."""
+"""Tests what `show` and `explain` say of the rules, from a search's folder alone."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Tunebook = Callable[..., tuple[int, str, str]]
 
 
 def without_mixing(values: Values) -> float:
-    """Only mixing matters, and the rule that warns small nets of it is right."""
+    """Returns a score for which only mixing matters, and the rule that warns small nets of it is right."""
     return 5.0 * (values["augmentation.mixing.kind"] == "none")
 
 
 def as_accuracy(result: EpochResult) -> EpochResult:
-    """The same with its score between 0 and 1; the order of the trials is the same."""
+    """Returns the result with a score between 0 and 1; the order of the trials is the same."""
     score = 1.0 / (1.0 + math.exp(-result.val_accuracy))
     return replace(result, val_accuracy=score, val_balanced_accuracy=score)
 
 
 def written(folder: Path, summary: Summary, study: Study) -> Path:
-    """A search's folder as its driver would leave it."""
+    """Writes a search's folder as its driver would leave it."""
     folder.mkdir(exist_ok=True)
     study.resolved(folder.name).write(folder)
     (folder / FACTS_FILE).write_bytes(facts_text(FACTS, INFO))
@@ -66,7 +66,7 @@ def written(folder: Path, summary: Summary, study: Study) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished search of the space `document` in which mixing alone matters."""
+    """Makes a finished search of the space `document` in which mixing alone matters."""
     tree = {"data": {"path": "digits"}, "budget": {"trials": TRIALS, "epochs": EPOCHS}}
     study = Study.from_tree({**tree, "space": {"overrides": {"augmentation.mixing.kind": HALF}}})
     summary = search(build_space(study, FACTS, INFO), "random", TRIALS, 0, without_mixing)
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 HALF = {"choice": ["none", "mixup"], "weights": [0.6, 0.4]}
-"""A person's own belief is a rule as well; with it enough trials depart."""
+"""It is a rule as well, since a person believes it; with it enough trials depart."""
 
 
 def test_show_tells_the_clear_verdicts_and_where_the_others_are(folder: Path, tunebook: Tunebook) -> None:

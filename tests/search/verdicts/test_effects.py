@@ -1,4 +1,4 @@
-"""The regression behind verdicts, against ordinary and generalised least squares and SciPy's own tests."""
+"""Tests the regression behind verdicts: against ordinary and generalised least squares, and SciPy's tests."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def plain(values: np.ndarray) -> Column:
 
 
 def test_a_rule_alone_is_tested_as_in_ordinary_least_squares(random: np.random.Generator) -> None:
-    agreement, places = random.random(ROWS), random.random(ROWS) * 100
-    found = estimate(places, ORDER, plain(agreement), [])
+    agreement, standings = random.random(ROWS), random.random(ROWS) * 100
+    found = estimate(standings, ORDER, plain(agreement), [])
     design = np.column_stack([np.ones(ROWS), ORDER, agreement])
-    solved, residue, *_ = np.linalg.lstsq(design, places)
+    solved, residue, *_ = np.linalg.lstsq(design, standings)
     error = np.sqrt(residue[0] / (ROWS - 3) * np.linalg.inv(design.T @ design)[2, 2])
     assert (found.slope, found.error, found.freedom) == pytest.approx((solved[2], error, ROWS - 3))
     assert found.chance == pytest.approx(2 * stats.t.sf(abs(solved[2]) / error, ROWS - 3))
@@ -38,12 +38,12 @@ def test_hendersons_equations_solve_generalised_least_squares(
     ratio: float, random: np.random.Generator
 ) -> None:
     fixed, others = random.normal(size=(ROWS, 3)), random.normal(size=(ROWS, 60))
-    places = random.normal(size=ROWS)
-    misfit, found = _fit(places, fixed, others, ratio)
+    standings = random.normal(size=ROWS)
+    misfit, found = _fit(standings, fixed, others, ratio)
     inverse = np.linalg.inv(np.eye(ROWS) + ratio * others @ others.T)
     spread = np.linalg.inv(fixed.T @ inverse @ fixed)
-    slopes = spread @ fixed.T @ inverse @ places
-    rest = places - fixed @ slopes
+    slopes = spread @ fixed.T @ inverse @ standings
+    rest = standings - fixed @ slopes
     variance = rest @ inverse @ rest / (ROWS - 3)
     assert found.slope == pytest.approx(slopes[2])
     assert found.error == pytest.approx(np.sqrt(variance * spread[2, 2]))
@@ -54,25 +54,25 @@ def test_hendersons_equations_solve_generalised_least_squares(
 def test_what_another_rule_does_is_not_put_down_to_this_one(random: np.random.Generator) -> None:
     cause = random.normal(size=ROWS)
     bystander = cause + 0.7 * random.normal(size=ROWS)
-    places = 50.0 + 10.0 * cause + random.normal(size=ROWS)
-    alone = estimate(places, ORDER, plain(bystander), [])
-    beside = estimate(places, ORDER, plain(bystander), [plain(cause)])
+    standings = 50.0 + 10.0 * cause + random.normal(size=ROWS)
+    alone = estimate(standings, ORDER, plain(bystander), [])
+    beside = estimate(standings, ORDER, plain(bystander), [plain(cause)])
     assert alone.chance < 1e-4
     assert beside.chance > 0.05
-    assert estimate(places, ORDER, plain(cause), [plain(bystander)]).slope == pytest.approx(10.0, abs=1.0)
+    assert estimate(standings, ORDER, plain(cause), [plain(bystander)]).slope == pytest.approx(10.0, abs=1.0)
 
 
 def test_a_trend_over_the_search_is_no_rules_merit(random: np.random.Generator) -> None:
     agreement = ORDER + 3.0 * random.normal(size=ROWS)
-    places = ORDER + random.normal(size=ROWS)
-    assert estimate(places, ORDER, plain(agreement), []).chance > 0.01
-    assert stats.linregress(agreement, places).pvalue < 1e-9
+    standings = ORDER + random.normal(size=ROWS)
+    assert estimate(standings, ORDER, plain(agreement), []).chance > 0.01
+    assert stats.linregress(agreement, standings).pvalue < 1e-9
 
 
 def test_there_may_be_more_rules_than_trials(random: np.random.Generator) -> None:
     columns = [plain(random.random(12)) for _ in range(30)]
-    places = 100.0 * (columns[0].agreement > 0) + random.random(12)
-    found = estimate(places, ORDER[:12], columns[0], columns[1:])
+    standings = 100.0 * (columns[0].agreement > 0) + random.random(12)
+    found = estimate(standings, ORDER[:12], columns[0], columns[1:])
     assert 0.0 < found.freedom <= 9.0
     assert found.slope > 0.0
 
@@ -83,8 +83,8 @@ def test_where_a_dimension_is_absent_it_neither_adds_nor_takes() -> None:
 
 
 def test_each_option_has_an_effect_of_its_own() -> None:
-    places = np.array([0.1, 0.5, 0.9, 0.5, np.nan])
-    adjusts = column(np.ones(5), places, options=True).adjusts
+    positions = np.array([0.1, 0.5, 0.9, 0.5, np.nan])
+    adjusts = column(np.ones(5), positions, options=True).adjusts
     assert adjusts.shape == (5, 4)
     assert adjusts[:, 2].tolist() == pytest.approx([-0.8164966, 1.2247449, -0.8164966, 1.2247449, -0.8164966])
 

@@ -1,4 +1,4 @@
-"""Places of trials: every pair meets where both were scored, and only where the search itself compares."""
+"""Tests standings: pairs meet where both trials were scored, and only where the search itself compares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = 18
 
 
 def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
-    """A trial with these scores at the epochs that are compared, and worse than anything between them."""
+    """Returns a trial with these scores at the epochs that are compared, and worse ones between them."""
     last = max(scores, default=0)
     history = tuple(
         epoch(
@@ -96,7 +96,7 @@ def test_one_cut_short_between_rungs_meets_others_at_the_rung_before() -> None:
     assert standing(cut, trial(1, "finished", {2: 0.2, 6: 0.0, 18: 0.0})) == {0: 0.0, 1: 100.0}
 
 
-def test_one_trial_has_no_place_and_places_average_fifty() -> None:
+def test_one_trial_has_no_standing_and_standings_average_fifty() -> None:
     assert standing(trial(0, "stopped", {2: 0.1})) == {}
     outcomes: list[Outcome] = ["stopped", "finished", "diverged", "stopped", "finished"]
     scores: tuple[dict[int, float], ...] = (

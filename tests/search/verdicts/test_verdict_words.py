@@ -1,4 +1,4 @@
-"""Verdicts in words: what is shown in full, what is counted, and what MLflow can read."""
+"""Tests verdicts in words: what is shown in full, what is counted, and what MLflow can read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_rules_are_counted_by_verdict() -> None:
     assert counts(VERDICTS) == "1 supported, 1 contradicted, 1 untested"
 
 
-def test_rules_that_fixed_a_value_are_told_apart_in_one_line() -> None:
+def test_rules_that_fixed_a_value_are_counted_in_a_line_of_their_own() -> None:
     assert fixed(VERDICTS) == "1 more rule fixed a value, which no trial varied: schedule.kind cosine"
     assert fixed(Verdicts((RATE,), 48)) == ""
     batch = Verdict("loop.batch_size", "untested", "128", "003:23", fixed=True)

@@ -1,4 +1,4 @@
-"""Verdicts on planted rules: what matters is found, what does not is left alone, and the promise is kept."""
+"""Tests verdicts on planted rules: what matters is found, the rest is left alone, and the promise is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trainable.recipe import Recipe
 NULL_STUDIES = 200
 STUDIES, TRIALS = 20, 48
 LARGE = 5.0
-"""An effect of some 40 places where the rule alone matters: the power at others is in benchmarks/results."""
+"""It moves a standing by some 40 where the rule alone matters; benchmarks/results has the power at others."""
 
 RATES, SMOOTHINGS = Float(0.01, 1.0, log=True), Choice((0.0, 0.1))
 RATE, SMOOTHING = Normal(0.1), Weights((0.75, 0.25))
@@ -57,7 +57,7 @@ def two_rules(rates: Prior = RATE, smoothings: Prior = SMOOTHING) -> Space:
 
 
 def summary_of(drawn: Sequence[tuple[dict[str, Value], float]], own: int | None = None) -> Summary:
-    """A search without pruning: the values of each trial, and its score."""
+    """Returns a search without pruning: the values of each trial, and its score."""
     trials = tuple(
         Trial(
             id=number,
@@ -77,7 +77,7 @@ def values(rate: float, smoothing: float) -> dict[str, Value]:
 
 
 def grid(score: dict[bool, float]) -> list[tuple[dict[str, Value], float]]:
-    """Sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
+    """Returns sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
     rates = (0.1, 0.012) * 4 + (0.11, 0.9) * 4
     return [
         (values(rate, 0.1 * (number // 2 % 2)), score[0.05 < rate < 0.2] + 0.001 * (number * 7 % 16))
@@ -114,7 +114,7 @@ def test_where_no_rule_matters_few_searches_give_any_verdict() -> None:
     assert sum(bool(verdicts.clear) for verdicts in found) / NULL_STUDIES <= FALSE_SHARE + luck
 
 
-def test_several_planted_effects_are_told_apart_from_the_rules_that_do_nothing() -> None:
+def test_several_planted_effects_are_distinguished_from_the_rules_that_do_nothing() -> None:
     space = space_of_rules()
     found = [
         judge(space, search(space, "random", TRIALS, seed, planted(3.0))).clear for seed in range(2 * STUDIES)
@@ -125,7 +125,7 @@ def test_several_planted_effects_are_told_apart_from_the_rules_that_do_nothing()
     assert sum(shares) <= FALSE_SHARE * len(found)
 
 
-def test_the_same_search_gets_the_same_verdicts_however_often_it_is_judged() -> None:
+def test_the_same_search_gets_the_same_verdicts_again() -> None:
     space = space_of_rules()
     summary = search(space, "random", TRIALS, 3, planted(LARGE))
     assert judge(space, summary) == judge(space, summary)
@@ -173,7 +173,7 @@ def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
 
 
 def options_of_three(unlikely: int) -> Verdict:
-    """What comes of a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
+    """Returns the verdict on a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
     domain, prior = Choice(("none", "mixup", "cutmix")), Weights((0.5, 0.45, 0.05))
     mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", beliefs=Believed(prior))
     space = Space(
@@ -198,7 +198,7 @@ def test_what_is_believed_clearly_less_likely_than_a_tie_is_tested_against_it() 
     assert (found.follow, found.depart, found.word) == (16, 8, "supported")
 
 
-def test_a_supported_rule_has_its_gain_in_places_within_its_interval() -> None:
+def test_a_supported_rule_has_its_gain_within_its_interval() -> None:
     verdicts = judge(two_rules(), summary_of(grid({True: 0.9, False: 0.5})))
     rate = the("optimizer.lr", verdicts)
     assert (rate.word, rate.follow, rate.depart, rate.why) == ("supported", 8, 8, None)
@@ -224,7 +224,7 @@ def test_a_rule_whose_interval_holds_zero_is_untested_with_its_effect() -> None:
     assert smoothing.effect is not None
 
 
-def test_too_few_trials_on_a_side_are_told() -> None:
+def test_too_few_trials_on_a_side_are_reported() -> None:
     drawn = [(values(0.1, 0.0), 0.5 + 0.01 * number) for number in range(12)]
     drawn += [(values(0.9, 0.1), 0.1 + 0.01 * number) for number in range(LEAST_ON_A_SIDE - 1)]
     verdicts = judge(two_rules(), summary_of(drawn))

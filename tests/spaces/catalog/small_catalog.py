@@ -1,4 +1,4 @@
-"""The space `document` for given facts, pins and overrides, and what is in it."""
+"""Makes the space `document` for facts, pins and overrides, and says what is in it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ RATE = {"log": [0.01, 1.0]}
 
 
 def document(facts: Facts, *pins: str, overrides: dict[str, Any] | None = None, **values: Any) -> Space:
-    """The space `document`; values by dotted path (`__` for the dot) are pinned."""
+    """Returns the space `document`; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(pins) | {path.replace("__", ".") for path in values}
     return make_space("document", base_recipe(facts, **values), pinned, facts, overrides or {})
 

@@ -1,4 +1,4 @@
-"""Searches in which every trial averages its weights, with a decay that varies."""
+"""Tests searches in which every trial averages its weights, with a decay that varies."""
 
 from typing import Any
 

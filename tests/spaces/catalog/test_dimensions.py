@@ -1,4 +1,4 @@
-"""What a person wrote over the rules: ranges, beliefs and fixed values, of a field or of one variant."""
+"""Tests what a person wrote over the rules: ranges, beliefs and fixed values, of fields or of one variant."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ SMOOTHING = "regularisation.label_smoothing"
 
 
 def written(overrides: dict[str, Any], facts: Facts = RULE, name: str = "document", **pins: Any) -> Space:
-    """A space with overrides; values by dotted path (`__` for the dot) are pinned."""
+    """Returns a space with overrides; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides)
 
@@ -27,7 +27,7 @@ def by_name(space: Space) -> dict[str, Dimension]:
 
 
 def fault(overrides: dict[str, Any], **changes: Any) -> tuple[str, str]:
-    """Where the one fault is, and what it says."""
+    """Returns the path of the one fault, and its message."""
     with pytest.raises(SpaceError) as caught:
         written(overrides, **changes)
     (only,) = caught.value.faults
@@ -47,7 +47,7 @@ def test_what_is_believed_follows_what_was_drawn_before() -> None:
 
 
 def test_a_pin_moves_what_is_believed_of_the_rest() -> None:
-    """The warm-up's rule asks for the batch, which is settled and never drawn here."""
+    """The warm-up's rule depends on the batch, which is settled and never drawn here."""
     large, small = (written({}, loop__batch_size=batch) for batch in (1024, 64))
     centres = [by_name(space)["schedule.warmup_epochs"].prior({}) for space in (large, small)]
     assert centres == [Normal(5.0, "medium"), Normal(1.0, "medium")]
@@ -81,8 +81,8 @@ def test_a_belief_of_a_path_is_of_every_variant_that_it_fits() -> None:
 
 
 def test_a_belief_that_fits_no_variant_is_refused_with_the_range_of_each() -> None:
-    place, message = fault({"optimizer.lr": {"prior": 1e-9}})
-    assert place == "space.overrides.optimizer.lr"
+    path, message = fault({"optimizer.lr": {"prior": 1e-9}})
+    assert path == "space.overrides.optimizer.lr"
     ranges = "; ".join(f"{name}: {by_name(written({}))[name].domain}" for name in (SGD, ADAMW, LAMB))
     advice = "a range of your own may hold it: {log: [low, high], prior: 1e-09}"
     assert message == f"expected a prior within {ranges}; got 1e-09; {advice}"
@@ -153,8 +153,10 @@ def test_a_fixed_variant_has_one_value_in_every_trial_of_its_kind() -> None:
 
 
 def test_a_field_that_some_kinds_lack_is_fixed_by_a_single_choice() -> None:
-    told = r"overrides\.optimizer\.momentum: is pinned, .* or give it the override {choice: \[0\.8\]} instead"
-    with pytest.raises(SpaceError, match=told):
+    expected = (
+        r"overrides\.optimizer\.momentum: is pinned, .* or give it the override {choice: \[0\.8\]} instead"
+    )
+    with pytest.raises(SpaceError, match=expected):
         written({"optimizer.momentum": {"fixed": 0.8}})
     space = written({"optimizer.momentum": {"choice": [0.8]}})
     assert space.own["optimizer.momentum"] == 0.8
@@ -166,7 +168,7 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "place", "message"),
+    ("overrides", "path", "message"),
     [
         (
             {"optimizer.lr[lion]": {"prior": 0.1}},
@@ -257,16 +259,16 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
     ],
 )
 def test_what_cannot_be_placed_is_refused_where_it_is_written(
-    overrides: dict[str, Any], place: str, message: str
+    overrides: dict[str, Any], path: str, message: str
 ) -> None:
-    found, told = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in place else {}))
-    assert found == f"space.overrides.{place}"
-    assert message in told
+    found, says = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in path else {}))
+    assert found == f"space.overrides.{path}"
+    assert message in says
 
 
 def test_a_rule_that_is_silent_says_why_and_which_options_there_are() -> None:
-    place, message = fault({"augmentation.policy.kind": {"rule": True}}, facts=digits_facts())
-    assert place == "space.overrides.augmentation.policy.kind"
+    path, message = fault({"augmentation.policy.kind": {"rule": True}}, facts=digits_facts())
+    assert path == "space.overrides.augmentation.policy.kind"
     assert "in runs of under 10 epochs, and under 24 px" in message
     assert message.endswith("{choice: [none, randaugment, trivialaugment, autoaugment]}")
 

@@ -15,7 +15,7 @@ from trainable.recipe.yamlfile import read_recipe, write_recipe
 
 
 def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The path and the value of every `kind` of every union within a section, those inside unions too."""
+    """Yields the path and the value of every `kind` of every union in a section, unions inside unions too."""
     for name, field in section.model_fields.items():
         for each in members(field.annotation):
             path = f"{prefix}{name}"
@@ -26,7 +26,7 @@ def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that an annotation allows, however deep in unions and Annotated they stand."""
+    """Returns the sections that an annotation allows, however deep in unions and Annotated they are."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [each for part in get_args(annotation) for each in members(part)]
@@ -101,18 +101,18 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
     assert row(rows, "loop.prefetch").what == "2"
 
 
-def test_what_a_person_believes_is_told_with_the_rule_that_it_replaces() -> None:
+def test_what_a_person_believes_is_shown_with_the_rule_that_it_replaces() -> None:
     facts = imagenet_facts()
     overrides = {"optimizer.lr[sgd]": {"prior": 0.3, "confidence": "low"}}
     space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
-    told = row(space_rows(space), "optimizer.lr[sgd]")
-    assert told.what.startswith("around 0.3 (low confidence) within ")
-    assert told.reason == "believed in the study; the rule: 0.1 at batch 256"
-    assert told.source.startswith("space.overrides; the range: 003:13")
+    shown = row(space_rows(space), "optimizer.lr[sgd]")
+    assert shown.what.startswith("around 0.3 (low confidence) within ")
+    assert shown.reason == "believed in the study; the rule: 0.1 at batch 256"
+    assert shown.source.startswith("space.overrides; the range: 003:13")
 
 
 @pytest.mark.parametrize(
-    ("overrides", "name", "told"),
+    ("overrides", "name", "ending"),
     [
         ({}, "optimizer.lr[sgd]", "; at batch 256 (0.25 at 32); when kind is sgd"),
         ({}, "optimizer.lr[adamw]", "; at batch 256 (0.018 at 32); when kind is adamw"),
@@ -138,16 +138,16 @@ def test_what_a_person_believes_is_told_with_the_rule_that_it_replaces() -> None
         ),
     ],
 )
-def test_rates_are_told_at_batch_256_and_at_the_recipes_own(
-    overrides: dict[str, Any], name: str, told: str
+def test_rates_are_shown_at_batch_256_and_at_the_recipes_own(
+    overrides: dict[str, Any], name: str, ending: str
 ) -> None:
     facts = digits_facts()
     space = make_space("document", base_recipe(facts), frozenset(), facts, overrides)
     assert space.base.loop.batch_size == 32
-    assert row(space_rows(space), name).what.endswith(told)
+    assert row(space_rows(space), name).what.endswith(ending)
 
 
-def test_rates_at_batch_256_are_told_once() -> None:
+def test_rates_at_batch_256_are_shown_once() -> None:
     facts = imagenet_facts()
     space = make_space("document", base_recipe(facts, loop__batch_size=256), frozenset(), facts, {})
     assert "; at batch 256; when kind is sgd" in row(space_rows(space), "optimizer.lr[sgd]").what

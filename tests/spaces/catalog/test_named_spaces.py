@@ -1,4 +1,4 @@
-"""The named spaces beside `document`: the naive baseline, the one to fine-tune, and that of a few trials."""
+"""Tests the other named spaces: the naive baseline, the one to fine-tune, and that of few trials."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ WEIGHTS: dict[str, Any] = {"model__weights": "resnet50.safetensors"}
 
 
 def named(name: str, facts: Facts, overrides: dict[str, Any] | None = None, **pins: Any) -> Space:
-    """A named space; values by dotted path (`__` for the dot) are pinned."""
+    """Returns a named space; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides or {})
 

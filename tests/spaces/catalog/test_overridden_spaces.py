@@ -1,4 +1,4 @@
-"""A person's overrides of the named spaces."""
+"""Tests a person's overrides of the named spaces."""
 
 from typing import Any
 
@@ -101,14 +101,14 @@ def test_a_fixed_override_is_a_pin() -> None:
         ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
     ],
 )
-def test_an_override_that_cannot_be_is_refused_at_its_place_in_the_study(
+def test_an_override_that_cannot_be_is_refused_at_its_path_in_the_study(
     overrides: dict[str, Any], path: str, message: str
 ) -> None:
     with pytest.raises(SpaceError) as caught:
         document(imagenet_facts(), overrides=overrides)
-    (place,) = faults(caught)
-    assert place == f"space.overrides.{path}"
-    assert message in faults(caught)[place]
+    (written_at,) = faults(caught)
+    assert written_at == f"space.overrides.{path}"
+    assert message in faults(caught)[written_at]
 
 
 def test_an_override_of_a_pin_is_refused() -> None:
@@ -116,6 +116,6 @@ def test_an_override_of_a_pin_is_refused() -> None:
         document(imagenet_facts(), overrides={LR: RATE}, optimizer__lr=0.3)
 
 
-def test_a_first_trial_outside_an_overridden_range_is_kept() -> None:
+def test_a_first_trial_outside_an_overridden_range_stays() -> None:
     space = document(imagenet_facts(), overrides={LR: {"log": [1.0, 10.0]}})
     assert space.own[LR] == 0.1

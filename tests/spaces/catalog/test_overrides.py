@@ -117,7 +117,7 @@ def test_what_is_no_domain_is_refused(written: Any, message: str) -> None:
         parse(written)
 
 
-def test_what_varies_and_what_is_fixed_are_told_apart() -> None:
+def test_what_varies_and_what_is_fixed_are_separated() -> None:
     overrides = {"optimizer.lr": {"log": [0.01, 1.0]}, "optimizer.momentum": {"fixed": 0.8}}
     varying, fixed = parse_all(overrides, Recipe(), frozenset(), NAMES)
     assert varying == {"optimizer.lr": Varying(Float(0.01, 1.0, log=True))}
@@ -140,7 +140,7 @@ def test_a_variant_and_its_whole_path_are_not_both_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "overridden", "place"),
+    ("fault", "overridden", "path"),
     [
         ("optimizer.lr", {"optimizer.lr"}, "space.overrides.optimizer.lr"),
         ("optimizer.lr[sgd]", {"optimizer.lr"}, "space.overrides.optimizer.lr"),
@@ -150,13 +150,13 @@ def test_a_variant_and_its_whole_path_are_not_both_written() -> None:
         ("optimizer.kind", {"optimizer.lr"}, "optimizer.kind"),
     ],
 )
-def test_a_fault_is_told_at_its_place_in_the_study(fault: str, overridden: set[str], place: str) -> None:
+def test_a_fault_is_reported_at_its_path_in_the_study(fault: str, overridden: set[str], path: str) -> None:
     with pytest.raises(SpaceError) as caught, in_study(overridden):
         raise SpaceError([Fault(fault, "is wrong")])
-    assert caught.value.faults == (Fault(place, "is wrong"),)
+    assert caught.value.faults == (Fault(path, "is wrong"),)
 
 
-def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
+def test_all_faults_come_at_once_each_at_its_path_in_the_study() -> None:
     overrides = {
         "optimizer.weight_decay": {"log": [0.1, 0.01]},
         "optimizer.lr": {"log": [0.01, 1.0]},
@@ -170,7 +170,7 @@ def test_all_faults_come_at_once_each_at_its_place_in_the_study() -> None:
     assert "got 'pow'" in faults["space.overrides.loop.batch_size"]
 
 
-def test_names_that_there_are_none_of_are_told_beside_all_other_faults() -> None:
+def test_unknown_names_are_reported_beside_all_other_faults() -> None:
     overrides = {
         "optimizer.lr": {"lg": [0.1, 1.0]},
         "optimizer.momentumm": {"prior": 0.9},
@@ -184,11 +184,11 @@ def test_names_that_there_are_none_of_are_told_beside_all_other_faults() -> None
         parse_all(overrides, Recipe(), frozenset({"loop.batch_size"}), NAMES)
     faults = [(fault.path.removeprefix("space.overrides."), fault.message) for fault in caught.value.faults]
     assert [path for path, _ in faults] == list(overrides)
-    told = dict(faults)
-    assert told["optimizer.momentumm"].startswith("no field 'momentumm' in optimizer; known: kind, lr")
-    assert told["augmentation.mixng.alpha"].startswith("no field 'mixng' in augmentation; known: crop")
-    assert "write regularisation.clipping.kind: norm" in told["regularisation.clip_norm"]
-    assert told["optimizer.weight_decay[lion]"].startswith("no such variant of optimizer.weight_decay")
+    messages = dict(faults)
+    assert messages["optimizer.momentumm"].startswith("no field 'momentumm' in optimizer; known: kind, lr")
+    assert messages["augmentation.mixng.alpha"].startswith("no field 'mixng' in augmentation; known: crop")
+    assert "write regularisation.clipping.kind: norm" in messages["regularisation.clip_norm"]
+    assert messages["optimizer.weight_decay[lion]"].startswith("no such variant of optimizer.weight_decay")
 
 
 def test_options_of_a_section_are_written_at_its_kind() -> None:

@@ -1,4 +1,4 @@
-"""Facts and recipes of many kinds, and values drawn from the rules, that the tests of the rules share."""
+"""Makes facts and recipes of many kinds, and values drawn from the rules, for the tests of the rules."""
 
 from __future__ import annotations
 
@@ -44,53 +44,53 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
     "a sweep's band": (imagenet_facts(lr_band=(0.3, 3.0), lr_band_kind="sgd"), {}),
     "three images": (digits_facts(train_images=3, epochs=1), {}),
 }
-"""Facts, and what a person pinned, by `__` for the dot."""
+"""They are facts, and what a person pinned, with `__` for the dot."""
 
 
 def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
-    """The documented recipe for the facts, around what is pinned."""
+    """Returns the documented recipe for the facts, around what is pinned."""
     base = base_recipe(facts, **pinned)
     return base.with_values(fixed_by_rule(facts, base, {path.replace("__", ".") for path in pinned}))
 
 
 def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
-    """Every value of the documented recipe, by dotted path."""
+    """Returns every value of the documented recipe, by dotted path."""
     return dict(settled_recipe(facts, **pinned).leaves())
 
 
 def rule(name: str) -> Rule:
-    """The rule that speaks where nobody asks, by its name; else the one that must be asked."""
+    """Returns the rule of this name that needs no request; else the optional one."""
     named = [each for each in RULES if each.name == name]
     return sorted(named, key=lambda each: each.optional)[0]
 
 
 def asked(name: str, facts: Facts, **values: Any) -> Distribution:
-    """What the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
+    """Returns what the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
     found = rule(name).of(facts, settled(facts) | {path.replace("__", "."): values[path] for path in values})
     assert found is not None, f"{name} says nothing"
     return found
 
 
 def silent(name: str, facts: Facts, **values: Any) -> bool:
-    """Whether the rule of a name says nothing."""
+    """Says whether the rule of a name says nothing."""
     changes = {path.replace("__", "."): values[path] for path in values}
     return rule(name).of(facts, settled(facts) | changes) is None
 
 
 def centre(found: Distribution) -> float:
-    """The centre of numbers."""
+    """Returns the centre of a prior of numbers."""
     assert not isinstance(found.prior, Weights)
     return float(getattr(found.prior, "centre"))  # noqa: B009
 
 
 def shares(found: Distribution) -> dict[Value, float]:
-    """How likely each option is."""
+    """Returns how likely each option is."""
     assert isinstance(found.prior, Weights)
     return dict(zip(found.domain.extremes(), found.prior.shares, strict=True))
 
 
 def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float]) -> dict[str, Value]:
-    """A value of every rule that speaks, those that must be asked too, each at its fraction of its prior."""
+    """Returns a value of every rule that speaks, optional ones too, each at its fraction of its prior."""
     found: dict[str, Value] = {}
     for each in RULES:
         known = {**values, **found}
@@ -102,7 +102,7 @@ def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float
 
 
 def logarithmic(low: float, high: float) -> st.SearchStrategy[int]:
-    """Whole numbers spread over their logarithm."""
+    """Returns whole numbers spread evenly over their logarithm."""
     return st.floats(math.log(low), math.log(high)).map(lambda each: round(math.exp(each)))
 
 
@@ -122,4 +122,4 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     largest_micro_batch=st.none() | logarithmic(1, 4096),
     lr_band=st.none() | bands,
 )
-"""Facts of any size; the documented recipe fits them."""
+"""They are facts of any size; the documented recipe fits them."""

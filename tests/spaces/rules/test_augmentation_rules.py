@@ -1,4 +1,4 @@
-"""Which random changes are tried, by the size of the images, of the model and of the run: as tables."""
+"""Tests which random changes are tried, by the size of the images, the model and the run: as tables."""
 
 from typing import Any
 

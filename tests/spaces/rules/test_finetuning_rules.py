@@ -1,4 +1,4 @@
-"""The rules for pretrained models at the points that documents and papers name."""
+"""Tests the rules for pretrained models at the points that documents and papers name."""
 
 import pytest
 

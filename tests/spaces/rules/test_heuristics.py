@@ -1,4 +1,4 @@
-"""The documented recipe, gathered from the rules."""
+"""Tests the documented recipe, which is gathered from the rules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rules for each optimizer at the points that documents and papers name, as tables."""
+"""Tests the rules for each optimizer at the points that documents and papers name, as tables."""
 
 import math
 from typing import Any, get_args
@@ -175,11 +175,11 @@ def test_a_sweep_of_a_short_run_is_compared_with_the_rules_rate_which_is_not_the
 
 
 def test_a_sweep_says_where_the_rules_rate_lies() -> None:
-    def place(low: float, high: float) -> str:
+    def rate_lies(low: float, high: float) -> str:
         facts = imagenet_facts(lr_band=(low, high), lr_band_kind="sgd")
         return asked("optimizer.lr[sgd]", facts).reason.rpartition(" ")[2]
 
-    assert [place(0.01, 0.05), place(0.05, 0.5), place(0.5, 1.0)] == ["above", "within", "below"]
+    assert [rate_lies(0.01, 0.05), rate_lies(0.05, 0.5), rate_lies(0.5, 1.0)] == ["above", "within", "below"]
 
 
 def test_a_sweep_of_an_unnamed_optimizer_is_the_documents_own() -> None:

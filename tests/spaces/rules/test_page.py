@@ -1,4 +1,4 @@
-"""docs/heuristics.md says what the rules say, and what it tells a person to write works."""
+"""Tests that docs/heuristics.md says what the rules say, and that its advice to a person works."""
 
 import re
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_rule_that_says_when_it_is_silent_says_where(details: str, silent: str
         heuristic("One.", details, silent=silent)
 
 
-def test_every_named_space_is_told() -> None:
+def test_every_named_space_is_described() -> None:
     assert all(f"| `{name}` |" in head_of(TEXT) for name in NAMES)
 
 

@@ -1,4 +1,4 @@
-"""The rules for smoothing, clipping, dropout and averaged weights, as tables."""
+"""Tests the rules for smoothing, clipping, dropout and averaged weights, as tables."""
 
 import math
 

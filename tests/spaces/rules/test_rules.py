@@ -1,4 +1,4 @@
-"""What holds for every rule: that recipes take what it offers, and that it changes little with the facts."""
+"""Tests what holds for every rule: recipes accept what it offers, and it changes little with the facts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_priors_are_finite_and_centred_within_their_domains(facts: Facts) -> Non
 
 
 STEPPED = {"loop.batch_size"}
-"""Powers of two: there is no formula between them."""
+"""They are powers of two: there is no formula between them."""
 
 
 @pytest.mark.parametrize("fact", ["parameters", "train_images"])
@@ -107,7 +107,7 @@ def test_a_little_more_of_a_fact_changes_a_prior_little(fact: str, facts: Facts)
 
 
 def _apart(one: Distribution, other: Distribution) -> float:
-    """How far two centres lie apart, as a share of the first domain; of options, the largest gap."""
+    """Returns how far two centres lie apart, as a share of the first domain; of options, the largest gap."""
     match one.prior, other.prior:
         case Normal(centre=centre), Normal(centre=moved):
             clipped = min(max(moved, _low(one)), _high(one))
@@ -152,8 +152,8 @@ def test_one_rule_speaks_for_one_dimension_at_most() -> None:
 
 def test_what_a_rule_depends_on_is_drawn_before_it() -> None:
     paths = [each.path for each in RULES]
-    for place, each in enumerate(RULES):
-        assert each.when is None or each.when.path in paths[:place], each.name
+    for index, each in enumerate(RULES):
+        assert each.when is None or each.when.path in paths[:index], each.name
 
 
 def test_only_shapes_batches_and_the_smoothing_of_small_nets_must_be_asked_for() -> None:

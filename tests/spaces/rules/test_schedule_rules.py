@@ -1,4 +1,4 @@
-"""The rules for the rate's shape, for the batch and for the length of the run, as tables."""
+"""Tests the rules for the rate's shape, for the batch and for the length of the run, as tables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The augmentations of a batch, each image by its own draws."""
+"""Tests the augmentations of a batch, each image by its own draws."""
 
 import numpy as np
 import pytest
@@ -108,8 +108,8 @@ def test_pad_crop_offsets_are_uniform_over_both_directions() -> None:
 
     moved = augmented(EACH["pad"], images, np.arange(5000)).flatten(1).argmax(1)
 
-    places = np.stack([moved.numpy() // side, moved.numpy() % side]) - 8 + border
-    counts = np.bincount(places[0] * 5 + places[1], minlength=25)
+    offsets = np.stack([moved.numpy() // side, moved.numpy() % side]) - 8 + border
+    counts = np.bincount(offsets[0] * 5 + offsets[1], minlength=25)
     assert len(counts) == 25
     assert stats.chisquare(counts).pvalue > 1e-3
 

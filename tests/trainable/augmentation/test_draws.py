@@ -1,4 +1,4 @@
-"""The numbers that belong to an image."""
+"""Tests the numbers that belong to an image."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_integers_cover_their_range_evenly() -> None:
 
 
 def test_every_use_of_random_numbers_has_a_stream_of_its_own_for_good() -> None:
-    """Saved runs depend on these values: new ones are added, none is changed; 6 was one once."""
+    """Saved runs depend on these values: new ones are added, none is changed; 6 was once in use."""
     assert [(stream.name, stream.value) for stream in Stream] == [
         ("CROP", 1),
         ("HORIZONTAL_FLIP", 2),

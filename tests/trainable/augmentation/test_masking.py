@@ -1,4 +1,4 @@
-"""What hides pixels: how many, where, how often, and that nothing else changes."""
+"""Tests what hides pixels: how many, where, how often, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def masked(
 
 
 def hidden(spec: Masking, count: int, side: int, epoch: int = EPOCHS - 1) -> np.ndarray:
-    """Which pixels of images of ones are hidden, bool [count, side, side]."""
+    """Returns which pixels of images of ones are hidden, bool [count, side, side]."""
     return (masked(spec, torch.ones(count, 1, side, side), epoch)[:, 0] == 0.0).numpy()
 
 
@@ -151,8 +151,8 @@ def test_a_cutout_is_a_square_of_its_side_around_its_centre_cut_off_at_the_borde
     boxes = cutout_boxes(random, size, size, side)
 
     for (top, left, height, width), centre in zip(boxes.tolist(), random, strict=True):
-        for start, length, place in ((top, height, centre[0]), (left, width, centre[1])):
-            first = int(place * size) - side // 2
+        for start, length, middle in ((top, height, centre[0]), (left, width, centre[1])):
+            first = int(middle * size) - side // 2
             covered = [pixel for pixel in range(first, first + side) if 0 <= pixel < size]
             assert (start, length) == (covered[0], len(covered))
 

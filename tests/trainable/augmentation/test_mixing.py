@@ -1,4 +1,4 @@
-"""Mixup and CutMix against a loop over images, and the distribution of lambda."""
+"""Tests mixup and CutMix against a loop over images, and the distribution of lambda."""
 
 import numpy as np
 import pytest
@@ -41,8 +41,8 @@ def test_cutmix_equals_a_loop_over_images_and_pixels(draw: Draw) -> None:
             for column in range(10):
                 inside = top <= row < bottom and left <= column < right
                 assert torch.equal(images[i, :, row, column], IMAGES[i - inside, :, row, column])
-        kept = 1.0 - (bottom - top) * (right - left) / 120
-        torch.testing.assert_close(targets[i], kept * TARGETS[i] + (1.0 - kept) * TARGETS[i - 1])
+        share = 1.0 - (bottom - top) * (right - left) / 120
+        torch.testing.assert_close(targets[i], share * TARGETS[i] + (1.0 - share) * TARGETS[i - 1])
 
 
 @pytest.mark.parametrize("spec", [Mixup(), CutMix()], ids=lambda spec: spec.kind)

@@ -1,4 +1,4 @@
-"""The policies against torchvision's, image by image: operations, strengths, and what is drawn how often."""
+"""Tests the policies against torchvision's, image by image: operations, strengths, how often each comes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial
 RAND, TRIVIAL, AUTO = v2.RandAugment(), v2.TrivialAugmentWide(), v2.AutoAugment()
 POLICIES: tuple[PolicyName, ...] = ("imagenet", "cifar10", "svhn")
 SIDE = 24
-"""Fewer pixels than grey levels would leave nothing to equalise."""
+"""With fewer pixels than grey levels there would be nothing to equalise."""
 MANY = 14_000
 
 
@@ -28,7 +28,7 @@ def torchvisions_name(operation: Operation) -> str:
 
 
 def noise(count: int, channels: int = 3, side: int = SIDE) -> torch.Tensor:
-    """Random images: the first of the whole range, the others of less contrast."""
+    """Returns random images: the first has the whole range of values, the others less contrast."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=generator)
     pixels[1:] = pixels[1:] // 4 + 60
@@ -43,7 +43,7 @@ def reference(operation: Operation, image: torch.Tensor, amount: float) -> torch
 
 
 def assert_same_pixels(images: torch.Tensor, references: torch.Tensor) -> None:
-    """Equal but for a pixel in 200: where one lies between two others, the last digit decides."""
+    """Asserts that images are equal but for one pixel in 200: between two pixels, the last digit decides."""
     assert images.shape == references.shape
     assert images.dtype == references.dtype
     assert (images != references).double().mean() <= 0.005
@@ -149,7 +149,7 @@ def test_a_batch_that_drew_nothing_comes_back_as_a_copy() -> None:
 
 
 def outcomes(image: torch.Tensor, strengths: np.ndarray) -> dict[bytes, tuple[Operation, int, int]]:
-    """What an image becomes -> the (operation, bin, sign) that make it so, wherever that is unambiguous."""
+    """Returns what an image becomes -> the (operation, bin, sign) that make it so, wherever only one does."""
     found: dict[bytes, list[tuple[Operation, int, int]]] = {}
     for operation in RANDOM:
         for sign in (1, -1) if operation in SIGNED else (1,):
@@ -211,7 +211,7 @@ def test_trivialaugments_operations_strengths_and_signs_are_drawn_evenly() -> No
     changed = trivial_augment(image.expand(4000, -1, -1, -1), uniform)
 
     drawn = [made.get(each.numpy().tobytes()) for each in changed]
-    # Turning leaves no two strengths alike but the weakest, which is told from no other identity.
+    # Turning leaves no two strengths alike but the weakest, which looks like any other identity.
     turned = [one for one in drawn if one is not None and one[0] is Operation.ROTATE]
     bins = np.bincount([number for _, number, _ in turned], minlength=31)
     assert bins[0] == 0
@@ -233,10 +233,10 @@ def test_the_learnt_pairs_are_those_of_torchvisions_v2(policy: PolicyName) -> No
 
     assert pairs.operations.shape == (25, 2)
     for row, listed in enumerate(v2.AutoAugment(v2.AutoAugmentPolicy(policy))._policies):
-        for place, (name, probability, magnitude) in enumerate(listed):
-            assert torchvisions_name(Operation(pairs.operations[row, place])) == name
-            assert pairs.probabilities[row, place] == probability
-            assert pairs.magnitudes[row, place] == (magnitude or 0)
+        for index, (name, probability, magnitude) in enumerate(listed):
+            assert torchvisions_name(Operation(pairs.operations[row, index])) == name
+            assert pairs.probabilities[row, index] == probability
+            assert pairs.magnitudes[row, index] == (magnitude or 0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -250,8 +250,8 @@ def test_autoaugment_does_the_drawn_pair_each_by_its_own_chance(policy: PolicyNa
 
     pairs = v2.AutoAugment(v2.AutoAugmentPolicy(policy))._policies
     for row, image in enumerate(images):
-        for place, (name, probability, magnitude) in enumerate(pairs[row % 25]):
-            chance, direction = uniform[row, 1 + 2 * place], uniform[row, 2 + 2 * place]
+        for index, (name, probability, magnitude) in enumerate(pairs[row % 25]):
+            chance, direction = uniform[row, 1 + 2 * index], uniform[row, 2 + 2 * index]
             if chance < probability:
                 table, signed = AUTO._AUGMENTATION_SPACE[name]
                 amount = 0.0 if magnitude is None else float(table(10, SIDE, SIDE)[magnitude])

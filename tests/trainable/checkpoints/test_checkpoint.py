@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, two kept, histories without torch."""
+"""Tests that checkpoints are whole or absent, that the newest two stay, and that histories need no torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert latest.history() == history(3)
 
 
-def test_a_history_of_another_version_is_told_as_such(tmp_path: Path) -> None:
+def test_a_history_of_another_version_is_refused_as_such(tmp_path: Path) -> None:
     saved = save(tmp_path, 1)
     file = saved.folder / "history.json"
     file.write_text(file.read_text().replace("micro_batch", "a_field_of_old"))

@@ -1,4 +1,4 @@
-"""Checkpoints in a folder and a store behind it: a machine may go, and what it had put there goes on."""
+"""Tests checkpoints in a folder with a store: what a lost machine had uploaded goes on elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of images and labels alone: what they measure, and where their bounds lie."""
+"""Tests checks of images and labels alone: what they measure, and where their bounds lie."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 
 def folder(root: Path, each: int = 12) -> DataSet:
-    """Noise photographs of two classes in files, not held in memory."""
+    """Writes noise photographs of two classes to files, which are not held in memory."""
     for label, name in enumerate(("cat", "dog")):
         for number in range(each):
             write_noise_jpeg(root / name / f"{number}.jpg", seed=100 * label + number, size=32)
@@ -41,8 +41,8 @@ def folder(root: Path, each: int = 12) -> DataSet:
 def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> None:
     data = data_set(90)
     assert isinstance(data.train, ArrayPart)
-    kept = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
-    rare = replace(data, train=ArrayPart(data.train.images[kept], data.train.labels[kept]))
+    chosen = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
+    rare = replace(data, train=ArrayPart(data.train.images[chosen], data.train.labels[chosen]))
     found = by_name(list(check_labels(rare)))["class balance"]
     assert found.level == "warning"
     assert "from 2 training images of class 1 to 30 of 0" in found.what
@@ -79,7 +79,7 @@ def test_normalised_images_have_mean_0_and_deviation_1_and_a_little_off_is_a_war
 
 
 def test_parts_that_differ_as_little_as_samples_do_are_alike() -> None:
-    """Twenty pairs of parts of one origin: no false alarm."""
+    """Twenty pairs of parts of one origin raise no false alarm."""
     random = np.random.default_rng(0)
     for _ in range(20):
         images = random.integers(0, 256, (60, 1, 1)) // 2 + random.integers(0, 99, (60, 6, 6))

@@ -1,4 +1,4 @@
-"""The gate: each planted fault is found by the check that is meant to find it."""
+"""Tests that each planted fault is found by the check that is meant to find it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainable.training.run import Run
 Array = NDArray[Any]
 
 PATIENCE_SECONDS = 3600.0
-"""So that steps are counted, and a busy machine cuts none short."""
+"""It is so long that the steps' limit ends a check, on a busy machine too."""
 
 
 def sound_data() -> DataSet:
@@ -42,7 +42,7 @@ def checked(recipe: Recipe, model: nn.Module | None = None, data: DataSet | None
 def in_part(
     found_by: CheckName, recipe: Recipe, data: DataSet, model: nn.Module | None = None
 ) -> list[Finding]:
-    """What the part of the gate finds that a check belongs to: the whole would take seconds a fault."""
+    """Returns what one part of the gate finds, the part with this check: the whole takes seconds a fault."""
     subject = make_subject(recipe, data, model, torch.device("cpu"), download=False)
     if found_by in ("learning", "horizontal flip"):
         return list(check_lessons(subject, PATIENCE_SECONDS))
@@ -60,7 +60,7 @@ OF_THE_NETWORK: tuple[CheckName, ...] = (
 def with_part(
     data: DataSet, name: str, images: Callable[[Array], Array] | None = None, labels: Array | None = None
 ) -> DataSet:
-    """A data set with another part; what `info` says of the parts stays as it was."""
+    """Returns a data set with another part; what `info` says of the parts stays as it was."""
     part = getattr(data, name)
     assert isinstance(part, ArrayPart)
     changed = ArrayPart(part.images if images is None else images(part.images.copy()), part.labels)
@@ -73,7 +73,7 @@ def with_part(
 
 
 def shifted_labels(data: DataSet) -> DataSet:
-    """Each image has the label of another, as when one list was sorted and the other was not."""
+    """Gives each image the label of another, as when one list was sorted and the other was not."""
     return with_part(data, "train", labels=np.sort(data.train.labels))
 
 
@@ -120,8 +120,8 @@ def class_missing_in_training(data: DataSet) -> DataSet:
 
 def one_class_rare(data: DataSet) -> DataSet:
     assert isinstance(data.train, ArrayPart)
-    kept = np.flatnonzero((data.train.labels != 2) | (np.arange(len(data.train)) < 15))
-    train = ArrayPart(data.train.images[kept], data.train.labels[kept])
+    chosen = np.flatnonzero((data.train.labels != 2) | (np.arange(len(data.train)) < 15))
+    train = ArrayPart(data.train.images[chosen], data.train.labels[chosen])
     return replace(data, train=train, info=replace(data.info, train_images=len(train)))
 
 
@@ -156,7 +156,7 @@ def darker_validation(data: DataSet) -> DataSet:
 
 
 def flips_of_what_has_sides(data: DataSet) -> DataSet:
-    """The class is the place of a column: mirrored, it is another's."""
+    """Allows flips where the class is the position of a column: mirrored, it is another class's."""
     return replace(data, info=replace(data.info, flips=("horizontal",)))
 
 
@@ -181,7 +181,7 @@ DATA_FAULTS: list[tuple[Callable[[DataSet], DataSet], CheckName]] = [
 
 
 class Changed(nn.Module):
-    """A sound net with something done to its logits, or beside them."""
+    """Is a sound net that changes its logits, or does something beside them."""
 
     def __init__(self, change: Callable[[Tensor], Tensor] = lambda logits: logits) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ def with_large_weights() -> nn.Module:
 
 
 def dead() -> nn.Module:
-    """Its ReLU never opens."""
+    """Returns a net whose ReLU never opens."""
     net = plain_net().float()
     assert isinstance(net, nn.Sequential)
     assert isinstance(net[0], nn.Conv2d)
@@ -231,7 +231,7 @@ def dead() -> nn.Module:
 
 
 class Remembering(nn.Module):
-    """It adds up what it saw, batch after batch, and answers by it."""
+    """Adds up what it saw, batch after batch, and answers by it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class Remembering(nn.Module):
 
 
 def knowing() -> nn.Module:
-    """It was trained on these images, and is now to be trained on them again."""
+    """Returns a net that was trained on these images, and is now to be trained on them again."""
     net = plain_net().float()
     run = Run(small_recipe({"optimizer.lr": 0.02, "loop.epochs": 3}), data=sound_data(), model=net)
     while not run.finished:

@@ -1,4 +1,4 @@
-"""Sound set-ups, each checked as a whole: no error, no warning, and done in a processor's minute."""
+"""Tests sound set-ups, each checked as a whole: no error, no warning, and done in a processor's minute."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ def test_fashion_mnist_raises_no_alarm(real_images: Path) -> None:
 
 @pytest.mark.data
 def test_photographs_of_hands_raise_no_alarm(real_images: Path) -> None:
-    """From files, whose images are those in memory (tests/trainable/data/test_memory_and_files.py)."""
+    """The images are in files, and the same in memory (tests/trainable/data/test_memory_and_files.py)."""
     path = str(real_images / "sign-language-digits" / "Dataset")
     assert_sound({"data.path": path, "data.image_size": 32, "data.in_memory": False, "loop.workers": 1})

@@ -1,4 +1,4 @@
-"""What is known by chance, by luck and in truth: the statistics behind the checks that train."""
+"""Tests the statistics behind the checks that train: what is known by chance, by luck and in truth."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_shuffled_labels_are_the_same_labels_and_come_in_proportion_within_every
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nets_that_learn_shuffled_labels_gain_less_than_luck(seed: int) -> None:
-    """Measured over more seeds, and on digits and Fashion-MNIST, for the constants in `association`."""
+    """More seeds, and digits and Fashion-MNIST, were measured for the constants in `association`."""
     data = data_set(240, 120)
     assert isinstance(data.train, ArrayPart)
     mixed = replace(data, train=replace(data.train, labels=shuffled_labels(data.train.labels, seed)))
@@ -139,7 +139,7 @@ def test_few_steps_are_no_proof_of_innocence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "level"),
+    ("learnt", "level"),
     [
         (lesson(known()), "passed"),
         (lesson(known(0.25, gain=0.05)), "passed"),
@@ -149,8 +149,8 @@ def test_few_steps_are_no_proof_of_innocence() -> None:
         (lesson(GUESSING, steps=20), "note"),
     ],
 )
-def test_what_is_learnt_must_hold_for_validation_images(told: Lesson, level: str) -> None:
-    assert check_learning(told).level == level
+def test_what_is_learnt_must_hold_for_validation_images(learnt: Lesson, level: str) -> None:
+    assert check_learning(learnt).level == level
 
 
 @pytest.mark.parametrize(

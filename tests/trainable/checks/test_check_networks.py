@@ -1,4 +1,4 @@
-"""Checks of a network before training: its outputs, first loss and gradients."""
+"""Tests the checks of a network before training: its outputs, first loss and gradients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Sub
         (0.5 * math.log(10), "warning"),
     ],
 )
-def test_the_first_loss_is_judged_against_that_of_guessing(loss: float, level: str) -> None:
+def test_the_first_loss_is_compared_with_that_of_guessing(loss: float, level: str) -> None:
     assert initial_loss(loss, 10).level == level
 
 
@@ -53,7 +53,7 @@ def test_networks_as_they_are_initialised_begin_near_guessing(initialisation: st
 
 
 class Answer(nn.Module):
-    """Logits from nothing but a formula, and one parameter so that it is a network."""
+    """Returns logits from a formula alone, and has one parameter so that it is a network."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Answer(nn.Module):
         ("inf", "error", "inf"),
     ],
 )
-def test_outputs_that_are_no_logits_of_their_image_are_told(kind: str, level: str, words: str) -> None:
+def test_outputs_that_are_no_logits_of_their_image_are_found(kind: str, level: str, words: str) -> None:
     run = subject(Answer(kind)).plain_run(8)
     images, _ = next(run.windows())[0]
     (found,) = check_outputs(run, images)
@@ -141,7 +141,7 @@ def test_what_a_library_built_is_a_note_where_ones_own_is_a_warning() -> None:
 
 
 class Doubled(torch.autograd.Function):
-    """Twice the input, with a derivative that may be wrong."""
+    """Doubles the input, with a derivative that may be wrong."""
 
     @staticmethod
     def forward(context: Any, value: Tensor, slope: float) -> Tensor:

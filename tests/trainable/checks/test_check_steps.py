@@ -1,4 +1,4 @@
-"""Checks of single steps: their gradients, the first ones of a recipe, one batch, and the wait for images."""
+"""Tests the checks of single steps: gradients, the first steps, one batch, and the wait for images."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def attempt(first: float, last: float, accuracy: float, in_time: bool = True, st
         (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not enough time"),
     ],
 )
-def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_told_apart(
+def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_distinguished(
     own: Attempt, easy: Attempt, level: str, words: str
 ) -> None:
     found = finding_after_failure([own], easy, 16)

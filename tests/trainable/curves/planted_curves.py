@@ -1,4 +1,4 @@
-"""Learning curves of which it is known what they say."""
+"""Makes learning curves whose meaning is known."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainable.training.metrics import EpochResult
 
 CLASSES = 10
 MANY = 10_000
-"""Validation images: a standard error is half a point and less."""
+"""It counts validation images: a standard error is half a point and less."""
 
 
 def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:
-    """A cosine run with these validation accuracies, whose net knows `train` of its training images."""
+    """Returns a cosine run with these validation accuracies; its net knows `train` of its training images."""
     epochs = len(val)
     history = [
         epoch_result(number, value, applied_lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)))
@@ -30,7 +30,7 @@ def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochR
 
 
 def settling(end: float, epochs: int = 20) -> list[float]:
-    """A curve that has come to rest by its last quarter."""
+    """Returns a curve that no longer rises in its last quarter."""
     return [end - 0.3 * max(0.0, 1.0 - number / (0.7 * epochs)) ** 2 for number in range(1, epochs + 1)]
 
 

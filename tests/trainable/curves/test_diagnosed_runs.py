@@ -1,4 +1,4 @@
-"""The verdict on real runs on digits."""
+"""Tests the verdict on real runs on digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: planted curves with near misses beside them."""
+"""Tests the verdict on a run: planted curves with near misses beside them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_swings_of_a_net_that_knows_its_training_images_are_overfitting() -> Non
     swings=st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=40),
 )
 def test_noise_alone_is_never_overfit(level: float, images: int, swings: list[float]) -> None:
-    """Validation within two standard errors, but for a hair, of the same accuracy as in training."""
+    """Validation is just within two standard errors of the same accuracy as in training."""
     error = 1.8 * math.sqrt(level * (1.0 - level) / images)
     noisy = [min(1.0, max(0.0, level + error * swing)) for swing in swings]
     assert verdict(curve(noisy, level), images) != "overfit"
@@ -92,7 +92,7 @@ def test_training_some_points_above_validation_is_healthy() -> None:
     assert diagnosed(curve(settling(0.87), 0.90)).changes == ()
 
 
-def test_who_aims_lower_is_not_told_to_fit_more() -> None:
+def test_who_aims_lower_is_not_advised_to_fit_more() -> None:
     found = diagnose(
         curve(settling(0.7), 0.7), Recipe(), classes=CLASSES, thresholds=Thresholds(train_target=0.65)
     )
@@ -222,7 +222,7 @@ def test_a_higher_rate_is_not_proposed_to_a_net_whose_loss_has_been_above_that_o
         assert any(change.path == "optimizer.lr" for change in found.changes) == expected
 
 
-def test_a_diverged_run_is_told_as_such_whatever_came_before() -> None:
+def test_a_diverged_run_is_called_so_whatever_came_before() -> None:
     history = [*curve(settling(0.9), None), epoch_result(21, 0.0, diverged=True)]
     found = diagnosed(history)
     assert found.verdict == "diverged"

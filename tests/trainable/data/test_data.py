@@ -1,4 +1,4 @@
-"""Data sets from end to end: found, split, measured, decoded and checked."""
+"""Tests data sets from end to end: found, split, measured, decoded and checked."""
 
 import json
 import pickle
@@ -190,7 +190,7 @@ def test_a_path_that_is_no_data_set_is_an_error(tmp_path: Path, path: str, messa
 
 
 @pytest.mark.parametrize("form", ["folder", "npz", "idx"])
-def test_a_missing_path_is_an_error_when_the_format_is_given_too(tmp_path: Path, form: str) -> None:
+def test_a_missing_path_is_an_error_when_the_format_is_named_too(tmp_path: Path, form: str) -> None:
     with pytest.raises(DataError, match=r"data\.path: .*nowhere does not exist"):
         load(Data.model_validate({"path": str(tmp_path / "nowhere"), "format": form}))
 

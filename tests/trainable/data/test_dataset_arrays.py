@@ -1,4 +1,4 @@
-"""Data sets in arrays: .npz files, IDX files and a person's own."""
+"""Tests data sets in arrays: .npz files, IDX files and a person's own."""
 
 import gzip
 import struct

@@ -1,4 +1,4 @@
-"""What an image file becomes, and what the images say of themselves."""
+"""Tests what an image file becomes, and what the images say of themselves."""
 
 from pathlib import Path
 
@@ -259,10 +259,10 @@ def test_the_whole_square_as_a_part_is_the_square(resize: Stretch | CenterCrop) 
         (CenterCrop(ratio=1.0), (32, 16, 56, 40)),
     ],
 )
-def test_a_part_of_the_square_is_cut_from_the_same_place_of_the_image(
+def test_a_part_of_the_square_is_cut_from_the_same_part_of_the_image(
     resize: Stretch | CenterCrop, cut: tuple[int, int, int, int]
 ) -> None:
-    """Its rim aside: there the smoothing sees pixels beside the box, which are not in the reference."""
+    """Its rim is left out: there the smoothing sees pixels beside the box, which are not in the reference."""
     part = part_of_square(Image.fromarray(FINE), Form(3, 12, resize), np.array([4, 2, 6, 6]))
 
     reference = Image.fromarray(FINE).crop(cut).resize((12, 12), Image.Resampling.BILINEAR)
@@ -270,7 +270,7 @@ def test_a_part_of_the_square_is_cut_from_the_same_place_of_the_image(
 
 
 def test_a_small_part_of_a_jpeg_keeps_its_detail(tmp_path: Path) -> None:
-    """A quarter of the side: the JPEG may be decoded at half of its size, not at an eighth."""
+    """It has a quarter of the side: the JPEG may be decoded at half of its size, not at an eighth."""
     stored = Image.fromarray(np.random.default_rng(0).integers(0, 256, (256, 256), dtype=np.uint8))
     stored.save(tmp_path / "a.jpg", quality=95)
 

@@ -1,4 +1,4 @@
-"""Folders of images: which are parts, which are classes, and what is refused."""
+"""Tests folders of images: which are parts, which are classes, and what is refused."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_parts_are_found_by_their_usual_names_in_any_case(
     assert not collection.whole
 
 
-def test_parts_with_other_names_are_given_by_fields(tmp_path: Path) -> None:
+def test_parts_with_other_names_are_named_by_fields(tmp_path: Path) -> None:
     for part in ("fitting", "dev", "final"):
         write_classes(tmp_path / part, TWO)
 

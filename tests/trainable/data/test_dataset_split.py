@@ -1,4 +1,4 @@
-"""Who is in which part."""
+"""Tests which image is in which part."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""torchvision's data sets by name, from small folders laid out like theirs."""
+"""Tests torchvision's data sets by name, from small folders laid out like theirs."""
 
 import csv
 import gzip
@@ -64,7 +64,7 @@ def test_a_set_that_is_not_there_is_an_error_that_says_how_to_fetch_it(tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_one_kept_in_arrays_is_read(tmp_path: Path) -> None:
+def test_one_stored_in_arrays_is_read(tmp_path: Path) -> None:
     write_mnist(tmp_path, "FashionMNIST", 60)
 
     data = load(Data(path=str(tmp_path), name="FashionMNIST"))
@@ -76,7 +76,7 @@ def test_one_kept_in_arrays_is_read(tmp_path: Path) -> None:
     assert (data.info.channels, data.info.image_size) == (1, 28)
 
 
-def test_one_kept_in_files_is_read_while_training_where_it_does_not_fit(tmp_path: Path) -> None:
+def test_one_stored_in_files_is_read_while_training_where_it_does_not_fit(tmp_path: Path) -> None:
     write_food(tmp_path)
 
     data = load(Data(path=str(tmp_path), name="Food101", in_memory=False, validation_fraction=0.25))

@@ -1,4 +1,4 @@
-"""A data set's files as they were: what changes the fingerprint, and what does not."""
+"""Tests what changes the fingerprint of a data set's files, and what does not."""
 
 from __future__ import annotations
 

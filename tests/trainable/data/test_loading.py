@@ -1,4 +1,4 @@
-"""Batches: the same whatever the workers, the batch and what came before."""
+"""Tests that batches are the same whatever the workers, the batch and what came before."""
 
 import os
 import time
@@ -228,7 +228,7 @@ def test_no_worker_outlives_the_loader(folder: Path) -> None:
 
 
 def children() -> set[str]:
-    """Process numbers of this process's children that are alive."""
+    """Returns the process numbers of this process's children that are alive."""
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return {pid for pid in listed if "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()}
 
@@ -299,7 +299,7 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
     there = epoch(loader)
 
     here = epoch(make_loader(data, recipe(augmentation), CPU))
-    # A grey level here and there hangs on the last digit of a place or a blend.
+    # A grey level here and there depends on the last digit of a position or a blend.
     assert ((there.cpu() - here).abs() > 1e-4).double().mean() < 0.01
     assert [(name, held.is_cuda) for name, held in loader.images.items()] == [("train", True)]
 

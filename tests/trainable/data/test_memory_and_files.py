@@ -1,4 +1,4 @@
-"""Images in memory and images read from files: augmented alike, whatever reads them."""
+"""Tests that images in memory and images read from files are augmented alike, whatever reads them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ Sizes = Callable[[int], tuple[int, int]]
 
 
 def write_smooth_images(root: Path, size_of: Sizes) -> Path:
-    """A few soft spots of colour an image, so that finer detail hardly differs from coarser."""
+    """Writes images of a few soft spots of colour, so that finer detail hardly differs from coarser."""
     for number in range(COUNT + 6):
         spots = np.random.default_rng(number).integers(0, 256, (3, 3, 3), dtype=np.uint8)
         path = root / ("train", "val")[number >= COUNT] / ("a", "b")[number % 2] / f"{number:02}.png"
@@ -46,7 +46,7 @@ def write_smooth_images(root: Path, size_of: Sizes) -> Path:
 
 @pytest.fixture(scope="module")
 def as_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stored at the size that is asked for."""
+    """Writes images of the size that the recipe has."""
     return write_smooth_images(tmp_path_factory.mktemp("as_large"), lambda _: (SIDE, SIDE))
 
 
@@ -63,7 +63,7 @@ def images(
     workers: int = 0,
     resize: Stretch | CenterCrop | None = None,
 ) -> list[torch.Tensor]:
-    """The training images of epochs 1 and 2, in grey levels."""
+    """Returns the training images of epochs 1 and 2, in grey levels."""
     asked = Recipe(
         data=Data(path=str(root), image_size=SIDE, flips=("horizontal", "vertical"), in_memory=in_memory),
         augmentation=augmentation,
@@ -147,7 +147,7 @@ def test_images_of_many_sizes_in_a_batch_are_each_cut_from_what_is_finest(
 
 
 def names_of(root: Path) -> list[str]:
-    """The training images, in the order of the data set."""
+    """Returns the names of the training images, in the order of the data set."""
     part = load(Data(path=str(root), image_size=SIDE, in_memory=False)).train
     assert isinstance(part, FilePart)
     return [part.selection.source.name(int(index)) for index in part.selection.indices]

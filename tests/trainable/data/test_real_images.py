@@ -1,4 +1,4 @@
-"""Data sets as they are published, from the folder that TUNEBOOK_DATA names."""
+"""Tests data sets as they are published, from the folder that TUNEBOOK_DATA names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Data behind a URI: copied once a machine, and the same data set as from the folder itself."""
+"""Tests that data behind a URI are copied once a machine, and are the same as from the folder itself."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_files_that_are_read_while_training_are_copied_on_each_machine(
         data.be_here()
 
 
-def test_a_slash_at_the_end_is_the_same_place_and_another_server_is_not(uri: str) -> None:
-    place, _, query = uri.partition("?")
-    assert cached(f"{place}/?{query}") == cached(uri)
+def test_a_slash_at_the_end_is_the_same_address_and_another_server_is_not(uri: str) -> None:
+    address, _, query = uri.partition("?")
+    assert cached(f"{address}/?{query}") == cached(uri)
     assert cached(uri.replace("endpoint_override=", "endpoint_override=http://")) != cached(uri)
     with pytest.raises(DataError, match=r"allow_bucket_creation;.*scheme, endpoint_override"):
         cached(f"{uri}&allow_bucket_creation=true")

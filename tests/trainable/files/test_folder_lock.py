@@ -1,4 +1,4 @@
-"""A folder's claim: one process at a time, waited for, and given up with the process."""
+"""Tests the lock of a folder: one process at a time has it, others wait, and it ends with the process."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ HOLD = """
 import os, sys, time
 from pathlib import Path
 from trainable.files.folder_lock import FolderLock
-claim = FolderLock(Path(sys.argv[1]))
+lock = FolderLock(Path(sys.argv[1]))
 if sys.argv[2:] == ["with a child"] and os.fork() == 0:
     time.sleep(60)
 print(os.getpid(), flush=True)
 sys.stdin.read()
-claim.release()
+lock.release()
 print("released", flush=True)
 time.sleep(60)
 """
 
 
 class Holder:
-    """Another process that claims a folder until it is told to give it up."""
+    """Locks a folder in another process until `release` is called."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -58,7 +58,7 @@ def held(tmp_path: Path) -> Iterator[Holder]:
 
 
 @pytest.mark.integration
-def test_a_folder_that_stays_taken_is_an_error_that_names_the_process(held: Holder, tmp_path: Path) -> None:
+def test_a_folder_that_stays_locked_is_an_error_that_names_the_process(held: Holder, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(FolderInUse, match=f"process {held.process.pid} on .* 0.3 s"):
         FolderLock(tmp_path, patience_seconds=0.3)
@@ -66,24 +66,24 @@ def test_a_folder_that_stays_taken_is_an_error_that_names_the_process(held: Hold
 
 
 @pytest.mark.integration
-def test_a_folder_that_is_given_up_meanwhile_is_waited_for(held: Holder, tmp_path: Path) -> None:
+def test_a_folder_that_is_released_meanwhile_is_waited_for(held: Holder, tmp_path: Path) -> None:
     timer = threading.Timer(0.3, held.release)
     timer.start()
     began = time.monotonic()
-    claim = FolderLock(tmp_path, patience_seconds=20.0)
+    lock = FolderLock(tmp_path, patience_seconds=20.0)
     assert 0.2 < time.monotonic() - began < 15
     assert held.process.poll() is None
-    claim.release()
+    lock.release()
 
 
 @pytest.mark.integration
-def test_a_claim_ends_with_its_process(held: Holder, tmp_path: Path) -> None:
+def test_a_lock_ends_with_its_process(held: Holder, tmp_path: Path) -> None:
     held.process.kill()
     FolderLock(tmp_path, patience_seconds=10.0).release()
 
 
 @pytest.mark.integration
-def test_a_child_that_outlives_its_parent_does_not_keep_the_claim(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path) -> None:
     holder = Holder(tmp_path, "with a child")
     try:
         holder.process.kill()
@@ -93,6 +93,6 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_claim(tmp_path: Path
         os.killpg(holder.process.pid, signal.SIGKILL)
 
 
-def test_the_folder_is_made_and_can_be_claimed_again(tmp_path: Path) -> None:
+def test_the_folder_is_made_and_can_be_locked_again(tmp_path: Path) -> None:
     for _ in range(2):
         FolderLock(tmp_path / "trials" / "0007", patience_seconds=0.0).release()

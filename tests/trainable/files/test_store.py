@@ -1,4 +1,4 @@
-"""A folder in an object store: the same whether it is S3's or a disk's."""
+"""Tests that a folder in an object store behaves the same whether it is S3's or a disk's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         ("C:/x", False),
     ],
 )
-def test_a_uri_is_told_from_a_path(text: str, uri: bool) -> None:
+def test_a_uri_is_distinguished_from_a_path(text: str, uri: bool) -> None:
     assert is_uri(text) == uri
 
 
@@ -109,7 +109,7 @@ def test_it_travels_to_other_processes(store: Store) -> None:
 
 
 @pytest.mark.parametrize("text", ["s3://b//c?region=x", "s3://?region=x", "/a"])
-def test_what_is_no_uri_is_told(text: str) -> None:
+def test_what_is_no_uri_is_refused(text: str) -> None:
     with pytest.raises(StoreError):
         Store(text).names()
     with pytest.raises(StoreError, match="s3://b/folder"):
@@ -117,7 +117,7 @@ def test_what_is_no_uri_is_told(text: str) -> None:
 
 
 @pytest.mark.integration
-def test_a_store_that_cannot_be_reached_is_told_by_its_name(s3: S3Server) -> None:
+def test_a_store_that_cannot_be_reached_is_an_error_with_its_name(s3: S3Server) -> None:
     with pytest.raises(StoreError, match=r"^s3://nonsuch/a: .*(NO_SUCH_BUCKET|does not exist)"):
         Store(s3.uri.replace("tunebook", "nonsuch")).write("a", b"")
     with pytest.raises(StoreError, match=r"^nonsuch://place: .*[Uu]nrecognized filesystem"):
@@ -125,7 +125,7 @@ def test_a_store_that_cannot_be_reached_is_told_by_its_name(s3: S3Server) -> Non
 
 
 @pytest.mark.integration
-def test_a_store_that_is_silent_is_given_up_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_silent_is_abandoned_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     with socket.socket() as silent:

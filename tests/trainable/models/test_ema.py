@@ -1,4 +1,4 @@
-"""The average of weights, against its formula."""
+"""Tests the average of weights against its formula."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def test_the_average_is_apart_from_the_model_and_takes_no_gradient() -> None:
 
 def test_a_saved_average_goes_on_as_if_it_had_never_stopped() -> None:
     model = net()
-    kept, resumed = Ema(model, 0.99), Ema(net(), 0.99)
+    unbroken, resumed = Ema(model, 0.99), Ema(net(), 0.99)
     for step in range(6):
         if step == 3:
             resumed = Ema(model, 0.99)
-            resumed.load_state_dict(copy.deepcopy(kept.state_dict()))
+            resumed.load_state_dict(copy.deepcopy(unbroken.state_dict()))
         disturb(model, step)
-        kept.update()
+        unbroken.update()
         resumed.update()
     for ours, theirs in zip(
-        resumed.model.state_dict().values(), kept.model.state_dict().values(), strict=True
+        resumed.model.state_dict().values(), unbroken.model.state_dict().values(), strict=True
     ):
         assert torch.equal(ours, theirs)

@@ -1,4 +1,4 @@
-"""Recomputed activations: the same numbers from less memory."""
+"""Tests that recomputed activations give the same numbers from less memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make(spec: specs.Model, image_size: int) -> nn.Module:
 
 
 def step(model: nn.Module, image_size: int) -> tuple[Tensor, int]:
-    """The loss of a batch, with its gradients in the model, and how many numbers were kept for them."""
+    """Computes a batch's gradients; returns its loss and how many numbers were kept for them."""
     torch.manual_seed(1)
     images, kept = torch.rand(4, 3, image_size, image_size), 0
 

@@ -1,4 +1,4 @@
-"""Heads, layer groups, their rates, and what is frozen."""
+"""Tests heads, layer groups, their rates, and what is frozen."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def trained(model: nn.Module) -> set[str]:
 
 
 def moved_by_a_batch(model: nn.Module) -> set[str]:
-    """Which buffers a batch changes."""
+    """Returns which buffers a batch changes."""
     before = copy.deepcopy(dict(model.named_buffers()))
     model(torch.randn(4, 3, 32, 32))
     return {name for name, each in model.named_buffers() if not torch.equal(each, before[name])}

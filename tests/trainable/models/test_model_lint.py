@@ -1,4 +1,4 @@
-"""Findings about how a network is built: planted faults are found, sound networks are left alone."""
+"""Tests findings about how a network is built: planted faults are found, sound networks are left alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_resnet_has_not_even_a_note() -> None:
 
 
 class Net(nn.Module):
-    """A convolution into a norm, with a layer that nothing uses."""
+    """Runs a convolution into a norm, and may have a layer that nothing uses."""
 
     def __init__(self, *, bias: bool = False, between: nn.Module | None = None, spare: bool = False) -> None:
         super().__init__()

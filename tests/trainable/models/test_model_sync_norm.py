@@ -1,4 +1,4 @@
-"""BatchNorm over ranks: threads that meet in `reduce` give what one batch gives."""
+"""Tests BatchNorm over ranks: threads that meet in `reduce` give what one batch gives."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from trainable.recipe import models as specs
 
 
 class Meeting:
-    """A sum over threads, each of which is a rank."""
+    """Adds up tensors over threads, each of which is a rank."""
 
     def __init__(self, world: int) -> None:
         self.barrier = threading.Barrier(world, timeout=20)
-        self.brought: list[Tensor | None] = [None] * world
+        self.tensors: list[Tensor | None] = [None] * world
 
     def ranks(self, rank: int) -> Ranks:
         def reduce(tensor: Tensor) -> Tensor:
-            self.brought[rank] = tensor
+            self.tensors[rank] = tensor
             self.barrier.wait()
-            total = torch.stack([each for each in self.brought if each is not None]).sum(0)
+            total = torch.stack([each for each in self.tensors if each is not None]).sum(0)
             self.barrier.wait()
             return total
 
-        return Ranks(rank, len(self.brought), reduce)
+        return Ranks(rank, len(self.tensors), reduce)
 
 
 def on_ranks(world: int, work: Callable[[Ranks], Any]) -> list[Any]:
-    """What each rank's work returns."""
+    """Returns what the work of each rank returns."""
     meeting, results, faults = Meeting(world), [None] * world, []
 
     def run(rank: int) -> None:
@@ -77,7 +77,7 @@ def layer(kind: str) -> nn.Module:
 
 
 def steps(norm: nn.Module, batches: list[Tensor], towards: list[Tensor]) -> dict[str, Any]:
-    """Outputs, gradients (of the last batch), and buffers, after training on each batch."""
+    """Returns outputs, gradients (of the last batch) and buffers, after training on each batch."""
     outputs = []
     for batch, goal in zip(batches, towards, strict=True):
         norm.zero_grad()

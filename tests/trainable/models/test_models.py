@@ -1,4 +1,4 @@
-"""Models by spec: shapes, initialisation, and clear errors before training."""
+"""Tests models by spec: shapes, initialisation, and clear errors before training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_small_net_has_its_depth_in_convolutions_and_one_linear(depth: int, 
 
 
 def test_the_published_resnet20_has_its_number_of_parameters() -> None:
-    """0.27 million (1512.03385, table 6), and here two projections with their norms instead of padding."""
+    """The paper says 0.27 million (1512.03385, table 6); here two projections with norms replace padding."""
     projections = 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64
     assert count_parameters(make(specs.ResNetSmall(depth=20), classes=10)) == 269_722 + projections
 
@@ -120,7 +120,7 @@ def test_images_that_do_not_fit_are_an_error_that_names_both(spec: specs.Model, 
         *((name, False) for name in ("mixer_s16_224", "poolformer_s12", "repvit_m1", "ecaresnet26t")),
     ],
 )
-def test_attention_is_told_from_gates_that_are_called_so(name: str, attends: bool) -> None:
+def test_attention_is_distinguished_from_gates_that_are_called_so(name: str, attends: bool) -> None:
     import timm
 
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""BatchNorm's statistics measured anew, against their definition."""
+"""Tests BatchNorm's statistics, measured anew, against their definition."""
 
 from __future__ import annotations
 

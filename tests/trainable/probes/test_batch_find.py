@@ -1,4 +1,4 @@
-"""The search for a micro-batch: against memory that runs out at a known size, and bytes counted by hand."""
+"""Tests the search for a micro-batch: memory that runs out at a known size, and bytes counted by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def small_run(model: nn.Module | None = None, device: str = "cpu", **values: Any
 
 
 class Greedy(nn.Module):
-    """Runs out of memory with more than `most` images, as it says on CUDA."""
+    """Runs out of memory with more than `most` images, with CUDA's own error."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def test_no_more_images_are_tried_than_asked_for() -> None:
 # --- memory that is reckoned ----------------------------------------------------------------------------
 
 
-def test_on_a_cpu_the_limit_is_kept_and_used() -> None:
+def test_on_a_cpu_the_limit_is_respected_and_used() -> None:
     free = batch_find(small_run(), limit_bytes=PLENTY)
     reckoned = {each.images: each.peak_bytes for each in free.tried}
     limit = (reckoned[64] or 0) + 1
@@ -121,7 +121,7 @@ def test_on_a_cpu_the_limit_is_kept_and_used() -> None:
     assert max(each.images for each in found.tried) == 64
 
 
-def test_a_limit_below_one_image_is_told() -> None:
+def test_a_limit_below_one_image_is_the_bound() -> None:
     found = batch_find(small_run(), limit_bytes=1)
     assert not found.found
     assert found.bound == "limit"
@@ -168,7 +168,7 @@ def test_no_step_over_the_limit_is_taken_to_draw_the_line() -> None:
 
 
 def test_live_bytes_are_those_of_storages_that_live_at_once() -> None:
-    given = torch.ones(1000)
+    from_before = torch.ones(1000)
     with LiveBytes() as live:
         one = torch.ones(1000)
         view = one[10:]
@@ -176,8 +176,8 @@ def test_live_bytes_are_those_of_storages_that_live_at_once() -> None:
         other = torch.ones(500)
         del view, other
         last = torch.ones(1000)
-        given.add_(last)
-        given.view(10, 100)
+        from_before.add_(last)
+        from_before.view(10, 100)
     assert live.peak == 6000
 
 
@@ -217,7 +217,7 @@ def test_this_machine_has_some_memory_free() -> None:
     assert 2**20 < available_bytes() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-# --- what is told ---------------------------------------------------------------------------------------
+# --- what is reported -----------------------------------------------------------------------------------
 
 
 def found_with(*speeds: tuple[int, float], largest: int = 64, batch_size: int = 128) -> BatchFound:
@@ -280,7 +280,7 @@ def test_what_cannot_be_searched_is_refused(asked: dict[str, int]) -> None:
 
 
 @pytest.mark.gpu
-def test_on_cuda_a_limit_is_kept_and_memory_is_given_back() -> None:
+def test_on_cuda_a_limit_is_respected_and_memory_is_released() -> None:
     run = small_run(device="cuda", model__width=64)
     free = batch_find(run)
     assert free.largest == max(sizes(IMAGES))

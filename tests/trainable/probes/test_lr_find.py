@@ -1,4 +1,4 @@
-"""The learning-rate finder: against hand cases, a known stable rate, and a run that never was probed."""
+"""Tests the learning-rate finder against hand cases, a known stable rate, and a run without any probe."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_run(model: nn.Module | None = None, **values: Any) -> Run:
 
 
 def falling_subsequence(losses: Sequence[float]) -> tuple[int, int]:
-    """The longest by trying every pair: the first position that one ends at, and its length."""
+    """Returns where the first of the longest ends, and its length, found by trying every pair."""
     lengths: list[int] = []
     for loss in losses:
         before = [length for other, length in zip(losses, lengths, strict=False) if other > loss]
@@ -111,13 +111,13 @@ def test_what_can_be_read_off_a_curve_is_read_by_its_definition() -> None:
     slopes = np.gradient(smoothed)
     slopes[:11] = 0.0
     assert curve.suggestions.steepest == pytest.approx(rates[int(slopes.argmin())])
-    place = valley(curve.smoothed[10:])
-    assert place is not None
-    assert curve.suggestions.valley == rates[10 + place]
+    index = valley(curve.smoothed[10:])
+    assert index is not None
+    assert curve.suggestions.valley == rates[10 + index]
 
 
 @pytest.mark.parametrize(
-    ("loss_at", "told"),
+    ("loss_at", "message"),
     [
         (lambda at: 2.0, "hardly fell"),
         (lambda at: 2.0 + at / 50, "hardly fell"),
@@ -128,25 +128,25 @@ def test_what_can_be_read_off_a_curve_is_read_by_its_definition() -> None:
         (lambda at: 2.0 if at < 40 else 0.0, "learnt before"),
     ],
 )
-def test_a_curve_that_says_nothing_is_told_as_such(loss_at: Callable[[int], float], told: str) -> None:
+def test_a_curve_that_says_nothing_is_reported_as_such(loss_at: Callable[[int], float], message: str) -> None:
     curve = sweep(played([loss_at(at) for at in range(100)]), geometric(1e-5, 1, 100))
     assert curve.suggestions is None
     assert curve.reason is not None
-    assert told in curve.reason
+    assert message in curve.reason
 
 
 # --- a loss whose stable rate is known ------------------------------------------------------------------
 
 
 def quadratic(curvature: float) -> Callable[[float], float]:
-    """Noisy gradient descent on curvature * w^2 / 2: stable up to 2 / curvature."""
+    """Returns noisy gradient descent on curvature * w^2 / 2, which is stable up to 2 / curvature."""
     noise = np.random.default_rng(0)
-    place = 3.0 / math.sqrt(curvature)
+    weight = 3.0 / math.sqrt(curvature)
 
     def loss_at(rate: float) -> float:
-        nonlocal place
-        loss = curvature * place**2 / 2 + 0.1
-        place -= rate * (curvature * place + math.sqrt(curvature) * noise.normal(0, 0.1))
+        nonlocal weight
+        loss = curvature * weight**2 / 2 + 0.1
+        weight -= rate * (curvature * weight + math.sqrt(curvature) * noise.normal(0, 0.1))
         return loss
 
     return loss_at
@@ -186,7 +186,7 @@ def test_where_the_sweep_begins_moves_no_suggestion_by_more_than_three_steps() -
 
 
 def with_everything() -> Run:
-    """A run with statistics, momentum, an average and dropout, one epoch in."""
+    """Returns a run with statistics, momentum, an average and dropout, one epoch in."""
     run = small_run(
         model__dropout=0.3,
         regularisation__averaging__kind="ema",
@@ -259,7 +259,7 @@ def test_the_recipes_own_rate_moves_no_suggestion() -> None:
     assert one.band is not None
 
 
-def test_rates_are_told_as_applied_and_at_256() -> None:
+def test_rates_are_reported_as_applied_and_at_256() -> None:
     plain, scaled = (
         lr_find(small_run(optimizer__scaling=scaling), lowest=1e-3, highest=1e2, steps=STEPS, sweeps=1)
         for scaling in ("none", "linear")
@@ -281,7 +281,7 @@ def test_of_two_optimizers_the_first_is_swept() -> None:
 
 def test_a_model_that_cannot_learn_has_no_band() -> None:
     class Deaf(nn.Module):
-        """Its answer is the same for every image and every weight."""
+        """Gives the same answer for every image and every weight."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -306,7 +306,7 @@ def test_a_band_is_plain_finite_data() -> None:
     assert len(tree["sweeps"][0]["rates"]) == len(tree["sweeps"][0]["losses"])
 
 
-def test_memory_that_runs_out_is_told_with_the_field_to_change() -> None:
+def test_memory_that_runs_out_is_reported_with_the_field_to_change() -> None:
     class Greedy(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -328,7 +328,7 @@ def test_a_body_that_is_frozen_at_first_is_mentioned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ({"steps": 5}, "--steps: expected at least"),
         ({"sweeps": 0}, "sweeps: expected at least"),
@@ -338,8 +338,8 @@ def test_a_body_that_is_frozen_at_first_is_mentioned() -> None:
         ({"lowest": math.nan}, "lowest"),
     ],
 )
-def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         lr_find(small_run(), **asked)
 
 

@@ -1,4 +1,4 @@
-"""The Recipe as data: what it accepts, how it refuses, how it changes."""
+"""Tests the Recipe as data: what it accepts, how it refuses, how it changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def faults(action: Any) -> dict[str, str]:
     return dict(caught.value.faults)
 
 
-def test_every_fault_is_told_at_once_with_its_dotted_path() -> None:
+def test_every_fault_is_reported_at_once_with_its_dotted_path() -> None:
     found = faults(
         lambda: Recipe.from_tree(
             {"optimizer": {"lr": "fast", "momentun": 0.9}, "model": {"depth": 9}, "loop": {"epochs": 0}}
@@ -81,15 +81,15 @@ def test_a_value_that_the_chosen_kind_lacks_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "expected"),
     [
         ({"schedule.warmup_epochs": 20.0}, "below loop.epochs 20"),
         ({"loop.micro_batch": 256}, "above loop.batch_size 128"),
     ],
 )
-def test_fields_that_contradict_one_another_are_refused(values: dict[str, Any], told: str) -> None:
+def test_fields_that_contradict_one_another_are_refused(values: dict[str, Any], expected: str) -> None:
     (message,) = faults(lambda: Recipe().with_values(values)).values()
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_fields_that_contradict_one_another_are_refused(values: dict[str, Any], 
         ({"augmentation.crop.ratio_min": 1.5}, "augmentation.crop"),
     ],
 )
-def test_a_crop_whose_bounds_cross_is_refused_at_its_place(values: dict[str, Any], path: str) -> None:
+def test_a_crop_whose_bounds_cross_is_refused_at_its_path(values: dict[str, Any], path: str) -> None:
     assert path in faults(lambda: Recipe().with_values({"augmentation.crop.kind": "resized", **values}))
 
 
-def test_nesterov_without_momentum_is_refused_at_its_place() -> None:
+def test_nesterov_without_momentum_is_refused_at_its_path() -> None:
     assert (
         "momentum above 0" in faults(lambda: Recipe().with_values({"optimizer.momentum": 0.0}))["optimizer"]
     )

@@ -1,4 +1,4 @@
-"""Trees of plain data, read and edited by dotted path."""
+"""Tests trees of plain data, read and edited by dotted path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes that tunebook 0.1.0 exported are read, and train as they did there."""
+"""Tests that recipes that tunebook 0.1.0 exported are read, and train as they did there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 
 EXPORTED = Path(__file__).parent / "exported_by_0_1"
 LOSSES = json.loads((EXPORTED / "losses.json").read_text())
-"""Of training and validation, for each of two epochs of `small_runs` in tunebook 0.1.0."""
+"""They are those of training and validation, of two epochs of `small_runs` in tunebook 0.1.0."""
 THEN = {"model.width": 4, "precision.channels_last": False}
 """What `small_runs` was then; in channels_last, torch 2.15 writes past the end of a gradient of 4 channels on
 processors with AVX2 and no AVX-512."""
@@ -35,7 +35,7 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "adaptive_and_averaged": (ADAPTIVE, {"kind": "ema", "decay": 0.9}),
     "adaptive_with_an_average_that_is_not_scored": (ADAPTIVE, NONE),
 }
-"""Each exported file, with its clipping and its averaging in version 2."""
+"""It says what each exported file's clipping and averaging are in version 2."""
 
 
 def message_of(tree: dict[str, Any]) -> str:

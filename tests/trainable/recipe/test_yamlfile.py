@@ -1,4 +1,4 @@
-"""YAML: strict to read, commented to write, whole or not at all."""
+"""Tests that YAML is read strictly, and written with comments, whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_line() -> None:
         parse_tree("optimizer:\n  lr: 0.1\n  lr: 0.2\n", "mine")
 
 
-def test_broken_yaml_is_told_with_its_place() -> None:
+def test_broken_yaml_is_refused_with_its_line_and_column() -> None:
     with pytest.raises(UserError, match=r"^mine: line \d+, column \d+: not valid YAML"):
         parse_tree("loop: [1, 2\nmodel: x\n", "mine")
 

@@ -1,4 +1,4 @@
-"""Adaptive gradient clipping, against timm's and by what it promises."""
+"""Tests adaptive gradient clipping, against timm's and by what it promises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPES = ((8, 3, 3, 3), (5, 8), (6, 1, 2), (4,), (), (1, 7))
 
 
 def parameters(seed: int, gradient_size: float, dtype: torch.dtype = torch.float64) -> list[nn.Parameter]:
-    """Gradients of very different lengths; one unit's weights and one unit's gradient are zeros."""
+    """Returns parameters with very different gradients; one unit has zero weights, one a zero gradient."""
     generator = torch.Generator().manual_seed(seed)
     made = []
     for shape in SHAPES:

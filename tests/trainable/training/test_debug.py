@@ -1,4 +1,4 @@
-"""The debug tools: off unless asked for, said when on, and gone afterwards."""
+"""Tests that the debug tools are off by default, say that they are on, and are gone afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def steps(count: int) -> None:
-    """So many optimizer steps of a small net."""
+    """Takes so many optimizer steps of a small net."""
     net = nn.Linear(64, 64)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for _ in range(count):
@@ -33,10 +33,10 @@ def test_tools_are_known_by_name_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("profil", "known: profile, anomaly"), ("gradcheck", "tunebook check")]
+    ("name", "message"), [("profil", "known: profile, anomaly"), ("gradcheck", "tunebook check")]
 )
-def test_a_tool_that_is_none_here_is_refused_with_those_that_are(name: str, told: str) -> None:
-    with pytest.raises(UserError, match=told) as refused:
+def test_a_tool_that_is_none_here_is_refused_with_those_that_are(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as refused:
         tools_named(["profile", name])
     assert f"--debug {name}" in str(refused.value)
     assert "profile, anomaly" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Scores, against plain loops over images."""
+"""Tests scores against plain loops over images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def score(logits: Tensor, labels: Tensor, classes: int, *, batch: int = 7, confu
 
 @pytest.fixture
 def answers() -> tuple[Tensor, Tensor]:
-    """Logits and labels of 60 images and 12 classes, of which class 5 never occurs."""
+    """Returns logits and labels of 60 images and 12 classes, of which class 5 never occurs."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 11, (60,), generator=generator)
     labels[labels == 5] = 11
@@ -126,7 +126,7 @@ def test_lost_scores_are_finite_and_behind_guessing() -> None:
 
 
 class Pooled(nn.Module):
-    """Logits that depend on an image's size and on which side is bright; it counts what it saw."""
+    """Returns logits that depend on an image's size and on which side is bright; counts what it saw."""
 
     def __init__(self) -> None:
         super().__init__()

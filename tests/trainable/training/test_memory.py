@@ -1,4 +1,4 @@
-"""What a process may keep on a GPU between two runs."""
+"""Tests what a process may hold on a GPU between two runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_a_cpu_holds_no_gpu_memory() -> None:
 
 
 @pytest.mark.gpu
-def test_workspaces_are_given_back_and_tensors_are_counted() -> None:
+def test_workspaces_are_released_and_tensors_are_counted() -> None:
     device = torch.device("cuda")
     before = held_bytes(device)
-    kept = torch.ones(1024, 1024, device=device)
-    torch.mm(kept, kept)
-    assert held_bytes(device) - before == kept.nbytes
+    held = torch.ones(1024, 1024, device=device)
+    torch.mm(held, held)
+    assert held_bytes(device) - before == held.nbytes

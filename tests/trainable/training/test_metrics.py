@@ -1,4 +1,4 @@
-"""The vocabulary of metrics."""
+"""Tests the vocabulary of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers against torch's and the papers' formulas; parameter groups, and the rate for a batch."""
+"""Tests optimizers against torch's and the papers' formulas; parameter groups, and the rate for a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainable.training.optim import Phase, applied_lr, make_phases, parameter_g
 
 STEPS = 20
 LATE = 7
-"""The step at which the frozen layer thaws."""
+"""At this step the frozen layer thaws."""
 
 SPECS: dict[str, optimizers.Optimizer] = {
     "sgd": optimizers.SGD(lr=0.05, momentum=0.8, weight_decay=0.01),
@@ -57,7 +57,7 @@ def net(seed: int = 0) -> Net:
 
 
 def give_gradients(model: nn.Module, step: int, thawed: bool = False) -> None:
-    """Noise of all sizes, that depends on the step alone; the frozen layer has none unless `thawed`."""
+    """Gives noise of all sizes, by the step alone; the frozen layer has none unless `thawed`."""
     generator = torch.Generator().manual_seed(step)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -66,7 +66,7 @@ def give_gradients(model: nn.Module, step: int, thawed: bool = False) -> None:
 
 
 def walk(model: nn.Module, phase: Phase, steps: Iterable[int], thaws_at: float = math.inf) -> None:
-    """Steps under a schedule of the rate."""
+    """Takes steps under a schedule of the rate."""
     for step in steps:
         give_gradients(model, step, thawed=step >= thaws_at)
         phase.set(1.0 / (1 + step))
@@ -86,14 +86,14 @@ def assert_equal(ours: nn.Module, reference: nn.Module, tolerance: float = 0.0) 
 class TestGroups:
     def test_norm_and_bias_are_spared_from_decay_and_frozen_weights_included(self) -> None:
         model = Net()
-        decayed, kept = parameter_groups(model, 0.1, decay_norm_and_bias=False)
+        decayed, spared = parameter_groups(model, 0.1, decay_norm_and_bias=False)
         assert names(model, decayed["params"]) == ["convolution.weight", "head.weight", "frozen.weight"]
         assert decayed["weight_decay"] == 0.1
-        assert names(model, kept["params"]) == [
+        assert names(model, spared["params"]) == [
             *("convolution.bias", "norm.weight", "norm.bias"),
             *("plane_norm.weight", "plane_norm.bias", "head.bias", "frozen.bias"),
         ]
-        assert kept["weight_decay"] == 0.0
+        assert spared["weight_decay"] == 0.0
 
     def test_everything_decays_when_asked_to(self) -> None:
         groups = parameter_groups(Net(), 0.1, decay_norm_and_bias=True)
@@ -104,10 +104,10 @@ class TestGroups:
         model = Net()
         factors = {"convolution.weight": 0.1, "convolution.bias": 0.1, "norm.weight": 0.3}
         groups = parameter_groups(model, 0.1, decay_norm_and_bias=False, rate_factors=factors)
-        told = [
+        found = [
             (group["weight_decay"], group["rate_factor"], names(model, group["params"])) for group in groups
         ]
-        assert told == [
+        assert found == [
             (0.1, 0.1, ["convolution.weight"]),
             (0.1, 1.0, ["head.weight", "frozen.weight"]),
             (0.0, 0.1, ["convolution.bias"]),
@@ -162,7 +162,7 @@ class TestRates:
 
     @pytest.mark.parametrize("name", SPECS)
     def test_accumulating_micro_batches_changes_no_step(self, name: str) -> None:
-        """256 images at once, or 64 four times: the effective batch, hence the rate, is the same."""
+        """It takes 256 images at once, or 64 four times: the effective batch, hence the rate, is the same."""
         images, targets = torch.randn(256, 5).double(), torch.randn(256, 3).double()
         torch.manual_seed(0)
         whole = nn.Linear(5, 3).double()
@@ -244,7 +244,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("kind", ["rmsprop", "adadelta", "lars", "lamb"])
     def test_read_no_number_from_the_device(self, kind: str) -> None:
-        """Tensors on `meta` have no numbers: whatever asks for one raises. Torch's fused do not run there."""
+        """Tensors on `meta` have no numbers: to read one raises. Torch's fused ones do not run there."""
         model = Net().to("meta")
         (phase,) = make_phases(SPECS[kind], model, batch_size=256)
         for parameter in model.parameters():
@@ -255,7 +255,7 @@ class TestSteps:
 
 @pytest.mark.parametrize("name", ["sgd", "plain sgd", "adam", "adamw"])
 def test_a_first_step_that_overflows_leaves_no_trace(name: str) -> None:
-    """As fp16's first steps should, until the loss scale has come down."""
+    """The first steps of fp16 overflow so, until the loss scale has come down."""
     models = [net(), net()]
     for model, overflows in zip(models, (True, False), strict=True):
         (phase,) = make_phases(SPECS[name], model, batch_size=256)
@@ -305,7 +305,7 @@ class TestAdamThenSGD:
 
 
 def lars_by_hand(model: Net, momenta: dict[str, Tensor], spec: optimizers.LARS, lr: float) -> None:
-    """arXiv 1708.03888, algorithm 1; what does not decay takes SGD's plain step."""
+    """Follows arXiv 1708.03888, algorithm 1; what does not decay takes SGD's plain step."""
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
             continue
@@ -328,7 +328,7 @@ def lamb_by_hand(
     lr: float,
     count: int,
 ) -> None:
-    """arXiv 1904.00962, algorithm 2, the gradient as a whole clipped to a norm of 1 before."""
+    """Follows arXiv 1904.00962, algorithm 2, with the whole gradient clipped to a norm of 1 before."""
     found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     length = math.sqrt(sum(float(gradient.square().sum()) for gradient in found))
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Running out of memory in a step: the window is cut further and taken again, and nothing else changes."""
+"""Tests a step that runs out of memory: its window is cut further and repeated, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -169,23 +169,23 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
 
 def test_what_fits_here_and_not_on_another_rank_is_cut_here_too() -> None:
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def reduce(tensor: Tensor) -> Tensor:
-        """The other rank has had too little memory, once."""
-        if tensor.shape != (1,) or told:
+        """Reports once that the other rank has had too little memory."""
+        if tensor.shape != (1,) or reported:
             return tensor
-        told.append(bool(tensor.item()))
+        reported.append(bool(tensor.item()))
         return torch.ones(1)
 
     run = Run(small_recipe(VALUES), data=data_set(), ranks=Ranks(0, 2, reduce))
     assert run.micro_batch == 8
     run.step()
-    assert (told, run.micro_batch) == ([False], 4)
+    assert (reported, run.micro_batch) == ([False], 4)
 
 
 def test_with_synchronised_norms_a_rank_does_not_cut() -> None:
-    """The others are waiting in a layer, where nobody can tell them."""
+    """The others are waiting in a layer, where nobody can reach them."""
     model = Limited(plain_net(), room=2)
     values = {**VALUES, "loop.sync_norm": True}
     run = Run(small_recipe(values), data=data_set(), model=model, ranks=Ranks(0, 2))

@@ -1,4 +1,4 @@
-"""Number formats: what `auto` resolves to, and what a format makes of a forward pass."""
+"""Tests number formats: what `auto` resolves to, and what a format makes of a forward pass."""
 
 from __future__ import annotations
 

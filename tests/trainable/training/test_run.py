@@ -1,4 +1,4 @@
-"""A run: it learns, it tells divergence from a crash, and leaves the caller's process as it was."""
+"""Tests that a run learns, tells divergence from a crash, and leaves the caller's process as it was."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_test_part_is_scored_with_its_confusion_matrix() -> None:
     scores = run.score("test", confusion=True)
     assert scores.confusion is not None
     assert sum(map(sum, scores.confusion)) == scores.images == 20
-    diagonal = sum(row[place] for place, row in enumerate(scores.confusion))
+    diagonal = sum(row[label] for label, row in enumerate(scores.confusion))
     assert scores.accuracy == diagonal / 20
 
 
@@ -225,10 +225,10 @@ def test_dropout_differs_between_epochs() -> None:
             self.head = nn.Linear(64, CLASSES)
 
         def forward(self, images: Tensor) -> Tensor:
-            kept = nn.functional.dropout(torch.ones(64), 0.5, self.training)
+            mask = nn.functional.dropout(torch.ones(64), 0.5, self.training)
             if self.training:
-                masks.append(kept)
-            logits: Tensor = self.head(images.flatten(1) * kept)
+                masks.append(mask)
+            logits: Tensor = self.head(images.flatten(1) * mask)
             return logits
 
     run = finished(Run(small_recipe({"loop.batch_size": 48}), data=data_set(), model=Watched()))
@@ -293,26 +293,26 @@ def test_views_are_averaged_in_a_runs_scores() -> None:
 
 @pytest.mark.parametrize("kind", ["sgd", "adamw", "adam_then_sgd"])
 @pytest.mark.parametrize("epochs", [0, 1])
-def test_a_run_that_was_probed_goes_on_as_if_it_had_not_been(kind: str, epochs: int) -> None:
+def test_a_run_goes_on_after_a_probe_as_if_there_had_been_none(kind: str, epochs: int) -> None:
     values = {
         "optimizer.kind": kind,
         "regularisation.averaging.kind": "ema",
         "regularisation.averaging.decay": 0.9,
         "loop.micro_batch": 8,
     }
-    probed, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
-    for run in (probed, other):
+    with_probe, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
+    for run in (with_probe, other):
         for _ in range(epochs):
             run.step()
-    before = {name: each.clone() for name, each in probed.model.state_dict().items()}
+    before = {name: each.clone() for name, each in with_probe.model.state_dict().items()}
     generator = torch.get_rng_state()
-    with probed.probing():
-        losses = [probed.train_on(window, lr=0.3).item() for window in probed.windows(5)]
+    with with_probe.probing():
+        losses = [with_probe.train_on(window, lr=0.3).item() for window in with_probe.windows(5)]
         assert len(losses) == 3
-        assert not torch.equal(probed.model.state_dict()["stem.weight"], before["stem.weight"])
+        assert not torch.equal(with_probe.model.state_dict()["stem.weight"], before["stem.weight"])
     assert torch.equal(torch.get_rng_state(), generator)
-    assert all(torch.equal(each, before[name]) for name, each in probed.model.state_dict().items())
-    assert numbers(finished(probed).history) == numbers(finished(other).history)
+    assert all(torch.equal(each, before[name]) for name, each in with_probe.model.state_dict().items())
+    assert numbers(finished(with_probe).history) == numbers(finished(other).history)
 
 
 def test_probing_ends_well_when_a_step_fails() -> None:

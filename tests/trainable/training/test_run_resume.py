@@ -1,4 +1,4 @@
-"""Stopping at an epoch and resuming equals never stopping, bit for bit."""
+"""Tests that stopping at an epoch and resuming equals never stopping, bit for bit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None = None) -> None:
-    """Train four epochs at once, and again with a stop after each epoch, through a file."""
+    """Trains four epochs at once, and again with a stop after each epoch, through a file."""
 
     def make() -> Run:
         torch.manual_seed(torch.seed() % 2**31)  # whatever the process drew before must not matter
@@ -119,9 +119,9 @@ def test_with_dropout_in_a_net_of_ones_own(tmp_path: Path) -> None:
 def folder_of_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("images")
     for number, (pixels, label) in enumerate(zip(*images(36, 0), strict=True)):
-        place = root / f"class{label}"
-        place.mkdir(exist_ok=True)
-        Image.fromarray(pixels).save(place / f"{number}.png")
+        class_folder = root / f"class{label}"
+        class_folder.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(class_folder / f"{number}.png")
     return root
 
 

@@ -1,4 +1,4 @@
-"""Schedules as pure functions of progress, against torch's schedulers over whole runs."""
+"""Tests schedules, pure functions of progress, against torch's schedulers over whole runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainable.training.schedule import cycle_ends, factor, momentum
 
 EPOCHS = 12
 STEPS = 10
-"""Steps an epoch."""
+"""It counts the steps of an epoch."""
 
 
 def ours(spec: schedules.Schedule, epochs: int = EPOCHS, steps: int = STEPS) -> list[float]:
@@ -47,7 +47,7 @@ Shape = Callable[[optim.Optimizer, int], lr_scheduler.LRScheduler]
 
 
 def torchs_after_warmup(warmup: int, shape: Shape) -> tuple[list[float], list[float]]:
-    """Rates and momenta of torch's warm-up, then of its scheduler over the steps that are left.
+    """Returns rates and momenta of torch's warm-up, then of its scheduler over the steps that are left.
 
     Two of the schedulers set their optimizer up, which SequentialLR would undo.
     """

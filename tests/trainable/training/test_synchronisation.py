@@ -1,7 +1,7 @@
-"""Nothing in a training step waits for the device: no number, size or index is read from a tensor on the way.
+"""Tests that no training step waits for the device: it reads no number, size or index from a tensor.
 
-On a CPU the operations that would make the host wait for a GPU are told by their names; on a GPU torch itself
-is asked (`tests/gpu`).
+On a CPU the operations that would make the host wait for a GPU are found by their names; on a GPU torch
+itself is asked (`tests/gpu`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAITING = {
     "aten._unique2.default",
     "aten.bincount.default",
 }
-"""Operations whose result, or its size, the host needs before it goes on."""
+"""The host needs the result of these operations, or its size, before it goes on."""
 
 
 class Watch(TorchDispatchMode):
@@ -48,7 +48,7 @@ class Watch(TorchDispatchMode):
 
 
 def _indexes_by_mask(name: str, args: Sequence[Any]) -> bool:
-    """Whether the size of the result, or of what is written, depends on how much of a mask is true."""
+    """Says whether the size of the result, or of what is written, depends on how much of a mask is true."""
     if not name.startswith(("aten.index.", "aten.index_put")):
         return False
     return any(each is not None and each.dtype == torch.bool for each in args[1])
@@ -99,7 +99,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 FROM_THE_HOST = {"mixup, smoothing": 1, "cutmix": 1, "lamb": 2}
-"""Numbers a step reads that never were on a device: a seed of the host's generator, timm's count of steps."""
+"""Each step reads so many numbers that were never on a device: a host's seed, timm's count of steps."""
 
 
 @pytest.mark.parametrize("name", CASES)

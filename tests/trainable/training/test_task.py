@@ -1,4 +1,4 @@
-"""The seam for other tasks: the loop trains what a Task says, whatever its outputs mean."""
+"""Tests how other tasks plug in: the loop trains what a Task says, whatever its outputs mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainable.training.trainer import Trainer
 
 
 class Brightness(Task):
-    """Say how bright an image is: targets are numbers, the loss a squared error."""
+    """Says how bright an image is: targets are numbers, the loss a squared error."""
 
     classes = 1
     guessing = 1.0

@@ -1,4 +1,4 @@
-"""The training step against plain loops: accumulation, clipping, smoothing, mixing, loss scaling."""
+"""Tests the training step against plain loops: accumulation, clipping, smoothing, mixing, loss scaling."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def weights(run: Run) -> Tensor:
 
 
 def whole_part(run: Run) -> tuple[Tensor, Tensor]:
-    """The training part normalised by hand, in fp64."""
+    """Returns the training part, normalised by hand, in fp64."""
     part = run.data.train
     assert isinstance(part, ArrayPart)
     images, labels = part.tensors()
@@ -49,7 +49,7 @@ def whole_part(run: Run) -> tuple[Tensor, Tensor]:
 
 
 def plain_loop(run: Run, model: nn.Module, recipe: Recipe) -> list[float]:
-    """What the recipe says, written out with torch's own pieces; the losses of the steps."""
+    """Does what the recipe says with torch's own pieces; returns the losses of the steps."""
     images, labels = whole_part(run)
     rate, losses = recipe.optimizer.lr, []
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, nesterov=True)
@@ -167,7 +167,7 @@ def test_mixed_labels_are_trained_on_and_scored_by_their_shares(kind: str) -> No
 
 
 class Scaled(nn.Module):
-    """A linear net whose gradients overflow fp16 at the loss scale that torch begins with."""
+    """Is a linear net whose gradients overflow fp16 at the loss scale that torch begins with."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()

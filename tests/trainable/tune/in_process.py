@@ -1,4 +1,4 @@
-"""Data for a worker that trains in the test's own process."""
+"""Holds data for a worker that trains in the test's own process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainable.tune.seat import Shared
 
 
 class InProcess(Shared[DataSet]):
-    """Data that stay in this process, without Ray."""
+    """Holds data that stay in this process, without Ray."""
 
     def get(self) -> DataSet:
         return cast(DataSet, self.reference)

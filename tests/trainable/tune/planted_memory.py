@@ -1,4 +1,4 @@
-"""A network that runs out of memory where a test wants it to."""
+"""Holds a network that runs out of memory where a test wants it to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Limited(nn.Module):
-    """A net that has memory for so many images, forward or (with `late`) only backward."""
+    """Has memory for so many images, forward or (with `late`) only backward."""
 
     def __init__(self, net: nn.Module, room: int, late: bool = False) -> None:
         super().__init__()

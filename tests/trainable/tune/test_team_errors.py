@@ -1,4 +1,4 @@
-"""Which rank's error is told of a trial that has failed: the one that the others follow from."""
+"""Tests which rank's error is reported of a failed trial: the one that caused the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_process_that_was_ended_goes_before_all(death: Exception) -> None:
     assert str(found).startswith("rank 1 of the trial has died")
 
 
-def test_where_all_have_waited_the_first_is_told() -> None:
+def test_where_all_have_waited_the_first_is_reported() -> None:
     assert cause({0: SILENT, 1: NAMED}) is SILENT
 
 

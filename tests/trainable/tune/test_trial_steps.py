@@ -1,4 +1,4 @@
-"""What a trial's actor does between Ray's calls: begin late, free early, one process a folder."""
+"""Tests what a trial's actor does between Ray's calls: it begins late, frees early, one process a folder."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
     ).config()
 
 
-def trial(given: dict[str, str], device: str = "cpu") -> TrialTrainable:
-    """Set up as Ray does, but for Ray's own attributes, which need its folders."""
+def trial(assigned: dict[str, str], device: str = "cpu") -> TrialTrainable:
+    """Sets a trial up as Ray does, but without Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
-    made.setup(given, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
+    made.setup(assigned, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
     return made
 
 
@@ -46,7 +46,7 @@ def epochs(result: dict[str, Any]) -> list[int]:
     return [tree["epoch"] for tree in result["epochs"]]
 
 
-def is_claimed(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     done = subprocess.run([sys.executable, "-c", LOCK_FOLDER, str(folder)], check=False, capture_output=True)
     assert done.returncode == 0 or b"FolderInUse" in done.stderr
     return done.returncode != 0
@@ -90,7 +90,7 @@ def test_a_trial_without_a_run_is_cleaned_up_and_reset(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_device_that_is_given_is_used_whatever_there_is(
+def test_a_device_that_is_named_is_used_whatever_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -144,7 +144,9 @@ def test_a_torn_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -
     actor.cleanup()
 
 
-def test_a_model_that_something_still_holds_is_told_by_the_next_trial_s_first_step(tmp_path: Path) -> None:
+def test_a_model_that_something_still_holds_is_reported_by_the_next_trial_s_first_step(
+    tmp_path: Path,
+) -> None:
     actor = trial(config(tmp_path / "one"))
     actor.step()
     held = actor._crew._run.model
@@ -155,7 +157,7 @@ def test_a_model_that_something_still_holds_is_told_by_the_next_trial_s_first_st
     actor.cleanup()
 
 
-def test_a_run_that_cannot_be_freed_is_told_by_a_step_too(
+def test_a_run_that_cannot_be_freed_is_reported_by_a_step_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
@@ -170,17 +172,17 @@ def test_a_run_that_cannot_be_freed_is_told_by_a_step_too(
 
 
 @pytest.mark.integration
-def test_the_folder_is_claimed_from_the_first_step_to_the_reset(tmp_path: Path) -> None:
+def test_the_folder_is_locked_from_the_first_step_to_the_reset(tmp_path: Path) -> None:
     actor = trial(config(tmp_path))
-    assert not is_claimed(tmp_path)
+    assert not is_locked(tmp_path)
     actor.step()
-    assert is_claimed(tmp_path)
+    assert is_locked(tmp_path)
     actor.reset_config(config(tmp_path / "two"))
-    assert not is_claimed(tmp_path)
+    assert not is_locked(tmp_path)
     actor.step()
-    assert is_claimed(tmp_path / "two")
+    assert is_locked(tmp_path / "two")
     actor.cleanup()
-    assert not is_claimed(tmp_path / "two")
+    assert not is_locked(tmp_path / "two")
 
 
 def test_notes_of_an_earlier_attempt_are_gone_when_a_trial_begins(tmp_path: Path) -> None:
@@ -199,13 +201,13 @@ def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    given = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
-    actor = trial(given)
+    assigned = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(assigned)
     assert [epochs(actor.step()) for _ in range(2)] == [[1], [2]]
-    folder = TrialAssignment.from_config(given).checkpoint_store.folder
+    folder = TrialAssignment.from_config(assigned).checkpoint_store.folder
     assert checkpoint.finished(folder) == []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
-    another = trial(given)
+    another = trial(assigned)
     assert [epochs(another.step()) for _ in range(2)] == [[1, 2], [3]]
     another.cleanup()
     assert sorted(each.name for each in (tmp_path / "store").iterdir()) == ["epoch-0002", "epoch-0003"]
@@ -214,10 +216,10 @@ def test_with_a_store_nothing_stays_on_the_machine_and_another_one_goes_on(
 def test_what_a_store_did_not_take_stays_on_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also through an attempt that cannot ask the store, and one that finds the folder taken."""
+    """It stays through an attempt that cannot ask the store, and one that finds the folder locked."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    given = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
-    actor = trial(given)
+    assigned = TrialAssignment(small_recipe(), (tmp_path / "store").as_uri()).config()
+    actor = trial(assigned)
     actor.step()
     with monkeypatch.context() as down:
         down.setattr(Store, "put", raises)
@@ -226,17 +228,17 @@ def test_what_a_store_did_not_take_stays_on_the_machine(
         actor.cleanup()
         down.setattr(Store, "files", raises)
         down.setattr("trainable.checkpoints.checkpoint_store.PATIENCE_SECONDS", 0.0)
-        broken = trial(given)
+        broken = trial(assigned)
         with pytest.raises(StoreError):
             broken.step()
         broken.cleanup()
     with monkeypatch.context() as patched:
         patched.setattr("trainable.tune.worker.FolderLock", is_in_use)
-        late = trial(given)
+        late = trial(assigned)
         with pytest.raises(FolderInUse):
             late.step()
         late.cleanup()
-    again = trial(given)
+    again = trial(assigned)
     assert [epochs(again.step()) for _ in range(2)] == [[1, 2], [3]]
     again.cleanup()
 

@@ -1,4 +1,4 @@
-"""The watchdog: work that hangs ends its process, with a note that says why."""
+"""Tests that the watchdog ends a process whose work hangs, with a note that says why."""
 
 from __future__ import annotations
 
