@@ -187,6 +187,7 @@ def python_called(folder: Path, name: str, *, works: bool = True, venv: bool = T
     (folder / name).chmod(0o755)
 
 
+@pytest.mark.integration
 def test_the_newest_python_that_runs_and_has_venv_is_taken(tmp_path: Path) -> None:
     python_called(tmp_path, "python3.14", works=False)  # as pyenv's shims fail
     python_called(tmp_path, "python3.13", venv=False)
@@ -195,6 +196,7 @@ def test_the_newest_python_that_runs_and_has_venv_is_taken(tmp_path: Path) -> No
     assert find_python(path=str(tmp_path)).stdout == "python3.12\n"
 
 
+@pytest.mark.integration
 def test_a_missing_venv_is_one_line_that_names_debians_package(tmp_path: Path) -> None:
     python_called(tmp_path, "python3.11", venv=False)
     done = find_python(path=str(tmp_path))
@@ -205,6 +207,7 @@ def test_a_missing_venv_is_one_line_that_names_debians_package(tmp_path: Path) -
     ]
 
 
+@pytest.mark.integration
 def test_a_missing_python_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     done = find_python(path=str(tmp_path))
     assert done.returncode == 1
@@ -212,6 +215,7 @@ def test_a_missing_python_is_one_line_that_says_what_to_do(tmp_path: Path) -> No
     assert "PYTHON=" in done.stderr
 
 
+@pytest.mark.integration
 def test_the_interpreter_that_was_asked_for_is_taken(tmp_path: Path) -> None:
     assert find_python(sys.executable, path=str(tmp_path)).stdout.strip() == sys.executable
 

@@ -142,7 +142,7 @@ def test_a_trial_is_known_there_once_it_was_put(store: Store, folder: Path, held
         assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
         assert not follower.has_stored(1)
     finally:
-        follower.close(5.0)
+        follower.close(60.0)
 
 
 def test_while_the_store_is_down_no_trial_is_known(
@@ -159,7 +159,7 @@ def test_while_the_store_is_down_no_trial_is_known(
         (tmp_path / "away").rename(tmp_path / "store")
         assert soon_known(follower, 0)
     finally:
-        assert follower.close(5.0).complete
+        assert follower.close(60.0).complete
 
 
 def test_a_driver_that_lost_the_lease_puts_nothing_more(store: Store, folder: Path, held: Lease) -> None:

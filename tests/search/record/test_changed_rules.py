@@ -25,7 +25,7 @@ from search.results.export import export_recipe
 from search.results.search import Search
 from search.running.driver import make_ledger, resolved_study
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
-from search.study import Study
+from search.study import STUDY_FILE, Study
 from search.study.space import build_space
 from search.verdicts.conclusions import conclusion
 from spaces.rules import augmentations
@@ -266,6 +266,10 @@ def test_every_command_refuses_a_damaged_journal_and_writes_nothing(
 def test_every_command_refuses_a_search_of_the_first_version(
     folder: Path, tunebook: Tunebook, command: tuple[str, ...]
 ) -> None:
+    """Its study may hold a field that has another name now."""
+    study = (folder / STUDY_FILE).read_text()
+    (folder / STUDY_FILE).write_text(study.replace("\nbase: {}", "\nbase: {regularisation.clip_norm: 1.0}"))
+    assert "clip_norm" in (folder / STUDY_FILE).read_text()
     line = '{"event":"search","sequence":0,"time":1.0,"state":"started","search_id":"0a","name":"digits-1"}\n'
     (folder / EVENTS_FILE).write_text(line)
     assert "was made by tunebook 0.1.0; finish it with that version" in refused(folder, tunebook, command)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epoch_results import epoch_result
 from search.record.chain import START, JournalError, checksum_of, seal
-from search.record.home import EVENTS_FILE
+from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import (
     EndEvent,
     EpochEvent,
@@ -204,3 +204,10 @@ def test_a_follower_names_the_line_in_the_whole_file(tmp_path: Path) -> None:
 def test_a_folder_without_a_journal_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{EVENTS_FILE}: no such file"):
         read(tmp_path / EVENTS_FILE)
+
+
+@pytest.mark.parametrize("name", [EVENTS_FILE, SYNCED_FILE])
+def test_a_file_that_cannot_be_written_to_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=f"{name}: cannot be written to: Is a directory"):
+        Journal(tmp_path)

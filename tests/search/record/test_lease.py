@@ -141,9 +141,10 @@ def test_what_is_no_beat_is_told_and_does_not_end_the_beats(store: Store) -> Non
         store.remove(DRIVER_FILE)
         assert soon(lambda: read(store) is not None)
         assert not held.lost
-    store.write(DRIVER_FILE, b"[]")
-    with pytest.raises(StoreError, match="not what a driver writes"), taken(store):
-        pass
+    for content in (b"[]", b'{"owner": null, "term": "x", "count": 1}', b"[" * 100_000):
+        store.write(DRIVER_FILE, content)
+        with pytest.raises(StoreError, match="not what a driver writes"), taken(store):
+            pass
 
 
 def test_a_store_that_is_down_at_the_end_is_left_as_it_is(place: Path, store: Store) -> None:

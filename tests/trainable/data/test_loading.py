@@ -161,6 +161,7 @@ def unworked(folder: Path) -> Loader:
     return make_loader(data, recipe(EVERYTHING), CPU)
 
 
+@pytest.mark.integration
 def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unworked: Loader) -> None:
     for number in (1, 2):
         assert torch.equal(epoch(worked, number), epoch(unworked, number))
@@ -212,6 +213,7 @@ def test_two_turns_at_once_are_refused(worked: Loader) -> None:
         next(first)
 
 
+@pytest.mark.integration
 def test_no_worker_outlives_the_loader(folder: Path) -> None:
     data = load(Data(path=str(folder), image_size=12, in_memory=False))
     loader = make_loader(data, recipe(workers=1), CPU)

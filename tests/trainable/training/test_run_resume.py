@@ -125,7 +125,7 @@ def folder_of_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.integration)])
 def test_from_files_with_any_number_of_workers(folder_of_images: Path, workers: int, tmp_path: Path) -> None:
     recipe = small_recipe(
         {
