@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from itertools import pairwise
@@ -62,7 +60,7 @@ class Clock(Recorder):
 def tuner(
     assignments: list[TrialAssignment], recorder: Recorder, folder: Path, **settings: Any
 ) -> tune.Tuner:
-    step_seconds = settings.pop("step_seconds", 60.0)
+    step_seconds = settings.pop("step_seconds", PATIENCE_SECONDS)
     seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=WORKERS)
     trainable = tune.with_parameters(TrialTrainable, seat=seat)
     return tune.Tuner(
@@ -111,6 +109,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     tmp_path: Path, signals: list[tuple[signal.Signals, int]]
 ) -> None:
     """Rank 0 keeps the checkpoints and the address where the others meet: neither is lost with it."""
+    limit = _limit(signals[0][0], tmp_path / "first")
     recipe = small_recipe({"loop.epochs": EPOCHS, "loop.batch_size": 4})
     recorder, folder = Recorder(), tmp_path / "killed"
     sender = threading.Thread(target=_signal_ranks, args=(folder, signals))
@@ -120,7 +119,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
-        step_seconds=_limit(signals[0][0]),
+        step_seconds=limit,
         failures=len(signals),
     ).fit()
     sender.join()
@@ -139,13 +138,18 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     assert _gone()
 
 
-def _limit(number: signal.Signals) -> float:
-    """Seconds that an epoch may take, and the start of a rank: short where a rank is to be found hanging."""
+def _limit(number: signal.Signals, folder: Path) -> float:
+    """Returns the seconds that an epoch may take, and the start of a rank.
+
+    They are few where a rank is to be found hanging: thrice what a trial takes here, start included.
+    """
     if number != signal.SIGSTOP:
         return PATIENCE_SECONDS
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import ray, trainable.tune.trial"], check=True)
-    return 10.0 + 5.0 * (time.monotonic() - began)
+    tuner(
+        [TrialAssignment(small_recipe(), folder / "one")], Recorder(), folder, scheduler=StopsAtOnce()
+    ).fit()
+    return 10.0 + 3.0 * (time.monotonic() - began)
 
 
 def _gone() -> bool:
