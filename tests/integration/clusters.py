@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.drivers import machine
+from tests.integration.small_searches import PATIENCE_SECONDS
 from tests.s3_server import KEYS
 
 RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 600.0
-"""No busy machine takes so long."""
 NODES = ("node-0", "node-1")
 STARTS = 3
 

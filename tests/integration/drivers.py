@@ -21,8 +21,6 @@ FORKS.set_forkserver_preload(
     ["search.running.driver", "search.followers.mlflow_runs", "search.deciding.prior_tpe", "sqlalchemy"]
 )
 """Drivers are forked from one process that has imported this: 10 of the 13 s that a driver computes."""
-
-
 STARTED: list[Driver] = []
 """The drivers of the test that runs; those that a failed test leaves are ended after it."""
 

@@ -12,10 +12,10 @@ import pytest
 from search.record.journal import RetryEvent, StartEvent
 from search.results.search import Search
 from search.study import Study
-from tests.integration.clusters import PATIENCE_SECONDS, Cluster
+from tests.integration.clusters import Cluster
 from tests.integration.mlflow_server import Server
 from tests.integration.postgresql_server import postgresql_server
-from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import PATIENCE_SECONDS, digits_study, epochs_by_trial, events_in
 from tests.s3_server import KEYS, S3Server
 from trainable.files.store import Store
 

@@ -8,7 +8,6 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from search.facts.hardware import PerTrial
 from search.running.raytune import placement
 from tests.integration.processes import everyone, is_below, is_rank
+from tests.integration.small_searches import PATIENCE_SECONDS
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
@@ -32,8 +32,6 @@ WORKERS = 2
 TWO = PerTrial(cpus=1, gpus=0, workers=WORKERS)
 TRIALS = 21
 EPOCHS = 30
-PATIENCE_SECONDS = 600.0
-"""No busy machine takes so long."""
 
 
 class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
@@ -96,7 +94,7 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     assert len(set.union(*clock.processes.values())) == 1
     assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
     first, *gaps = [later - earlier for earlier, later in pairwise(clock.moments)]
-    assert median(gaps) < first, "for the first one the processes are started, for no other one"
+    assert max(gaps) < first, "for the first one the processes are started, for no other one"
     assert _gone(), "what trials took is free when the last has ended"
 
 

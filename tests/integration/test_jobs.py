@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from search.results.search import Search
-from tests.integration.clusters import PATIENCE_SECONDS, Cluster, tunebook
-from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.integration.clusters import Cluster, tunebook
+from tests.integration.small_searches import PATIENCE_SECONDS, digits_study, epochs_by_trial, events_in
 
 pytestmark = pytest.mark.integration
 
