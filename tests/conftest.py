@@ -36,6 +36,8 @@ from tests.s3_server import S3Server, s3_server
 CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
 os.environ["XDG_CACHE_HOME"] = f"{CACHE.name}/cache"
 os.environ["XDG_STATE_HOME"] = f"{CACHE.name}/state"
+# torch 2.15 would run here what it compiled for other processor flags: it crashes, or loses the same run.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{CACHE.name}/compiled"
 
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)

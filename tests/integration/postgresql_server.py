@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.integration.clusters import free_port
+from tests.missing import stop_without
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 USER = "postgres"
@@ -25,8 +24,7 @@ PATIENCE_SECONDS = 300.0
 def postgresql_server() -> Iterator[str]:
     """The URI of an empty database. It refuses to run as root, so root starts it as Debian's user for it."""
     if not PROGRAMS:
-        missing = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
-        pytest.fail(missing) if os.environ.get("TUNEBOOK_ALL_SERVERS") else pytest.skip(missing)
+        stop_without("PostgreSQL", "postgresql")
     programs, port = PROGRAMS[-1].parent, free_port()
     place = Path(tempfile.mkdtemp(prefix="tb-pg-"))
     user = USER if os.geteuid() == 0 else None

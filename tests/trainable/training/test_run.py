@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.missing import stop_without
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.training.metrics import worst
@@ -341,6 +344,8 @@ def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
 
 @pytest.mark.integration
 def test_a_compiled_run_is_the_same_run() -> None:
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        stop_without("a C++ compiler", "g++")
     values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9, "loop.epochs": 2}
     compiled = finished(Run(small_recipe({**values, "loop.compile": True}), data=data_set()))
     plain = finished(Run(small_recipe(values), data=data_set()))
