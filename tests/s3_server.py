@@ -7,13 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_SECONDS = 300.0
+from tests.waiting import wait_until
+
 BUCKET = "tunebook"
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
@@ -50,7 +50,7 @@ def s3_server() -> Iterator[S3Server]:
     os.environ.update(KEYS)
     query = f"scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
     try:
-        _wait_for(port)
+        wait_until(lambda: _answers(port))
         _make_bucket(query)
         yield S3Server(f"s3://{BUCKET}?{query}", server)
     finally:
@@ -63,16 +63,12 @@ def s3_server() -> Iterator[S3Server]:
                 os.environ[name] = value
 
 
-def _wait_for(port: int) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-        except OSError:
-            assert time.monotonic() < until, "the S3 server did not start"
-            time.sleep(0.05)
-        else:
-            return
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _make_bucket(query: str) -> None:

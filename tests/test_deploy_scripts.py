@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.deploy_files import DEPLOY, asked_of_search
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -125,10 +125,7 @@ def test_the_slurm_script_passes_the_warning_before_the_time_limit_on_to_the_sea
         text=True,
     )
     try:
-        deadline = time.monotonic() + 20
-        while not started.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert started.exists()
+        wait_until(started.exists)
         script.send_signal(signal.SIGUSR1)
         printed, _ = script.communicate(timeout=20)
     finally:

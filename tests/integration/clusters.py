@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.drivers import machine
-from tests.integration.small_searches import PATIENCE_SECONDS
 from tests.s3_server import KEYS
+from tests.waiting import PATIENCE_SECONDS
 
 RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]

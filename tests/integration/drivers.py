@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -14,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 from search.record.journal import Event
 from tests.integration.processes import everyone, is_trial
-from tests.integration.small_searches import PATIENCE_SECONDS, POLL_SECONDS, events_in
+from tests.integration.small_searches import POLL_SECONDS, events_in
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -88,11 +88,12 @@ class Driver:
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Fails when that takes too long, or the driver ends before."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert self.exit_code is None, f"the driver ended early:\n{self.log.read_text()}"
-            assert time.monotonic() < until, f"waited in vain:\n{self.log.read_text()}"
-            time.sleep(POLL_SECONDS)
+
+        def holds_or_ends() -> bool:
+            return holds() or self.exit_code is not None
+
+        wait_until(holds_or_ends, every=POLL_SECONDS, fault=self.log.read_text)
+        assert self.exit_code is None or holds(), f"the driver ended early:\n{self.log.read_text()}"
 
 
 def tunebook(*arguments: str | Path, **variables: str) -> tuple[int, str]:

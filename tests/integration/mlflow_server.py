@@ -6,16 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 from search.commands.ui import SERVER_ENVIRONMENT
 from tests.integration.clusters import free_port
-
-PATIENCE_SECONDS = 300.0
+from tests.waiting import wait_until
 
 
 class Server:
@@ -56,10 +53,3 @@ class Server:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s"
-        time.sleep(0.1)

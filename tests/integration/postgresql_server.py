@@ -7,17 +7,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.clusters import free_port
 from tests.missing import stop_without
+from tests.waiting import wait_until
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 USER = "postgres"
-PATIENCE_SECONDS = 300.0
 
 
 @contextmanager
@@ -59,7 +58,4 @@ def postgresql_server() -> Iterator[str]:
 
 def _wait_until_ready(programs: Path, port: int) -> None:
     asked = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-    until = time.monotonic() + PATIENCE_SECONDS
-    while subprocess.run(asked, check=False).returncode:
-        assert time.monotonic() < until, "PostgreSQL did not start"
-        time.sleep(0.1)
+    wait_until(lambda: subprocess.run(asked, check=False).returncode == 0)

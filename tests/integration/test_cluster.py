@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,9 @@ from search.study import Study
 from tests.integration.clusters import Cluster
 from tests.integration.mlflow_server import Server
 from tests.integration.postgresql_server import postgresql_server
-from tests.integration.small_searches import PATIENCE_SECONDS, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.s3_server import KEYS, S3Server
+from tests.waiting import wait_until
 from trainable.files.store import Store
 
 pytestmark = pytest.mark.integration
@@ -64,7 +64,8 @@ def test_a_search_over_all_of_them_outlives_a_node(
     assert submitted.returncode == 0, submitted.stderr
     job = submitted.stdout.split("job ", 1)[1].split(":", 1)[0]
     there = Store(study.storage).at("mine")
-    _wait_until(cluster, job, lambda: len(_in_mid_run(there)) == 2)
+    at = ("--address", cluster.dashboard)
+    wait_until(lambda: len(_in_mid_run(there)) == 2, fault=lambda: cluster.tunebook("logs", job, *at).stdout)
     cluster.kill("node-1")
 
     followed = cluster.tunebook("logs", job, "--follow", "--address", cluster.dashboard)
@@ -106,10 +107,3 @@ def _in_mid_run(there: Store) -> set[str]:
     """The trials that have some epochs in the store, and not all."""
     found = re.findall(r"trials/(\d+)/epoch-(\d+)/", "\n".join(there.files()))
     return {trial for trial, epoch in found if 2 <= int(epoch) < EPOCHS - 5}
-
-
-def _wait_until(cluster: Cluster, job: str, holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < until, cluster.tunebook("logs", job, "--address", cluster.dashboard).stdout
-        time.sleep(0.2)

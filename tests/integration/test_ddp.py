@@ -18,9 +18,9 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from search.facts.hardware import PerTrial
 from search.running.raytune import placement
 from tests.integration.processes import everyone, is_below, is_rank
-from tests.integration.small_searches import PATIENCE_SECONDS
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
@@ -95,7 +95,7 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
     first, *gaps = [later - earlier for earlier, later in pairwise(clock.moments)]
     assert max(gaps) < first, "for the first one the processes are started, for no other one"
-    assert _gone(), "what trials took is free when the last has ended"
+    wait_until(lambda: not _ranks(), fault=lambda: "what trials took is not free when the last has ended")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     latest = checkpoint.latest(folder)
     assert latest is not None
     assert [each.epoch for each in latest.history()] == list(range(1, EPOCHS + 1))
-    assert _gone()
+    wait_until(lambda: not _ranks())
 
 
 def _limit(number: signal.Signals, folder: Path) -> float:
@@ -150,24 +150,19 @@ def _limit(number: signal.Signals, folder: Path) -> float:
     return 10.0 + 3.0 * (time.monotonic() - began)
 
 
-def _gone() -> bool:
-    """Whether no rank is left in the end."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while _ranks() and time.monotonic() < until:
-        time.sleep(0.1)
-    return not _ranks()
-
-
 def _signal_ranks(folder: Path, signals: list[tuple[signal.Signals, int]]) -> None:
     """Each signal to one of the two, in the order of their processes, three epochs after the one before."""
-    until, epoch = time.monotonic() + PATIENCE_SECONDS, 0
+    epoch = 0
     for number, which in signals:
-        while _epochs_in(folder) < epoch + 3 or len(ranks := sorted(_ranks())) != WORKERS:
-            if time.monotonic() > until:
-                return
-            time.sleep(0.05)
+        ranks = _ranks_after(folder, epoch + 3)
         epoch = _epochs_in(folder)
         os.kill(ranks[which], number)
+
+
+def _ranks_after(folder: Path, epoch: int) -> list[int]:
+    """Returns the processes of both ranks once a checkpoint has so many epochs."""
+    wait_until(lambda: _epochs_in(folder) >= epoch and len(_ranks()) == WORKERS, every=0.05)
+    return sorted(_ranks())
 
 
 def _epochs_in(folder: Path) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from search.results.search import Search
 from tests.integration.clusters import Cluster, tunebook
-from tests.integration.small_searches import PATIENCE_SECONDS, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -66,10 +66,10 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     at = ("--address", cluster.dashboard)
     longer = ("--set", "budget.epochs=12", "--set", "budget.trials=2", *at)
     job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
-        assert time.monotonic() < until, cluster.tunebook("logs", job, *at).stdout
-        time.sleep(0.1)
+    wait_until(
+        lambda: len(epochs_by_trial(events_in(folder)).get(0, [])) >= 2,
+        fault=lambda: cluster.tunebook("logs", job, *at).stdout,
+    )
     stopped = cluster.tunebook("stop", job, *at)
     assert "submit the same study with --name mine to go on" in stopped.stdout, stopped.stderr
     assert Search(folder).progress.state == "interrupted"

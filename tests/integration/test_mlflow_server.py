@@ -14,8 +14,9 @@ from search.record.cursor import run_ids
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
-from tests.integration.mlflow_server import PATIENCE_SECONDS, Server, wait_until
+from tests.integration.mlflow_server import Server
 from tests.search.small_events import NO_FIELDS, epoch, settled
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,12 @@ from search.study import Study
 from tests.integration.drivers import Driver
 from tests.integration.processes import everyone, is_below, is_trial
 from tests.integration.small_searches import (
-    PATIENCE_SECONDS,
     POLL_SECONDS,
     digits_study,
     epochs_by_trial,
     events_in,
 )
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
@@ -98,16 +97,13 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp
 
 def wait_until_quiet(killed: Driver, folder: Path) -> None:
     """Ray's processes die with the driver; until then one may still finish a checkpoint."""
-    seen: list[str] = []
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        if not killed.trial_processes():
-            now = sorted(str(path) for path in (folder / "trials").rglob("*"))
-            if now == seen:
-                return
-            seen = now
-        time.sleep(0.5)
-    raise AssertionError(f"still at work: {killed.trial_processes()}")
+    seen: list[list[str]] = []
+
+    def nothing_changes() -> bool:
+        seen.append(sorted(str(path) for path in (folder / "trials").rglob("*")))
+        return not killed.trial_processes() and seen[-2:-1] == seen[-1:]
+
+    wait_until(nothing_changes, every=0.5)
 
 
 def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
@@ -119,11 +115,10 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     with (tmp_path / "log-search").open("wb") as log:
         command = [sys.executable, "-m", "search", "search", str(tmp_path / "study.yaml")]
         typed = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while len(epochs_by_trial(events_in(folder)).get(0, [])) < 2:
-        assert typed.poll() is None, (tmp_path / "log-search").read_text()
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(POLL_SECONDS)
+    wait_until(
+        lambda: len(epochs_by_trial(events_in(folder)).get(0, [])) >= 2 or typed.poll() is not None,
+        every=POLL_SECONDS,
+    )
     os.killpg(typed.pid, signal.SIGINT)  # so a terminal's Ctrl-C arrives: at all that was started
     assert_stopped_cleanly(folder, typed.wait(PATIENCE_SECONDS), tmp_path / "log-search")
 
@@ -169,10 +164,9 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
 
 def kill_a_trial(folder: Path) -> None:
     """Kills the process of the first trial that has trained three epochs."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        if any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()):
-            (victim,) = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
-            os.kill(victim, signal.SIGKILL)
-            return
-        time.sleep(POLL_SECONDS)
+    wait_until(
+        lambda: any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()),
+        every=POLL_SECONDS,
+    )
+    (victim,) = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
+    os.kill(victim, signal.SIGKILL)

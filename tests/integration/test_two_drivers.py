@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE
 from search.running import driver
 from tests.integration.drivers import Driver
-from tests.integration.small_searches import PATIENCE_SECONDS, digits_study
+from tests.integration.small_searches import digits_study
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -31,10 +31,7 @@ def driver_with_seed(storage: Path, seed: int) -> Driver:
 def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "storage" / "mine"
     drivers = {seed: driver_with_seed(folder.parent, seed) for seed in (1, 2)}
-    until = time.monotonic() + PATIENCE_SECONDS
-    while all(each.exit_code is None for each in drivers.values()):
-        assert time.monotonic() < until, "neither was refused"
-        time.sleep(0.05)
+    wait_until(lambda: any(each.exit_code is not None for each in drivers.values()), every=0.05)
     refused, winner = sorted(drivers, key=lambda seed: drivers[seed].exit_code is None)
     assert drivers[refused].wait() == 2
     (line,) = drivers[refused].log.read_text().splitlines()

@@ -165,6 +165,6 @@ def _memory_access(found: list[Lint]) -> Iterator[Finding]:
             "note",
             f"{len(found)} convolutions read and write more than they need: "
             f"{listed([lint.layer for lint in found])}",
-            found[0].message,
+            found[0].reason,
             "nothing is wrong; see arXiv 1807.11164, section 2, if speed matters",
         )

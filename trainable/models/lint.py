@@ -23,15 +23,15 @@ GROUPS = 8
 
 @dataclass(frozen=True)
 class Lint:
-    """Holds one finding: what it is, the layer or parameter it is about, and what it means in a sentence.
+    """Holds one finding: what it is, and the layer or parameter it is about.
 
-    `memory_access` is a note: the network is slower than it could be, not wrong. The others are worth a
-    warning.
+    `memory_access` is a note: the network is slower than it could be, not wrong, and `reason` says why. The
+    others are worth a warning.
     """
 
     kind: Literal["bias_before_norm", "unused_parameter", "frozen_parameter", "memory_access"]
     layer: str
-    message: str
+    reason: str = ""
 
 
 def lints(model: nn.Module, images: Tensor) -> list[Lint]:
@@ -52,9 +52,9 @@ def lints(model: nn.Module, images: Tensor) -> list[Lint]:
 
 @dataclass
 class _Trace:
-    """Holds what one pass showed; `followed` maps layers to the BatchNorm whose input is their output."""
+    """Holds what one pass showed; the output of those `before_norms` is a BatchNorm's input."""
 
-    followed: dict[str, str] = field(default_factory=dict)
+    before_norms: set[str] = field(default_factory=set)
     areas: dict[str, int] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)
 
@@ -85,10 +85,10 @@ def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
             outputs[id(output)] = (names[layer], output, output._version)
             trace.areas[names[layer]] = output.shape[2:].numel()
 
-    def before(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def before(_norm: nn.Module, inputs: tuple[Any, ...]) -> None:
         layer, output, version = outputs.get(id(inputs[0]), ("", None, 0))
         if output is not None and output._version == version:  # an activation in place raises it
-            trace.followed[layer] = names[norm]
+            trace.before_norms.add(layer)
 
     hooks = [each.register_forward_hook(after) for each in model.modules()]
     hooks += [
@@ -102,25 +102,16 @@ def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
 
 
 def _biases_before_norms(model: nn.Module, trace: _Trace) -> list[Lint]:
-    modules = dict(model.named_modules())
     return [
-        Lint(
-            "bias_before_norm",
-            layer,
-            f"{layer} has a bias that {norm}, right behind it, subtracts again: build it with bias=False",
-        )
-        for layer, norm in trace.followed.items()
-        if getattr(modules[layer], "bias", None) is not None
+        Lint("bias_before_norm", name)
+        for name, each in model.named_modules()
+        if name in trace.before_norms and getattr(each, "bias", None) is not None
     ]
 
 
 def _unused(model: nn.Module, trace: _Trace) -> list[Lint]:
     return [
-        Lint(
-            "unused_parameter",
-            name,
-            f"{name} is built, but the output does not depend on it: it is never trained",
-        )
+        Lint("unused_parameter", name)
         for name, each in model.named_parameters()
         if each.requires_grad and name not in trace.reached
     ]
@@ -128,20 +119,18 @@ def _unused(model: nn.Module, trace: _Trace) -> list[Lint]:
 
 def _frozen(model: nn.Module) -> list[Lint]:
     return [
-        Lint("frozen_parameter", name, f"{name} is not trained: its requires_grad is False")
-        for name, each in model.named_parameters()
-        if not each.requires_grad
+        Lint("frozen_parameter", name) for name, each in model.named_parameters() if not each.requires_grad
     ]
 
 
 def _memory_access(model: nn.Module, trace: _Trace) -> list[Lint]:
     convolutions = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d)]
     return [
-        Lint("memory_access", name, message)
+        Lint("memory_access", name, reason)
         for name, each in convolutions
         if trace.areas.get(name, 0) > 1  # of a single pixel, as in squeeze and excitation, little is read
-        for message in (_uneven_widths(name, each), _many_groups(name, each))
-        if message
+        for reason in (_uneven_widths(name, each), _many_groups(name, each))
+        if reason
     ]
 
 

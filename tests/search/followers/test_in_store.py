@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from search.record.journal import Journal, TrialEvent
 from search.record.lease import Lease
 from search.record.storage import local_folder
 from search.study import STUDY_FILE, Study
+from tests.waiting import wait_until
 from trainable.files.store import Store
 
 
@@ -82,13 +82,6 @@ def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) ->
     return order
 
 
-def soon_known(follower: InStore, number: int) -> bool:
-    until = time.monotonic() + 30.0
-    while not (known := follower.has_stored(number)) and time.monotonic() < until:
-        time.sleep(0.05)
-    return known
-
-
 def write(folder: Path, *events: Any) -> None:
     with Journal(folder) as journal:
         for event in events:
@@ -138,7 +131,7 @@ def test_a_trial_is_known_there_once_it_was_put(store: Store, folder: Path, held
     follower = InStore(folder, store, held)
     follower.start()
     try:
-        assert soon_known(follower, 0)
+        wait_until(lambda: follower.has_stored(0))
         assert (store.read(EVENTS_FILE) or b"").count(b"\n") == 1
         assert not follower.has_stored(1)
     finally:
@@ -157,7 +150,7 @@ def test_while_the_store_is_down_no_trial_is_known(
         assert not follower.has_stored(0)
         (tmp_path / "store").unlink()
         (tmp_path / "away").rename(tmp_path / "store")
-        assert soon_known(follower, 0)
+        wait_until(lambda: follower.has_stored(0))
     finally:
         assert follower.close(60.0).complete
 

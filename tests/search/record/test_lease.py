@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from search.record import lease
 from search.record.home import DRIVER_FILE
 from search.record.lease import Beat, Lease, is_driven, read
+from tests.waiting import wait_until
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 
@@ -51,13 +51,6 @@ def taken(store: Store, said: list[str] | None = None) -> Lease:
     return Lease(store, (said if said is not None else []).append)
 
 
-def soon(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 30.0
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.01)
-    return holds()
-
-
 def taken_over(store: Store, held: Lease) -> bool:
     """Another driver's word is there, again where a beat came in between."""
     write(store, OTHER)
@@ -90,7 +83,7 @@ def test_who_was_thought_dead_finds_the_lease_lost_and_leaves_it_to_the_other(
     store: Store, ended: bool
 ) -> None:
     with taken(store) as first:
-        assert soon(lambda: taken_over(store, first))
+        wait_until(lambda: taken_over(store, first))
         write(store, OTHER.model_copy(update={"count": 9, "ended": ended}))
         assert (first.lost, first.sure) == (True, False)
     assert read(store) == OTHER.model_copy(update={"count": 9, "ended": ended})
@@ -100,7 +93,7 @@ def test_what_an_earlier_driver_writes_late_changes_nothing(store: Store) -> Non
     write(store, Beat(owner="process 1 on another machine, abc", term=3, count=1, ended=True))
     with taken(store) as held:
         write(store, Beat(owner="process 1 on another machine, abc", term=3, count=2))
-        assert soon(lambda: (found := read(store)) is not None and found.term > 3)
+        wait_until(lambda: (found := read(store)) is not None and found.term > 3)
         assert not held.lost
 
 
@@ -122,16 +115,16 @@ def term_of_a_driver(store: Store) -> int:
 def test_a_driver_that_hangs_is_not_sure_of_its_lease(place: Path, store: Store) -> None:
     with taken(store) as held:
         turn(place, "down")
-        assert soon(lambda: not held.sure)
+        wait_until(lambda: not held.sure)
         assert not held.lost
         turn(place, "there")
-        assert soon(lambda: held.sure)
+        wait_until(lambda: held.sure)
 
 
 def test_a_beat_that_someone_deleted_is_written_again(store: Store) -> None:
     with taken(store) as held:
         store.remove(DRIVER_FILE)
-        assert soon(lambda: read(store) is not None)
+        wait_until(lambda: read(store) is not None)
         assert not held.lost
 
 
@@ -139,7 +132,7 @@ def test_what_is_no_beat_is_told_and_does_not_end_the_beats(store: Store) -> Non
     with taken(store) as held:
         store.write(DRIVER_FILE, b"")
         store.remove(DRIVER_FILE)
-        assert soon(lambda: read(store) is not None)
+        wait_until(lambda: read(store) is not None)
         assert not held.lost
     for content in (b"[]", b'{"owner": null, "term": "x", "count": 1}', b"[" * 100_000):
         store.write(DRIVER_FILE, content)

@@ -1,7 +1,6 @@
 """Tests that batches are the same whatever the workers, the batch and what came before."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
+from tests.waiting import wait_until
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.data.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
 from trainable.errors import DataError
@@ -223,10 +223,7 @@ def test_no_worker_outlives_the_loader(folder: Path) -> None:
     assert len(children() - before) == 1
     loader.close()
 
-    deadline = time.monotonic() + 10
-    while children() - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not children() - before
+    wait_until(lambda: not children() - before)
 
 
 def children() -> set[str]:

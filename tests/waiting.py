@@ -1,0 +1,19 @@
+"""Waits for what another process or thread does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE_SECONDS = 600.0
+"""No busy machine takes so long."""
+
+
+def wait_until(
+    holds: Callable[[], bool], *, every: float = 0.1, fault: Callable[[], str] = lambda: "waited in vain"
+) -> None:
+    """Asks `every` so many seconds; fails with `fault` where that takes too long."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < until, fault()
+        time.sleep(every)
