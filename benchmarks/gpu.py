@@ -31,7 +31,7 @@ from trainable.training.network import make_network
 from trainable.training.optim import make_phases
 from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
-from trainable.training.task import Classification
+from trainable.training.task import ClassificationTask
 
 SHARE_OF_BASELINE = 0.98
 CLASSES = 10
@@ -132,7 +132,7 @@ def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.arange(batch, device=device) % len(info.classes)
     optimizer = make_phases(recipe.optimizer, model, batch_size=batch)[0].optimizer
-    task, cast = Classification(len(info.classes)), autocast(resolve(recipe.precision, device), device)
+    task, cast = ClassificationTask(len(info.classes)), autocast(resolve(recipe.precision, device), device)
     steps = info.train_images // batch
 
     def epoch() -> float:

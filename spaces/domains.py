@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard, assert_never
+from typing import Any, TypeGuard, assert_never
 
 from trainable.errors import Fault, FaultyInput
 
@@ -109,6 +109,19 @@ class Choice:
 
 
 Domain = Float | Integer | Choice
+
+
+def domain_tree(domain: Domain) -> dict[str, Any]:
+    """Returns a domain as a study and the journal write it, such as {log: [0.001, 1.0]}."""
+    match domain:
+        case Float(low=low, high=high, log=log):
+            return {"log" if log else "uniform": [low, high]}
+        case Integer(low=low, high=high, log=log):
+            return {"int_log" if log else "int": [low, high]}
+        case Choice(options=options):
+            return {"choice": list(options)}
+        case _:
+            assert_never(domain)
 
 
 def value_at(domain: Domain, fraction: float) -> Value:

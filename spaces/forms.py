@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from spaces.domains import Choice, Domain, Float, Integer, Value, shown
+from spaces.domains import Choice, Domain, Value, domain_tree, shown
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
 
@@ -75,13 +75,8 @@ def forms(path: str) -> tuple[str, ...]:
 
 def form_like(domain: Domain) -> str:
     """Returns how a domain of the same form is written in an override."""
-    match domain:
-        case Float(log=log):
-            return f"{'log' if log else 'uniform'}: [low, high]"
-        case Integer(log=log):
-            return f"{'int_log' if log else 'int'}: [low, high]"
-        case Choice():
-            return "choice: [option, ...]"
+    (form,) = domain_tree(domain)
+    return f"{form}: [option, ...]" if isinstance(domain, Choice) else f"{form}: [low, high]"
 
 
 def _fields_at(path: str) -> list[FieldInfo]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, assert_never
 
-from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
 from spaces.priors import SPREADS, Confidence, Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, RuleValue, Space, When
 from spaces.tables import ByValue, Case, Table
@@ -49,24 +49,12 @@ def _dimension_tree(dimension: Dimension) -> dict[str, Any]:
     return {
         "path": dimension.path,
         "variant": dimension.variant,
-        "domain": _domain_tree(dimension.domain),
+        "domain": domain_tree(dimension.domain),
         "when": None if dimension.when is None else asdict(dimension.when),
         "reason": dimension.reason,
         "source": dimension.source,
         "beliefs": _beliefs_tree(dimension.beliefs),
     }
-
-
-def _domain_tree(domain: Domain) -> dict[str, Any]:
-    match domain:
-        case Float(low=low, high=high, log=log):
-            return {"log" if log else "uniform": [low, high]}
-        case Integer(low=low, high=high, log=log):
-            return {"int_log" if log else "int": [low, high]}
-        case Choice(options=options):
-            return {"choice": list(options)}
-        case _:
-            assert_never(domain)
 
 
 def _beliefs_tree(beliefs: Table[Believed]) -> dict[str, Any]:

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 from search.followers.tracker import ENVIRONMENT
 from search.followers.uri import database_file
 from search.record.cursor import read_cursor
 from search.record.folder import read_search
+from search.record.home import UI_LOG_FILE
 from trainable.errors import UserError
 
-LOG_FILE = "mlflow-ui.log"
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 
@@ -27,7 +28,8 @@ def serve(folder: Path, port: int) -> int:
     """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; return the exit code.
 
     Where a server holds the runs, its address is printed instead. What MLflow prints goes to `mlflow-ui.log`
-    in the search's folder. Raises UserError where MLflow's server cannot start.
+    in the search's folder. Raises UserError where MLflow's server cannot start, or nothing can be written
+    there.
     """
     uri = str(read_search(folder).tracking.uri)
     cursor = read_cursor(folder)
@@ -44,10 +46,10 @@ def serve(folder: Path, port: int) -> int:
     command = [sys.executable, *f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()]
     # in the environment: a database's URI may hold a password, and anyone can read a command line
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
-    log = folder / LOG_FILE
+    log = folder / UI_LOG_FILE
     with (
         _sigterm_interrupts(),
-        log.open("wb") as out,
+        _opened(log) as out,
         subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
     ):
         try:
@@ -55,6 +57,13 @@ def serve(folder: Path, port: int) -> int:
         except KeyboardInterrupt:
             server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
     return 0
+
+
+def _opened(log: Path) -> BinaryIO:
+    try:
+        return log.open("wb")
+    except OSError as error:
+        raise UserError(f"{log}: cannot be written: {error.strerror}") from None
 
 
 @contextmanager

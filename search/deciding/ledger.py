@@ -95,20 +95,32 @@ class Ledger:
             version=version("tunebook"),
         )
         for event in journal.events:
-            check_event(event, space, self._settled, str(journal.path))
+            began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
+            check_event(event, space, self._settled, began.version, str(journal.path))
             self._apply(event)
         for number in range(self.trials):
             self._end_if_decided(number)
         self._unfinished = list(self.open_trials)
 
-    def begin(self, name: str) -> str:
+    def begin(
+        self, name: str, versions: Mapping[str, str] | None = None, git_commit: str | None = None
+    ) -> str:
         """Journal that the search starts, with its settled space and rungs, or goes on.
 
-        Returns the search's id, which never changes.
+        `versions` (package -> version) and `git_commit` are what this driver runs with. Returns the search's
+        id, which never changes.
         """
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
-        self._write(SearchEvent(state=state, search_id=search_id, name=name))
+        self._write(
+            SearchEvent(
+                state=state,
+                search_id=search_id,
+                name=name,
+                versions=dict(versions or {}),
+                git_commit=git_commit,
+            )
+        )
         if self._record.settled is None:
             self._write(self._settled)
         return search_id

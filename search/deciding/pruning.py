@@ -31,8 +31,8 @@ BEHIND_WARMUP = BEHIND_FREEZE = 1
 """The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
 how fast it rises; before the whole model is trained, by how long the head alone was trained."""
 
-WHY_WARM = "the first comes one epoch after the longest warm-up"
-WHY_THAWED = "the first comes one epoch after the longest freeze, in which only the head is trained"
+WHY_WARM = "trials are first compared one epoch after the longest warm-up"
+WHY_THAWED = "trials are first compared one epoch after the longest freeze, in which only the head is trained"
 WHY_THIS_PART = {
     OF_THE_RUN: "in the first eighth of a run, scores say little about its end",
     OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",

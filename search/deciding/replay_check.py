@@ -13,24 +13,27 @@ from search.record.journal import Event, SettledEvent, TrialEvent
 from spaces.space import Space
 from trainable.errors import FaultyInput
 
-CHANGED = "finish it with the version and the study that began it, or start a new search"
 UNCHECKED = {"sequence", "time", "why", "version"}
 """The fields of a settled event on which no draw and no decision depends."""
 
 
-def check_event(event: Event, space: Space, settled: SettledEvent, where: str) -> None:
+def check_event(event: Event, space: Space, settled: SettledEvent, version: str, where: str) -> None:
     """Raises JournalError, which names the field, where a recorded event is not what this search writes.
 
-    `settled` is the event that this search would write; `where` names the journal.
+    `settled` is the event that this search would write, `version` tunebook's version that began the search;
+    `where` names the journal.
     """
     match event:
         case SettledEvent():
             was, now = (each.model_dump(mode="json", exclude=UNCHECKED) for each in (event, settled))
-            _refuse_difference(where, "", was, now)
+            found = _difference("", was, now)
         case TrialEvent():
-            _refuse_difference(where, f"trial {event.trial}: ", event.recipe, _recipe(event, space))
+            found = _difference(f"trial {event.trial}: ", event.recipe, _recipe(event, space))
         case _:
-            pass
+            return
+    if found is not None:
+        advice = f"finish it with its own study and tunebook {version}, or start a new search"
+        raise JournalError(f"{where}: {found}; {advice}")
 
 
 def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
@@ -41,8 +44,9 @@ def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
         return None
 
 
-def _refuse_difference(where: str, what: str, was: Any, now: Any) -> None:
-    if found := first_difference(was, now):
-        field = f"{what}{found.path or 'the recipe'}"
-        both = f"is {found.one} in the journal and {found.other} by this version of tunebook"
-        raise JournalError(f"{where}: {field} {both}; {CHANGED}")
+def _difference(what: str, was: Any, now: Any) -> str | None:
+    """Returns in words the first field that differs; None where none does."""
+    if (found := first_difference(was, now)) is None:
+        return None
+    field = f"{what}{found.path or 'the recipe'}"
+    return f"{field} is {found.one} in the journal and {found.other} by this version of tunebook"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.followers.consumer import Consumer
+from search.followers.run_updates import OUTCOME, REASON, TRIAL
 from search.followers.uri import check_locks_work
 from search.record.home import EVENTS_FILE, MIRROR_FILE
 from search.record.journal import EndEvent, Event
@@ -22,15 +23,13 @@ if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     import optuna
     from optuna.trial import FrozenTrial
 
-TRIAL = "tunebook.trial"
-"""The user attribute that holds the search's number of a trial; Optuna numbers trials as they end."""
-
 _logger = logging.getLogger(__name__)
 
 
 class Mirror(Consumer):
     """Copies the trials that have ended into `optuna.db`, each once, however often the journal is read.
 
+    Optuna numbers trials as they end; the search's number is a user attribute, named as in MLflow's runs.
     `study` and `space` are the search's. A delivery that fails is tried again, and one warning is logged.
     """
 
@@ -92,7 +91,7 @@ class Mirror(Consumer):
     def _frozen(self, trial: Trial, end: EndEvent) -> FrozenTrial:
         from search.deciding.optuna_trials import optuna_trial
 
-        attributes = {TRIAL: end.trial, "tunebook.outcome": end.state, "tunebook.reason": end.reason}
+        attributes = {TRIAL: end.trial, OUTCOME: end.state, REASON: end.reason}
         return optuna_trial(
             end.trial,
             self._space.named(trial.values),

@@ -35,6 +35,7 @@ NOTE = "mlflow.note.content"
 """A run's description in MLflow's pages, in Markdown."""
 TABLES = "mlflow.loggedArtifacts"
 """The files of a run that MLflow's pages show as tables."""
+OUTCOME = "tunebook.outcome"
 REASON = "tunebook.reason"
 LONGEST_TAG = 5000
 """The most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000."""
@@ -123,6 +124,7 @@ class Outbox:
             self._closed = True
 
     def _apply_search(self, event: SearchEvent) -> None:
+        self._tag(None, {f"tunebook.version.{name}": version for name, version in event.versions.items()})
         match event.state:
             case "started":
                 self._tag(None, {STATE: "running"})
@@ -155,7 +157,7 @@ class Outbox:
 
     def _apply_end(self, event: EndEvent) -> None:
         self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))
-        self._tag(event.trial, {STATE: event.state, "tunebook.outcome": event.state, REASON: event.reason})
+        self._tag(event.trial, {STATE: event.state, OUTCOME: event.state, REASON: event.reason})
 
     def _open_trials(self) -> list[Trial]:
         return [trial for trial in self.record.trials if not trial.ended]

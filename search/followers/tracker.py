@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -51,8 +51,7 @@ class Tracker(Consumer):
 
     `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` returns a trial's whole recipe
     as YAML, `conclude` the conclusion of a search that is over; both are called in the background thread.
-    `versions` (package -> version) become tags of the search's run. One process at a time sends: another
-    one's delivery fails and says so.
+    One process at a time sends: another one's delivery fails and says so.
     """
 
     receiver = "MLflow"
@@ -62,7 +61,6 @@ class Tracker(Consumer):
         home: Home,
         study: Study,
         recipe_text: Callable[[Trial], str],
-        versions: Mapping[str, str] | None = None,
         conclude: Callable[[], Conclusion] | None = None,
     ) -> None:
         super().__init__(home.folder)
@@ -71,7 +69,6 @@ class Tracker(Consumer):
         self._home, self._folder = home, home.folder
         self._study = study
         self._recipe_text = recipe_text
-        self._versions = dict(versions or {})
         self._conclude = conclude
         self._fresh = Cursor(uri=study.tracking.uri, experiment=study.tracking.experiment)
         self._cursor = self._saved = self._fresh
@@ -161,7 +158,7 @@ class Tracker(Consumer):
             return
         began = self._outbox.began(run)
         if run is None:
-            store.create(run, self._outbox.record.name, began, self._parent_tags())
+            store.create(run, self._outbox.record.name, began, {**_source_tags(), NOTE: self._plan()})
         else:
             store.create(run, f"trial-{run:04d}", began, _source_tags())
 
@@ -211,10 +208,6 @@ class Tracker(Consumer):
             f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
             f"for {objective.metric} ({objective.direction}). `tunebook show {quote(self._home.address)}`"
         )
-
-    def _parent_tags(self) -> dict[str, str]:
-        versions = {f"tunebook.version.{name}": version for name, version in self._versions.items()}
-        return {**_source_tags(), NOTE: self._plan(), **versions}
 
     def _refuse(self, item: str, why: str) -> None:
         """Note an item that MLflow will never accept; one that is refused again counts once."""

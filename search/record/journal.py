@@ -24,6 +24,7 @@ from search.record.synced import open_synced, synced_lines, write_synced
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.recipe.base import Spec
+from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
 
 FORMAT = 2
@@ -55,6 +56,10 @@ class SearchEvent(Stamped):
     search_id: str
     name: str
     reason: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    """The versions of the packages that the driver runs with; it is empty where a driver ends."""
+    git_commit: str | None = None
+    """The commit of the folder in which the driver runs, `+changes` where files differ."""
 
 
 def _known_metric(name: str) -> str:
@@ -170,7 +175,7 @@ class Journal:
             _warn_of_torn_line(self.path, self._end)
         os.ftruncate(self._file, self._end.offset)
         os.fsync(self._file)
-        _sync_folder(Path(folder))
+        sync_folder(Path(folder))
         self.events: tuple[Event, ...] = tuple(events)
 
     def append(self, event: SomeEvent) -> SomeEvent:
@@ -295,7 +300,7 @@ def _check_format(line: bytes, path: Path) -> None:
         return
     if "format" not in tree and "sum" not in tree:
         raise JournalError(
-            f"{path}: this search was made by tunebook 0.1.0; finish it with that version, or start a new one"
+            f"{path}: this search was made by tunebook 0.1.0; open it with that version, or start a new one"
         )
     raise JournalError(
         f"{path}: line 1: expected a journal of format {FORMAT}, got format {tree.get('format')}"
@@ -325,12 +330,3 @@ def _warn_of_torn_line(path: Path, end: Position) -> None:
 def _first(error: ValidationError) -> str:
     item = error.errors(include_url=False)[0]
     return f"{'.'.join(map(str, item['loc'][1:])) or 'line'}: {item['msg']}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that a new file's name itself survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,10 +6,8 @@ against those before it: an event that a search cannot have written is refused.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
 from search.record.chain import JournalError
@@ -31,7 +29,7 @@ from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
 from spaces.space import Space
 from trainable.errors import RecipeError
-from trainable.recipe import Recipe
+from trainable.recipe import Recipe, digest_of
 from trainable.training.metrics import EpochResult
 
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed"]
@@ -55,6 +53,10 @@ class Trial:
     started: float | None = None
     """When its first attempt began."""
     attempts: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions of the packages that its last attempt ran with."""
+    git_commit: str | None = None
+    """The commit that its last attempt ran with."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     history: tuple[EpochEvent, ...] = ()
@@ -87,7 +89,9 @@ class Trial:
             raise JournalError(f"trial {self.id}: its recipe is refused: {error.faults[0]}") from None
         if found := first_difference(self.recipe, recipe.tree()):
             both = f"is {found.one} in the journal and {found.other} by this version of tunebook"
-            raise JournalError(f"trial {self.id}: {found.path} {both}; use the version that began the search")
+            known = self.versions.get("tunebook")
+            which = f"tunebook {known}, which trained it" if known else "the version that began the search"
+            raise JournalError(f"trial {self.id}: {found.path} {both}; use {which}")
         return recipe
 
     @property
@@ -133,7 +137,8 @@ class Record:
         self.latest = 0.0
         """When the last event was written."""
         self._where = where
-        self._driver_began = 0.0
+        self._driver: SearchEvent | None = None
+        """How the last driver began."""
         self._seconds_before = 0.0
         for event in events:
             self.apply(event)
@@ -157,8 +162,9 @@ class Record:
 
     def seconds(self, until: float) -> float:
         """Returns the seconds under a driver, over all drivers; one at work counts up to `until`."""
-        since = max(0.0, until - self._driver_began) if self.state in ("started", "resumed") else 0.0
-        return self._seconds_before + since
+        if self._driver is None or self.is_over:
+            return self._seconds_before
+        return self._seconds_before + max(0.0, until - self._driver.time)
 
     def apply(self, event: Event) -> None:
         """Apply the journal's next event. Raises JournalError for one that cannot follow."""
@@ -193,7 +199,7 @@ class Record:
         match event.state:
             case "started" | "resumed":
                 # a driver that was killed wrote no end: it worked until its last event
-                self._seconds_before, self._driver_began = self.seconds(self.latest), event.time
+                self._seconds_before, self._driver = self.seconds(self.latest), event
                 self.trials = [replace(trial, trains=False) for trial in self.trials]
             case "finished" | "interrupted" | "failed":
                 self._seconds_before = self.seconds(event.time)
@@ -202,12 +208,15 @@ class Record:
         self.began = event.time if self.began is None else self.began
 
     def _start(self, event: StartEvent) -> None:
+        assert self._driver is not None, "no trial is taken in before"
         started = self.trials[event.trial].started
         self._change(
             event.trial,
             attempts=event.attempt,
             trains=True,
             started=event.time if started is None else started,
+            versions=self._driver.versions,
+            git_commit=self._driver.git_commit,
             outcome_reason=None,
         )
 
@@ -284,11 +293,6 @@ class Record:
             known = ", ".join(event.result.metrics())
             return f"no metric {self.settled.objective!r} to compare trials by; known: {known}"
         return None
-
-
-def digest_of(recipe: Mapping[str, Any]) -> str:
-    """Returns the digest of a whole recipe that is plain data, equal to `Recipe.digest`."""
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _queued(event: TrialEvent) -> Trial:

@@ -13,8 +13,8 @@ from search.refining.shifts import shifts
 from spaces.domains import Float, fraction_of, is_number
 from spaces.space import Dimension
 from trainable.curves.remedies import remedies
+from trainable.recipe import LEARNING_RATES
 
-RATES = ("optimizer.lr", "optimizer.sgd_lr")
 CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
 """Fields that calm the first steps and bound a wild batch, whatever the rate."""
 LEAST_DIVERGED = 3
@@ -53,7 +53,7 @@ def rates_too_high(evidence: Evidence, dimension: Dimension) -> tuple[SearchFind
     Returns None for a dimension that is no rate, and where good trials lie among those that diverged.
     """
     domain = dimension.domain
-    if dimension.path not in RATES or not isinstance(domain, Float):
+    if dimension.path not in LEARNING_RATES or not isinstance(domain, Float):
         return None
     rates = _rates(evidence, dimension)
     if not rates.many_lost or not rates.sound or _chance(rates) >= CHANCE:

@@ -49,17 +49,6 @@ class Draft:
         _ = draft.space
         return draft
 
-    def describe(self, path: str) -> str:
-        """Returns in words what a path holds: a range with what is believed in it, or a value."""
-        name = path.removeprefix(f"{OVERRIDES}.")
-        if name == path:
-            return shown(value_at(self.study.model_dump(mode="json"), path))
-        for dimension in self.space.dimensions:
-            if dimension.name == name:
-                return describe(dimension.domain, dimension.prior(self.space.own))
-        base = self.space.base
-        return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
-
     def _overridden(self, name: str, to: Any) -> Study:
         """Returns the study with an override: of a field by path, or of its variants by name, never both."""
         path = path_of(name)
@@ -82,6 +71,18 @@ class Draft:
             return {each: old[each] for each in old if path_of(each) == path and each != name}
         others = [each for each in self.space.dimensions if each.path == path and each.name != name]
         return {each.name: old[path] for each in others if _fits(old[path], each)}
+
+
+def content_at(path: str, study: Study, space: Space) -> str:
+    """Returns in words what a path of a study holds: a range with the belief in it, or a value."""
+    name = path.removeprefix(f"{OVERRIDES}.")
+    if name == path:
+        return shown(value_at(study.model_dump(mode="json"), path))
+    for dimension in space.dimensions:
+        if dimension.name == name:
+            return describe(dimension.domain, dimension.prior(space.own))
+    base = space.base
+    return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
 
 
 def _fits(written: Any, dimension: Dimension) -> bool:

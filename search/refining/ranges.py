@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, assert_never
 
-from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value
+from spaces.domains import Domain, Float, Integer, SpaceError, Value, domain_tree
 
 End = Literal["lower", "upper"]
 Range = Float | Integer
@@ -39,25 +39,10 @@ def below(domain: Float, top: float) -> Float:
     return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)
 
 
-def uniform(domain: Domain) -> dict[str, Any]:
-    """Returns a domain as a study writes it, to be drawn from uniformly."""
-    content: list[Value]
-    match domain:
-        case Float():
-            form, content = "log" if domain.log else "uniform", [domain.low, domain.high]
-        case Integer():
-            form, content = "int_log" if domain.log else "int", [domain.low, domain.high]
-        case Choice():
-            form, content = "choice", list(domain.options)
-        case _:
-            assert_never(domain)
-    return {form: content}
-
-
 def written(domain: Domain, believed: Value) -> dict[str, Any]:
     """Returns a domain as a study writes it, with a belief in the value where it lies within."""
     value = three_digits(believed) if isinstance(believed, float) else believed
-    return {**uniform(domain), **(belief(value) if value in domain else {})}
+    return {**domain_tree(domain), **(belief(value) if value in domain else {})}
 
 
 def belief(value: Value) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from search.record.home import names_below
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.refining.audit import audit
-from search.refining.draft import Draft
+from search.refining.draft import Draft, content_at
 from search.refining.evidence import Evidence, LeftAlone, ProposedEdit, SearchFinding
 from search.results.search import Search
 from search.study import Study
@@ -117,7 +117,7 @@ def _refined(evidence: Evidence, draft: Draft) -> Refined:
         if isinstance(each, LeftAlone):
             left_alone.append(each)
             continue
-        applied, refusals, draft = _apply_edits(each.proposed_edits, draft)
+        applied, refusals, draft = _apply_edits(each.proposed_edits, evidence, draft)
         left_alone += refusals
         for edit in applied:
             edits[edit.path] = _merged(edits.get(edit.path), edit)
@@ -147,8 +147,12 @@ def _with_contradicted(
 
 
 def _apply_edits(
-    proposed_edits: Sequence[ProposedEdit], draft: Draft
+    proposed_edits: Sequence[ProposedEdit], evidence: Evidence, draft: Draft
 ) -> tuple[list[Edit], list[LeftAlone], Draft]:
+    """Returns what is applied, what is refused, and the draft that follows.
+
+    What was before is what the search drew from, also where today's rules give another range.
+    """
     edits, refusals = [], []
     for proposed in proposed_edits:
         found, refusal = _first_valid(proposed, draft)
@@ -156,7 +160,8 @@ def _apply_edits(
             refusals.append(LeftAlone(proposed.path.removeprefix(f"{OVERRIDES}."), refusal))
             continue
         path = proposed.path
-        edits.append(Edit(path, draft.describe(path), found.describe(path), proposed.why))
+        before = content_at(path, evidence.search.study, evidence.space)
+        edits.append(Edit(path, before, content_at(path, found.study, found.space), proposed.why))
         draft = found
     return edits, refusals, draft
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, assert_never
 
 from search.refining.evidence import Evidence, LeftAlone, ProposedEdit, overridden
 from search.refining.objections import objection
-from search.refining.ranges import belief, uniform, wider, written
+from search.refining.ranges import belief, wider, written
 from search.refining.trends import by_luck
 from search.study import Study
 from spaces.catalog.overrides import FORMS
-from spaces.domains import Choice, Value, is_number, shown
+from spaces.domains import Choice, Value, domain_tree, is_number, shown
 from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.space import Dimension
 from trainable.curves.remedies import Remedy
@@ -128,7 +128,7 @@ def _forms(study: Study, dimension: Dimension | None, change: Remedy) -> tuple[M
     """
     to: Value = change.to
     if dimension is None:
-        return belief(to), uniform(Choice((change.now, to)))
+        return belief(to), domain_tree(Choice((change.now, to)))
     domain = dimension.domain
     if to in domain:
         return (written(domain, to),) if _is_written(study, dimension) else (belief(to), written(domain, to))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import to_yaml, write_recipe
-from trainable.train import versions as run_versions
 
 
 def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
@@ -36,8 +34,8 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",
         micro_batch=_micro_batch(chosen),
-        versions=versions(),
-        git_commit=git_commit(Path.cwd()),
+        versions=dict(chosen.versions),
+        git_commit=chosen.git_commit,
     )
     write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, search.space))
     return _in_words(chosen, search.study, recipe)
@@ -73,24 +71,3 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
 def recipe_text(recipe: Recipe, space: Space) -> str:
     """Returns a recipe as YAML; each value that a heuristic explains has its reason beside it."""
     return to_yaml(recipe.tree(), reasons(recipe, space))
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions that a run's numbers and a search's course depend on."""
-    return run_versions("ray", "optuna", "mlflow")
-
-
-def git_commit(folder: Path) -> str | None:
-    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository."""
-    try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{commit}+changes" if changed else commit
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
-    return done.stdout.strip()

@@ -14,9 +14,8 @@ from search.record.summary import Summary
 from search.record.trials import Trial
 from search.results.tables import counted
 from spaces.domains import shown
-from trainable.recipe import REFERENCE_BATCH
+from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
 
-RATES = ("optimizer.lr", "optimizer.sgd_lr")
 WIDEST = 10_000
 """The columns of a screen on which any table fits."""
 COLOURS = {
@@ -82,7 +81,7 @@ def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
     """Yields what the reader of a table of trials must know."""
     if left_out := len(paths) - len(fitting):
         yield Text(f"+{counted(left_out, 'column')}: see --json, or a wider screen", style="dim")
-    if any(path in RATES for path in fitting):
+    if any(path in LEARNING_RATES for path in fitting):
         yield Text(f"rates are at batch {REFERENCE_BATCH}", style="dim")
 
 

@@ -16,19 +16,20 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
 from search.deciding.scheduler import Asha
 from search.facts.hardware import Hardware, local_hardware
+from search.facts.installed import git_commit, versions
 from search.followers.consumer import Backlog, Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
-from search.record.home import BEST_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
-from search.record.journal import Journal
+from search.record.home import BEST_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
+from search.record.journal import Journal, check_format
 from search.record.lease import Lease
 from search.record.lock import empty
 from search.record.storage import driving
 from search.results import report
-from search.results.export import export_recipe, recipe_text, versions
+from search.results.export import export_recipe, recipe_text
 from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import joined, local_ray
@@ -112,6 +113,8 @@ def resolved_study(study: Study) -> Study:
 def refuse_existing(home: Home, study: Study) -> None:
     """A name is used once: the same study is resumed, another one needs another name. Raises UserError.
 
+    JournalError says that another version of tunebook wrote the search.
+
     The caller must have the folder's lock: otherwise a search of this name could begin in between.
     """
     names = {path.name for path in home.folder.iterdir()}
@@ -120,6 +123,7 @@ def refuse_existing(home: Home, study: Study) -> None:
         return
     if not {STUDY_FILE, FACTS_FILE} <= names:
         raise UserError(f"{home.address}: exists and is not a search; choose another --name")
+    check_format(home.folder / EVENTS_FILE)
     if is_same_study(home, study):
         again = f"`tunebook resume {quote(home.address)}`"
         raise UserError(f"{home.address}: this search exists; go on with {again}")
@@ -139,7 +143,6 @@ def tracker_of(home: Home, study: Study) -> Tracker:
         home,
         study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
-        versions(),
         lambda: conclusion(Search(home.folder).summary),
     )
 
@@ -202,8 +205,9 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds:
     followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
-        ledger.begin(name)
-        logger.info("%s on %s, %s", name, hardware, versions())
+        installed = versions()
+        ledger.begin(name, installed, git_commit(Path.cwd()))
+        logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
             with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trainable.errors import StateError
+from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import EpochResult
 
 STATE = "state.pt"
@@ -162,7 +163,7 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
         json.dump([result.tree() for result in history], file, allow_nan=False)
         file.flush()
         os.fsync(file.fileno())
-    _folder_to_disk(folder)
+    sync_folder(folder)
 
 
 def _move_into_place(unfinished: Path, final: Path) -> None:
@@ -172,7 +173,7 @@ def _move_into_place(unfinished: Path, final: Path) -> None:
         _discard(final)
     unfinished.chmod(0o755)  # mkdtemp makes it private; the folders beside it are not
     unfinished.rename(final)
-    _folder_to_disk(final.parent)
+    sync_folder(final.parent)
 
 
 def _discard(folder: Path) -> None:
@@ -180,11 +181,3 @@ def _discard(folder: Path) -> None:
     grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
     folder.rename(grave / folder.name)
     shutil.rmtree(grave)
-
-
-def _folder_to_disk(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,5 +1,5 @@
 """Describes one run as data: the Recipe, its sections and their YAML. It needs no torch."""
 
-from trainable.recipe.recipe import REFERENCE_BATCH, Recipe
+from trainable.recipe.recipe import LEARNING_RATES, REFERENCE_BATCH, Recipe, digest_of
 
-__all__ = ["REFERENCE_BATCH", "Recipe"]
+__all__ = ["LEARNING_RATES", "REFERENCE_BATCH", "Recipe", "digest_of"]

@@ -32,6 +32,8 @@ from trainable.recipe.trees import NoSuchPath, Tree, leaves, value_at, with_valu
 
 REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
+LEARNING_RATES = ("optimizer.lr", "optimizer.sgd_lr")
+"""The fields that hold a learning rate at this batch."""
 
 
 class Recipe(Spec):
@@ -101,8 +103,7 @@ class Recipe(Spec):
 
     def digest(self) -> str:
         """Returns twelve hexadecimal digits that depend on every field but the provenance."""
-        tree = self.model_dump(mode="json", exclude={"provenance"})
-        return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_of(self.model_dump(mode="json", exclude={"provenance"}))
 
     def get(self, path: str) -> Any:
         """Returns the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
@@ -118,6 +119,11 @@ class Recipe(Spec):
         RecipeError with every fault.
         """
         return Recipe.from_tree(tree_with_values(self.tree(), values))
+
+
+def digest_of(recipe: Tree) -> str:
+    """Returns the digest of a whole recipe, without a provenance, that is plain data."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,6 +107,15 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names of new files in a folder survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _commented(tree: Mapping[str, Any], comments: Mapping[str, str], prefix: str) -> CommentedMap:
     node = CommentedMap()
     for name, value in tree.items():

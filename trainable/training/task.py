@@ -23,7 +23,7 @@ def make_task(spec: specs.Classification, classes: int, label_smoothing: float) 
     """Returns the task of a recipe, over so many classes."""
     match spec:
         case specs.Classification():
-            return Classification(classes, label_smoothing)
+            return ClassificationTask(classes, label_smoothing)
         case _:
             assert_never(spec)
 
@@ -56,7 +56,7 @@ class Task(abc.ABC):
 
 
 @final
-class Classification(Task):
+class ClassificationTask(Task):
     """Learns one label an image, by cross-entropy of logits [B, classes] with labels [B] or [B, classes]
     (soft)."""
 

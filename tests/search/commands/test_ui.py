@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from search.commands.ui import serve
+from search.record.home import UI_LOG_FILE
 from tests.search.followers.small_tracking import study_in
 from trainable.errors import UserError
 
@@ -31,6 +32,14 @@ def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/none.db")
     with pytest.raises(UserError, match=r"none\.db: no such file"):
         serve(folder, 5001)
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "mlflow.db").touch()
+    (folder / UI_LOG_FILE).mkdir()
+    with pytest.raises(UserError, match=rf"{folder}/{UI_LOG_FILE}: cannot be written: Is a directory"):
+        serve(folder, 0)
 
 
 def test_a_port_in_use_is_reported_before_a_server_is_started(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def recipe_text(trial: Trial) -> str:
 
 
 def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
-    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text, {"torch": "2.15"})
+    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text)
 
 
 def delivered(folder: Path) -> Backlog:
@@ -64,7 +64,7 @@ def delivered(folder: Path) -> Backlog:
 
 def search_event(folder: Path, state: str, reason: str | None = None) -> SearchEvent:
     tree = {"event": "search", "state": state, "search_id": f"id-{folder.name}", "name": folder.name}
-    return SearchEvent.model_validate({**tree, "reason": reason})
+    return SearchEvent.model_validate({**tree, "reason": reason, "versions": {"torch": "2.15"}})
 
 
 def begun(folder: Path) -> list[Event]:

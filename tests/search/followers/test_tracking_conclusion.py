@@ -46,7 +46,7 @@ def sync(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) 
 
 
 def concluding(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Tracker:
-    return Tracker(Home(folder), study_in(folder.parent), recipe_text, {}, conclude)
+    return Tracker(Home(folder), study_in(folder.parent), recipe_text, conclude)
 
 
 def note_of(client: MlflowClient, folder: Path) -> str:

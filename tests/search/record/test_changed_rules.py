@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from search.record.chain import JournalError
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE, Home
 from search.record.journal import Event, Journal, TrialEvent, read
-from search.record.trials import digest_of
 from search.results import report
 from search.results.export import export_recipe
 from search.results.search import Search
@@ -32,7 +32,8 @@ from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
 from tests.search.running.test_prepare import MACHINE
 from tests.search.small_events import replace_journal
-from trainable.recipe import Recipe
+from trainable.recipe import Recipe, digest_of
+from trainable.recipe.yamlfile import read_recipe
 
 FLIP = "augmentation.flip_probability"
 Tunebook = Callable[..., tuple[int, str, str]]
@@ -51,7 +52,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study.write(folder)
     with Journal(folder) as journal:
         ledger = make_ledger(prepared, journal)
-        ledger.begin("digits-1")
+        ledger.begin("digits-1", {"torch": "2.15"}, "cafe")
         train(ledger, 6)
         proposal = ledger.propose()
         assert proposal is not None
@@ -137,6 +138,20 @@ def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
     assert "flip_probability: 0.5" in "\n".join(before[1])
 
 
+def test_the_versions_and_the_commit_in_a_recipe_are_those_of_its_trials_driver(folder: Path) -> None:
+    with Journal(folder) as journal:
+        ledger = make_ledger(
+            prepare_again(read_search(folder), Home(folder), Search(folder), MACHINE), journal
+        )
+        ledger.begin("digits-1", {"torch": "3.0"}, "f00d")
+        train(ledger, 1)
+    for trial, versions, commit in ((3, {"torch": "2.15"}, "cafe"), (6, {"torch": "3.0"}, "f00d")):
+        export_recipe(Search(folder), folder / "out.yaml", trial)
+        provenance = read_recipe(folder / "out.yaml").provenance
+        assert provenance is not None
+        assert (provenance.versions, provenance.git_commit) == (versions, commit)
+
+
 def resumed(folder: Path, trials: int) -> list[Event]:
     """Go on with the search, without Ray: what the next trials are, and what the journal then holds."""
     prepared: Prepared = prepare_again(read_search(folder), Home(folder), Search(folder), MACHINE)
@@ -169,6 +184,7 @@ def test_resume_refuses_a_trial_whose_recipe_this_version_would_make_otherwise(f
     with pytest.raises(JournalError, match=wanted) as refusal:
         resumed(folder, trials=1)
     assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (1, False)
+    assert f"with its own study and tunebook {version('tunebook')}, or" in str(refusal.value)
     assert (folder / EVENTS_FILE).read_bytes() == before
 
 
@@ -272,7 +288,7 @@ def test_every_command_refuses_a_search_of_the_first_version(
     assert "clip_norm" in (folder / STUDY_FILE).read_text()
     line = '{"event":"search","sequence":0,"time":1.0,"state":"started","search_id":"0a","name":"digits-1"}\n'
     (folder / EVENTS_FILE).write_text(line)
-    assert "was made by tunebook 0.1.0; finish it with that version" in refused(folder, tunebook, command)
+    assert "was made by tunebook 0.1.0; open it with that version" in refused(folder, tunebook, command)
 
 
 def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:

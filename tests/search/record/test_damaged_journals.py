@@ -1,4 +1,7 @@
-"""Tests that a damaged journal gives the same search or an error, never a smaller search in silence."""
+"""Tests that a damaged journal gives the same search or an error, never a smaller search in silence.
+
+Lines that were not yet safe on the disk when the driver was killed are the exception (0013, limits).
+"""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_first_line_that_is_torn_is_a_search_that_has_not_begun(tmp_path: Path
     [
         (
             b'{"event":"search","sequence":0,"time":1.0,"state":"started","search_id":"0a","name":"a"}',
-            "was made by tunebook 0.1.0; finish it with that version, or start a new one",
+            "was made by tunebook 0.1.0; open it with that version, or start a new one",
         ),
         (b'{"event":"search","sequence":0,"format":3,"sum":"0"}', "of format 2, got format 3"),
     ],

@@ -6,9 +6,9 @@ import pytest
 
 from search.record.chain import JournalError
 from search.record.journal import EndEvent, Event, RetryEvent, StartEvent, TrialEvent
-from search.record.trials import Record, digest_of
+from search.record.trials import Record
 from tests.search.small_events import begun, epoch, session, settled
-from trainable.recipe import Recipe
+from trainable.recipe import Recipe, digest_of
 
 RECIPE = Recipe().with_values({"optimizer.lr": 1e-5})
 FIRST = TrialEvent(trial=0, values={"optimizer.lr": 1e-5}, digest=RECIPE.digest(), recipe=RECIPE.tree())

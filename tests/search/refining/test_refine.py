@@ -16,8 +16,9 @@ from search.refining.refine import next_name, refined
 from search.study import Study, read_study
 from search.study.space import build_space
 from spaces.domains import Float
+from spaces.rules import optimizers
 from tests.search.planted_searches import Run, planted
-from tests.search.refining.landscapes import DECAY, RANGES, RATE, SMALL, after, towards
+from tests.search.refining.landscapes import BASE, DECAY, RANGES, RATE, SMALL, after, towards
 from tests.search.small_events import replace_journal
 from trainable.errors import UserError
 
@@ -165,6 +166,16 @@ def test_what_was_searched_is_read_from_the_journal_whatever_the_study_says_now(
     other = read_study(folder / "study.yaml").with_values({"space.overrides": {}})
     other.write(folder)
     assert refined(folder).findings == before.findings != ()
+
+
+def test_what_was_before_is_what_was_drawn_from_whatever_the_rule_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planted(tmp_path, towards(1.3), space__name="quick", base=BASE)
+    before = {each.path: each.before for each in refined(folder).edits}
+    assert f"space.overrides.{RATE}" in before
+    monkeypatch.setattr(optimizers, "SHORT_RUN_FACTOR", 10.0)
+    assert {each.path: each.before for each in refined(folder).edits} == before
 
 
 # --- the next study -----------------------------------------------------------------------------------

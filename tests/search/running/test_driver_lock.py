@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from search.facts.hardware import Hardware, Node
+from search.record.chain import JournalError
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
 from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
@@ -112,6 +113,12 @@ def test_a_search_that_exists_is_to_be_resumed_and_another_study_needs_another_n
         driver.search(study)
     with pytest.raises(UserError, match="another study has this name; choose another --name"):
         driver.search(study.model_copy(update={"seed": 7}))
+
+
+def test_a_search_of_the_first_version_is_not_to_be_resumed(study: Study, folder: Path) -> None:
+    (folder / EVENTS_FILE).write_text('{"event":"search","state":"started","search_id":"0a","name":"mine"}\n')
+    with pytest.raises(JournalError, match=r"made by tunebook 0\.1\.0; open it with that version"):
+        driver.search(study)
 
 
 def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(study: Study) -> None:

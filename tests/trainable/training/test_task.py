@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
-from trainable.recipe.data import Classification as Spec
+from trainable.recipe.data import Classification
 from trainable.training.evaluate import Scores, Tally
-from trainable.training.task import Classification, Task, make_task
+from trainable.training.task import ClassificationTask, Task, make_task
 from trainable.training.trainer import Trainer
 
 
@@ -65,7 +65,7 @@ def test_the_training_loop_takes_another_task() -> None:
 
 
 def test_classification_is_cross_entropy_with_whole_or_mixed_labels() -> None:
-    task = make_task(Spec(), classes=4, label_smoothing=0.1)
+    task = make_task(Classification(), classes=4, label_smoothing=0.1)
     logits, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 0, 1])
     soft = functional.one_hot(labels, 4).double()
     expected = functional.cross_entropy(logits, labels, label_smoothing=0.1)
@@ -75,4 +75,4 @@ def test_classification_is_cross_entropy_with_whole_or_mixed_labels() -> None:
     mixed = torch.tensor([[0.7, 0.3, 0.0, 0.0]])
     assert task.right(torch.tensor([[0.0, 9.0, 0.0, 0.0]]), mixed).item() == pytest.approx(0.3)
     assert task.guessing == math.log(4)
-    assert Classification(1).guessing == math.log(2)
+    assert ClassificationTask(1).guessing == math.log(2)
