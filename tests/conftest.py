@@ -21,6 +21,7 @@ os.environ.update(
     RAY_CHDIR_TO_TRIAL_DIR="0",
     RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    RAY_prestart_worker_first_driver="0",  # as the product sets it
     RAY_worker_niceness="0",  # Ray gives its workers 15: beside any busy process a trial gets 3 % of a core
 )
 
@@ -50,10 +51,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
     return Groups(config, log)
 
 
+gc.disable()  # until all tests are imported, and with them torch, Ray and MLflow, which stay
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays, so the garbage collector need not look at it: a second a round."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

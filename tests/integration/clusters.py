@@ -23,6 +23,8 @@ RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
 NODES = ("node-0", "node-1")
 STARTS = 3
+SPARED = ("--include-log-monitor=false",)
+"""Ray wants one log monitor on a machine at most; with none, workers print nothing here."""
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Cluster:
             **machine(self.folder / f"machine-{name}"),
         }
         own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
-        command = [str(RAY), "start", *arguments, *own, "--block"]
+        command = [str(RAY), "start", *arguments, *own, *SPARED, "--block"]
         with log.open("wb") as out:
             self.processes[name] = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -104,7 +106,7 @@ def running(folder: Path) -> Iterator[Cluster]:
     try:
         cluster.start(
             "head",
-            *("--head", f"--port={cluster.port}", "--num-cpus=0", "--num-gpus=0"),
+            *("--head", f"--port={cluster.port}", "--num-cpus=0", "--num-gpus=0", "--no-monitor"),
             f"--dashboard-port={cluster.dashboard_port}",
         )
         yield cluster

@@ -81,12 +81,18 @@ def tuner(
     )
 
 
-def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(tmp_path: Path) -> None:
-    clock = Clock()
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Clock:
+    """What trials took that were all stopped after their first epoch, one after the other."""
+    clock, folder = Clock(), tmp_path_factory.mktemp("stopped")
     assignments = [
-        TrialAssignment(small_recipe({"loop.seed": seed}), tmp_path / str(seed)) for seed in range(TRIALS)
+        TrialAssignment(small_recipe({"loop.seed": seed}), folder / str(seed)) for seed in range(TRIALS)
     ]
-    tuner(assignments, clock, tmp_path, scheduler=StopsAtOnce()).fit()
+    tuner(assignments, clock, folder, scheduler=StopsAtOnce()).fit()
+    return clock
+
+
+def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(clock: Clock) -> None:
     assert [each for _, each in sorted(clock.epochs.items(), key=lambda item: int(item[0]))] == [
         [[1]]
     ] * TRIALS
@@ -104,10 +110,9 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     ids=["each is killed", "one hangs"],
 )
 def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
-    tmp_path: Path, signals: list[tuple[signal.Signals, int]]
+    tmp_path: Path, clock: Clock, signals: list[tuple[signal.Signals, int]]
 ) -> None:
     """Rank 0 keeps the checkpoints and the address where the others meet: neither is lost with it."""
-    limit = _limit(signals[0][0], tmp_path / "first")
     recipe = small_recipe({"loop.epochs": EPOCHS, "loop.batch_size": 4})
     recorder, folder = Recorder(), tmp_path / "killed"
     sender = threading.Thread(target=_signal_ranks, args=(folder, signals))
@@ -117,7 +122,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
         recorder,
         tmp_path,
         stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
-        step_seconds=limit,
+        step_seconds=_limit(signals[0][0], clock),
         failures=len(signals),
     ).fit()
     sender.join()
@@ -136,18 +141,14 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
     wait_until(lambda: not _ranks())
 
 
-def _limit(number: signal.Signals, folder: Path) -> float:
+def _limit(number: signal.Signals, clock: Clock) -> float:
     """Returns the seconds that an epoch may take, and the start of a rank.
 
-    They are few where a rank is to be found hanging: thrice what a trial takes here, start included.
+    They are few where a rank is to be found hanging: twice what the start of all and an epoch took here.
     """
     if number != signal.SIGSTOP:
         return PATIENCE_SECONDS
-    began = time.monotonic()
-    tuner(
-        [TrialAssignment(small_recipe(), folder / "one")], Recorder(), folder, scheduler=StopsAtOnce()
-    ).fit()
-    return 10.0 + 3.0 * (time.monotonic() - began)
+    return 10.0 + 2.0 * (clock.moments[1] - clock.moments[0])
 
 
 def _signal_ranks(folder: Path, signals: list[tuple[signal.Signals, int]]) -> None:

@@ -17,6 +17,12 @@ def small_space() -> Space:
 
 
 @pytest.fixture
+def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that another one has is asked for once, instead of for a second."""
+    monkeypatch.setattr("search.record.lock.ATTEMPTS", 1)
+
+
+@pytest.fixture
 def tunebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:

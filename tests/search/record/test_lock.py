@@ -18,6 +18,7 @@ from search.study import STUDY_FILE
 from trainable.errors import UserError
 
 
+@pytest.mark.usefixtures("refused_at_once")
 def test_a_second_process_is_refused_and_learns_who_has_the_lock(tmp_path: Path) -> None:
     with locked(tmp_path):
         (tmp_path / STUDY_FILE).touch()

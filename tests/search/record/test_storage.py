@@ -97,6 +97,7 @@ def test_a_journal_that_the_store_has_lost_is_reported(store: Store, folder: Pat
         copy_from(store, folder)
 
 
+@pytest.mark.usefixtures("refused_at_once")
 def test_a_reader_leaves_the_folder_of_a_driver_at_work_alone(store: Store, folder: Path) -> None:
     before = (folder / EVENTS_FILE).read_bytes()
     store.write(EVENTS_FILE, b"other\n")
@@ -142,6 +143,7 @@ def test_a_driver_has_the_lock_the_lease_and_what_the_store_holds(
     assert not lease.is_driven(store)
 
 
+@pytest.mark.usefixtures("refused_at_once")
 def test_a_second_driver_on_this_machine_is_refused_before_it_asks_the_store(home: Home) -> None:
     with driving(home, print):
         assert home.store is not None

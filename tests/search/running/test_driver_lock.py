@@ -20,6 +20,8 @@ from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("refused_at_once")
+
 Tunebook = Callable[..., tuple[int, str, str]]
 
 
