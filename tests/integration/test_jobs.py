@@ -64,7 +64,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
 ) -> None:
     folder = tmp_path / "storage" / "mine"
     at = ("--address", cluster.dashboard)
-    longer = ("--set", "budget.epochs=12", "--set", "budget.trials=2", *at)
+    longer = ("--set", "budget.epochs=80", "--set", "budget.trials=1", *at)
     job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
     wait_until(
         lambda: len(epochs_by_trial(events_in(folder)).get(0, [])) >= 2,
