@@ -8,9 +8,9 @@
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)
 #   make clean      remove .venv and caches; searches stay
 #
-# PYTHON=/path/to/python3 chooses the interpreter; without it the newest found is taken. PROCESSES=5 shares the
-# tests out among so many processes. Without it these are three, which keep two cores busy, since many tests wait for
-# other processes; two for `make quick`, where none does.
+# PYTHON=/path/to/python3 chooses the interpreter; without it the newest found is taken. PROCESSES=5 runs the
+# tests in five processes. The default is three: many tests wait for other processes, so three keep two cores busy. For
+# `make quick` it is two, since its tests do not wait.
 
 VENV := .venv
 PY := $(VENV)/bin/python

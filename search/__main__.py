@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from search.commands.options import Address, Download, Set
 from search.jobs import cli
+from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.files.store import is_uri
 
@@ -73,8 +73,8 @@ def search(
     set_: Set = None,
 ) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
-    _collect_seldom()
-    from search.running import driver
+    with paused():
+        from search.running import driver
     from search.study import study_asked
     from trainable.recipe.yamlfile import parse_setting
 
@@ -102,8 +102,8 @@ def resume(
     download: Download = False,
 ) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
-    _collect_seldom()
-    from search.running import driver
+    with paused():
+        from search.running import driver
 
     _exit_with(driver.resume(folder, address=address, download=download))
 
@@ -294,14 +294,6 @@ def check(
 
 
 cli.add_to(app)
-
-
-def _collect_seldom() -> None:
-    """Has Python look for garbage a hundred times less often than usual.
-
-    A driver imports a million objects, which stay; looking through them would be a fifth of its start.
-    """
-    gc.set_threshold(100_000)
 
 
 def _exit_with(state: str) -> None:

@@ -21,11 +21,10 @@ os.environ.update(
     RAY_CHDIR_TO_TRIAL_DIR="0",
     RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    RAY_prestart_worker_first_driver="0",  # as the product sets it
     RAY_worker_niceness="0",  # Ray gives its workers 15: beside any busy process a trial gets 3 % of a core
 )
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ from hypothesis import settings
 
 from tests.groups import Groups
 from tests.s3_server import S3Server, s3_server
+from trainable.collector import paused
 
 # What the product keeps between commands goes to a folder of this run of the tests, gone when that is.
 CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
@@ -51,14 +51,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
     return Groups(config, log)
 
 
-gc.disable()  # until all tests are imported, and with them torch, Ray and MLflow, which stay
-
-
-def pytest_collection_finish() -> None:
-    """What is imported by now stays, so the garbage collector need not look at it: a second a round."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Pauses the garbage collector until all tests are imported; it never looks at what they imported."""
+    with paused():
+        collected = yield
     gc.collect()
     gc.freeze()
-    gc.enable()
+    return collected
 
 
 def pytest_unconfigure() -> None:

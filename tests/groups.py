@@ -1,6 +1,6 @@
 """Which tests one process of pytest-xdist runs one after another, since they share what takes long to start.
 
-Groups come first, so that their waits pass while the other process computes. All other tests go to whichever
+Groups come first, so that their waits pass while other processes compute. All other tests go to whichever
 process is free. (The `loadgroup` of pytest-xdist 3.8 finds no group under pytest 9.2.)
 """
 

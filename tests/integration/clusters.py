@@ -23,8 +23,6 @@ RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
 NODES = ("node-0", "node-1")
 STARTS = 3
-SPARED = ("--include-log-monitor=false",)
-"""Ray wants one log monitor on a machine at most; with none, workers print nothing here."""
 
 
 @dataclass
@@ -66,7 +64,8 @@ class Cluster:
             **machine(self.folder / f"machine-{name}"),
         }
         own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
-        command = [str(RAY), "start", *arguments, *own, *SPARED, "--block"]
+        own += ["--include-log-monitor=false"]  # Ray wants one on a machine at most; nothing is read from it
+        command = [str(RAY), "start", *arguments, *own, "--block"]
         with log.open("wb") as out:
             self.processes[name] = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -101,7 +100,10 @@ class Cluster:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
-    """A cluster for the block, without nodes yet. Its folder has a short path: Ray's sockets lie in it."""
+    """A cluster for the block, without nodes and without an autoscaler.
+
+    Its folder has a short path: Ray's sockets lie in it.
+    """
     cluster = Cluster(folder, secrets.token_hex(32), free_port(), free_port())
     try:
         cluster.start(

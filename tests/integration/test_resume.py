@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -23,13 +25,13 @@ from tests.integration.small_searches import (
     epochs_by_trial,
     events_in,
 )
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
-LONG = 45
+LONG = 60
 """So many epochs last through three drivers on any machine."""
 
 
@@ -110,10 +112,17 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
         tmp_path, **{"concurrent": 1, "budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"}
     )
     folder = tmp_path / "storage" / "mine"
-    typed = Driver("search", tmp_path / "study.yaml", log=tmp_path / "log-search")
-    typed.wait_for(folder, lambda events: len(epochs_by_trial(events).get(0, [])) >= 2)
-    typed.send_to_all(signal.SIGINT)  # so a terminal's Ctrl-C arrives
-    assert_stopped_cleanly(folder, typed.wait(), typed.log)
+    with (tmp_path / "log-search").open(
+        "wb"
+    ) as log:  # no Driver, which ends without what Python does at an end
+        command = [sys.executable, "-m", "search", "search", str(tmp_path / "study.yaml")]
+        typed = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    wait_until(
+        lambda: len(epochs_by_trial(events_in(folder)).get(0, [])) >= 2 or typed.poll() is not None,
+        every=POLL_SECONDS,
+    )
+    os.killpg(typed.pid, signal.SIGINT)  # so a terminal's Ctrl-C arrives: at all that was started
+    assert_stopped_cleanly(folder, typed.wait(PATIENCE_SECONDS), tmp_path / "log-search")
 
     stopped = after_two_more_epochs(folder, log=tmp_path / "log-resume")
     stopped.send(signal.SIGTERM)

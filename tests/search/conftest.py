@@ -18,7 +18,7 @@ def small_space() -> Space:
 
 @pytest.fixture
 def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that another one has is asked for once, instead of for a second."""
+    """Makes one attempt to take a lock that another process holds, instead of 50 within a second."""
     monkeypatch.setattr("search.record.lock.ATTEMPTS", 1)
 
 

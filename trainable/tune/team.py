@@ -16,15 +16,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-from torch import Tensor, distributed
+from trainable.collector import paused
 
-from trainable.ranks import Ranks
-from trainable.training.metrics import EpochResult
-from trainable.tune.seat import Seat
-from trainable.tune.worker import TrialAssignment, Worker
+with paused():
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    from torch import Tensor, distributed
+
+    from trainable.ranks import Ranks
+    from trainable.training.metrics import EpochResult
+    from trainable.tune.seat import Seat
+    from trainable.tune.worker import TrialAssignment, Worker
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from ray import tune
+from trainable.collector import paused
 
-from trainable.training.metrics import EpochResult
-from trainable.tune.seat import Seat
-from trainable.tune.team import Team
-from trainable.tune.watchdog import Watchdog
-from trainable.tune.worker import TrialAssignment, Worker
+with paused():
+    from ray import tune
+
+    from trainable.training.metrics import EpochResult
+    from trainable.tune.seat import Seat
+    from trainable.tune.team import Team
+    from trainable.tune.watchdog import Watchdog
+    from trainable.tune.worker import TrialAssignment, Worker
 
 
 class MemoryLeak(RuntimeError):

@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector away from what a process imports."""
+"""Pauses Python's garbage collector while a process imports much."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Switches the collector off for a block that imports much.
+    """Switches the collector off for a block.
 
-    Importing torch makes 300,000 objects, which stay; the collector would look through all of them several
-    times meanwhile, for a third of the time that the import takes.
+    Importing torch and Ray makes half a million objects that stay. Without the pause the collector looks
+    through them several times, which takes a third of the import's time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
