@@ -130,7 +130,8 @@ def ui(
 @app.command()
 def sync(folder: Folder) -> None:
     """Send to MLflow, and to an object store, what could not be sent while the search ran."""
-    from search.running import driver
+    with paused():
+        from search.running import driver
 
     raise typer.Exit(0 if driver.sync(folder) else FAILED)
 

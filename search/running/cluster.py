@@ -23,7 +23,7 @@ RAY_SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_prestart_worker_first_driver": "0",  # Tune's trials run in none that is started ahead
+    "RAY_prestart_worker_first_driver": "0",  # no trial of Tune's runs in a worker started ahead
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
 }

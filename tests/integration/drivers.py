@@ -20,7 +20,7 @@ FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["search.running.driver", "search.followers.mlflow_runs", "search.deciding.prior_tpe", "sqlalchemy"]
 )
-"""Drivers are forked from one process that has imported this: 10 of the 13 s that a driver computes."""
+"""Drivers are forked from one process that has imported this, which is most of what a driver computes."""
 STARTED: list[Driver] = []
 """The drivers of the test that runs; those that a failed test leaves are ended after it."""
 

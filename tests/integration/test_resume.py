@@ -112,9 +112,8 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
         tmp_path, **{"concurrent": 1, "budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"}
     )
     folder = tmp_path / "storage" / "mine"
-    with (tmp_path / "log-search").open(
-        "wb"
-    ) as log:  # no Driver, which ends without what Python does at an end
+    with (tmp_path / "log-search").open("wb") as log:
+        # this is no Driver: being forked, a Driver ends without what Python does at its end
         command = [sys.executable, "-m", "search", "search", str(tmp_path / "study.yaml")]
         typed = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     wait_until(
