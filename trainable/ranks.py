@@ -6,24 +6,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
+from torch.futures import Future
+
+
+class RankSilent(RuntimeError):
+    """Says that a rank waited for another in vain."""
 
 
 def _alone(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _done(tensor: Tensor) -> Future[Tensor]:
+    future: Future[Tensor] = Future()
+    future.set_result(tensor)
+    return future
+
+
 @dataclass(frozen=True)
 class Ranks:
     """Describes this process as one of `world` that train one model together; the default is a world of one.
 
-    `reduce(tensor)` returns the sum over all ranks, in place or not, of tensors on the device and on the
-    host; every rank must call it in the same order. Raises ValueError unless 0 <= rank < world.
+    Every rank must call these functions in the same order, with tensors alike, on the device or on the host:
+    `reduce(tensor)` returns the sum over all ranks, in place or not; `start_reduce(tensor)` returns at once,
+    with the future sum; `broadcast(tensor)` returns rank 0's tensor, in place or not. Training steps also
+    need torch's default process group, of the same ranks. Raises ValueError unless 0 <= rank < world.
     """
 
     rank: int = 0
     world: int = 1
     reduce: Callable[[Tensor], Tensor] = _alone
+    start_reduce: Callable[[Tensor], Future[Tensor]] = _done
+    broadcast: Callable[[Tensor], Tensor] = _alone
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world:
@@ -34,45 +49,100 @@ class Ranks:
         whole images, shared as evenly as possible, none padded or dropped."""
         return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
 
+    def batches_of(self, positions: Tensor, size: int) -> Tensor:
+        """Returns the positions [n] of this rank's batches: every `world`-th batch of `size` positions.
+
+        Cut into batches of this size again, they are whole batches of all positions: no batch is in two
+        ranks' shares. A rank may get none.
+        """
+        return torch.cat([positions[:0], *positions.split(size)[self.rank :: self.world]])
+
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each tensor by its sum over ranks, with one reduction per number type."""
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            alike = [tensor for tensor in tensors if tensor.dtype == dtype]
-            flat = self.reduce(torch.cat([tensor.reshape(-1) for tensor in alike]))
-            for tensor, total in zip(alike, flat.split([each.numel() for each in alike]), strict=True):
-                tensor.copy_(total.view(tensor.shape))
+        _replace(tensors, self.reduce)
+
+    def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
+        """Copies the tensors of rank 0 to every rank."""
+        _replace(tensors, self.broadcast)
 
     def any(self, mine: bool) -> bool:
         """Returns whether `mine` is true on any rank.
         The sum is made on the host: no rank waits for its device."""
-        return self._total(int(mine)) > 0
+        return self.any_of([mine]) == (True,)
 
-    def from_first(self, number: int) -> int:
-        """Returns rank 0's number."""
-        return self._total(number if self.rank == 0 else 0)
+    def any_of(self, mine: Sequence[bool]) -> tuple[bool, ...]:
+        """Does what `any` does for several answers at once."""
+        if self.world == 1:
+            return tuple(mine)
+        counts = self.reduce(torch.tensor(mine, dtype=torch.float64))
+        return tuple(count > 0 for count in counts.tolist())
 
     def bytes_from_first(self, content: bytes) -> bytes:
         """Returns rank 0's bytes on every rank; the other ranks only have to call this too."""
         if self.world == 1:
             return content
-        flat = torch.zeros(self.from_first(len(content)), dtype=torch.uint8)
-        if self.rank == 0:
-            flat = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else flat
-        return self.reduce(flat).numpy().tobytes() if len(flat) else b""
-
-    def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
-        """Copies the tensors of rank 0 to every rank."""
-        if self.rank != 0:
-            for tensor in tensors:
-                tensor.zero_()
-        self.sum_in_place(tensors)
-
-    def _total(self, number: int) -> int:
-        """Returns the sum of all ranks' numbers. It is made in float64, which holds every digit."""
-        if self.world == 1:
-            return number
-        return round(self.reduce(torch.tensor([number], dtype=torch.float64)).item())
+        count = int(self.broadcast(torch.tensor([len(content)])).item())
+        if self.rank != 0 or not content:
+            flat = torch.empty(count, dtype=torch.uint8)
+        else:
+            flat = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        return self.broadcast(flat).numpy().tobytes() if count else b""
 
 
 ALONE = Ranks()
 """This is a world of one process."""
+
+
+def of_process_group() -> Ranks:
+    """Returns the ranks of torch's default process group.
+
+    Their functions raise RankSilent where another rank has gone, or has not answered in the group's time.
+    """
+    return Ranks(
+        distributed.get_rank(), distributed.get_world_size(), _all_reduce, _start_all_reduce, _broadcast
+    )
+
+
+def _replace(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
+    """Replaces each tensor by what an exchange makes of it, with one exchange per number type."""
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+        flat = exchange(torch.cat([tensor.reshape(-1) for tensor in alike]))
+        for tensor, result in zip(alike, flat.split([each.numel() for each in alike]), strict=True):
+            tensor.copy_(result.view(tensor.shape))
+
+
+def _all_reduce(tensor: Tensor) -> Tensor:
+    try:
+        distributed.all_reduce(tensor)
+    except RuntimeError as error:
+        raise _silent(error) from error
+    return tensor
+
+
+def _broadcast(tensor: Tensor) -> Tensor:
+    try:
+        distributed.broadcast(tensor, src=0)
+    except RuntimeError as error:
+        raise _silent(error) from error
+    return tensor
+
+
+def _start_all_reduce(tensor: Tensor) -> Future[Tensor]:
+    try:
+        work = distributed.all_reduce(tensor, async_op=True)
+    except RuntimeError as error:
+        raise _silent(error) from error
+    future: Future[Tensor] = work.get_future().then(_summed)
+    return future
+
+
+def _summed(future: Future[list[Tensor]]) -> Tensor:
+    try:
+        return future.value()[0]
+    except RuntimeError as error:
+        raise _silent(error) from error
+
+
+def _silent(error: RuntimeError) -> RankSilent:
+    return RankSilent(f"another rank has not answered: {error}")

@@ -13,13 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from trainable.ranks import ALONE, Ranks
+
 SMALLEST = 2
 """A batch of fewer images has no statistics."""
 
 
 @torch.no_grad()
-def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast) -> None:
-    """Replaces running means and variances by their averages over batches of images [B, C, H, W].
+def measure_norm(
+    model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast, ranks: Ranks = ALONE
+) -> None:
+    """Replaces running means and variances by their averages over batches of images [B, C, H, W], those of
+    all ranks.
 
     Each batch counts by its images, and one of a single image, which has no variance, not at all. Only what
     `model.train()` puts into training is measured: a net may have frozen some itself. Everything but
@@ -36,7 +41,7 @@ def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.au
         each.momentum = 1.0  # a batch then leaves its own statistics
         each.train()
     try:
-        _average(model, norms, batches, autocast)
+        _average(model, norms, batches, autocast, ranks)
     finally:
         for each, momentum in zip(norms, momenta, strict=True):
             each.momentum = momentum
@@ -44,7 +49,11 @@ def measure_norm(model: nn.Module, batches: Iterable[Tensor], autocast: torch.au
 
 
 def _average(
-    model: nn.Module, norms: Sequence[_BatchNorm], batches: Iterable[Tensor], autocast: torch.autocast
+    model: nn.Module,
+    norms: Sequence[_BatchNorm],
+    batches: Iterable[Tensor],
+    autocast: torch.autocast,
+    ranks: Ranks,
 ) -> None:
     statistics = _statistics(norms)
     sums, seen = [torch.zeros_like(each) for each in statistics], 0
@@ -55,6 +64,10 @@ def _average(
             model(images)
         torch._foreach_add_(sums, statistics, alpha=len(images))
         seen += len(images)
+    if ranks.world > 1:
+        counted = sums[0].new_tensor([seen], dtype=torch.float64)
+        ranks.sum_in_place([*sums, counted])
+        seen = round(counted.item())
     if seen:
         for each, total in zip(statistics, sums, strict=True):
             each.copy_(total / seen)

@@ -122,6 +122,13 @@ class Loop(Spec):
         bool,
         Purpose("BatchNorm over all ranks, for small micro-batches", "004:135"),
     ] = False
+    bf16_gradients: Annotated[
+        bool,
+        Purpose(
+            "ranks exchange gradients in bf16: half the bytes, with 8 bits of precision",
+            "torch's documentation",
+        ),
+    ] = False
     checkpoint_activations: Annotated[
         bool, Purpose("saves memory by computing blocks twice", "004:101; arXiv 1604.06174")
     ] = False

@@ -228,6 +228,7 @@ class Run:
     def close(self) -> None:
         """Ends the loader's processes; the run cannot continue afterwards."""
         self._loader.close()
+        self._trainer.close()
 
     # --- one epoch ------------------------------------------------------------------------------------
 
@@ -253,10 +254,11 @@ class Run:
     def _score(self, part: Split, confusion: bool, positions: Tensor | None = None) -> Scores:
         """Returns the scores of a part, or of some of its images, over all ranks;
         BatchNorm's statistics are ready before."""
-        batches = self._loader.evaluate(part, None if positions is None else positions.numpy())
+        chosen = torch.arange(len(self.data.parts[part])) if positions is None else positions
+        mine = self._ranks.batches_of(chosen, self.recipe.evaluation.batch_size)
         return evaluate(
             self._scored_model(),
-            self._converted(islice(batches, self._ranks.rank, None, self._ranks.world)),
+            self._converted(self._loader.evaluate(part, mine.numpy())),
             self._task.tally(self.device, confusion),
             autocast=precision.autocast(self.precision, self.device),
             views=self._views,
@@ -323,9 +325,10 @@ class Run:
             return
         positions = self._sample(count * self.recipe.loop.batch_size)
         at_once = max(self.micro_batch, SMALLEST)
-        batches = self._converted(self._loader.evaluate("train", positions.numpy(), at_once))
+        mine = self._ranks.batches_of(positions, at_once)
+        batches = self._converted(self._loader.evaluate("train", mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
-        measure_norm(self._scored_model(), (images for images, _ in batches), autocast)
+        measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
 
     def _average_buffers(self) -> None:
         """Replaces the running statistics by their mean over ranks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -79,6 +80,9 @@ class Batches:
         self._open_at = open_at
         self._batches = open_at(0)
         self.waited_seconds = 0.0
+
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> Batch:
         started = time.perf_counter()

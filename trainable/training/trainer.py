@@ -33,6 +33,7 @@ from trainable.training.clipping import clip_adaptively
 from trainable.training.evaluate import full_precision
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
+from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task
 from trainable.training.totals import Batches, Totals, Trained
@@ -91,6 +92,7 @@ class Trainer:
         self._norm_every = 1 if self._scaled or self._clips_norm else NORM_EVERY
         if recipe.model.freeze_norm:
             freeze_norm(model)
+        self._reduction = Reduction(model, ranks, in_bf16=recipe.loop.bf16_gradients)
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self._below_head = _below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
         self._phases = make_phases(
@@ -163,12 +165,19 @@ class Trainer:
         self.begin(epoch)
         phase = self._phases[0]
         phase.set(1.0 if lr is None else lr / phase.lr)
-        phase.optimizer.zero_grad(set_to_none=True)
         images = sum(len(labels) for _, labels in window)
         size = size or self._size(epoch, 0)
-        losses = [self._backward(*batch, size, generator, images)[0] for batch in window]
+        agreed = Agreement.AGAIN
+        while agreed is Agreement.AGAIN:
+            self._begin_window(phase)
+            parts = self._backward(iter(window), len(window), size, generator, images)
+            agreed = self._reduction.agree(out_of_memory=False)
         self._update(phase, measured=self._clips_norm)
-        return torch.stack(losses).sum()
+        return torch.stack([loss for loss, _ in parts]).sum()
+
+    def close(self) -> None:
+        """Frees what ranks exchange gradients with."""
+        self._reduction.close()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -217,22 +226,31 @@ class Trainer:
         """Computes a window's gradients, in as many parts as needed.
         Returns its shares of the loss, and how right it was.
 
-        Ranks agree before any of the gradients are summed: if a part does not fit on one rank, all ranks cut
+        Ranks agree before any of the gradients are used: if a part does not fit on one rank, all ranks cut
         further.
         """
         drawn = generator.get_state()
         while True:
-            phase.optimizer.zero_grad(set_to_none=True)
+            self._begin_window(phase)
             parts = self._tried(batches, size, generator)
-            if not self._ranks.any(parts is None):
+            if parts is None:
+                phase.optimizer.zero_grad(set_to_none=True)
+                give_back(self._device)
+            agreed = self._reduction.agree(out_of_memory=parts is None)
+            if agreed is Agreement.SUMMED:
                 assert parts is not None
                 return [loss for loss, _ in parts], [right for _, right in parts]
             parts = None
             phase.optimizer.zero_grad(set_to_none=True)
             give_back(self._device)
-            self.micro_batches = min(2 * self.micro_batches, self.share)
+            if agreed is Agreement.OUT_OF_MEMORY:
+                self.micro_batches = min(2 * self.micro_batches, self.share)
             generator.set_state(drawn)
             batches.back_to(window)
+
+    def _begin_window(self, phase: Phase) -> None:
+        phase.optimizer.zero_grad(set_to_none=True)
+        self._reduction.begin()
 
     def _tried(
         self, batches: Batches, size: int, generator: torch.Generator
@@ -242,10 +260,7 @@ class Trainer:
         The memory is free after this returns: the exception held the frames that hold it.
         """
         try:
-            return [
-                self._backward(*next(batches), size, generator, self._batch)
-                for _ in range(self.micro_batches)
-            ]
+            return self._backward(batches, self.micro_batches, size, generator, self._batch)
         except Exception as error:
             if not (ran_out(error) and self._may_cut()):
                 raise
@@ -258,6 +273,18 @@ class Trainer:
         return self.micro_batches < self.share and not synced
 
     def _backward(
+        self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, window: int
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Adds the gradients of the next `count` micro-batches, which ranks sum in the last one's backward
+        pass. Returns the loss of each and how right its answers were."""
+        parts = []
+        for number in range(count):
+            images, labels = next(batches)
+            with self._reduction.part(last=number == count - 1):
+                parts.append(self._backward_part(images, labels, size, generator, window))
+        return parts
+
+    def _backward_part(
         self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
     ) -> tuple[Tensor, Tensor]:
         """Adds a micro-batch's gradients.
@@ -266,7 +293,7 @@ class Trainer:
         if self._mixing is not None:
             images, targets = self._mixing(images, labels, self._task.classes, generator)
         with self._autocast:
-            outputs = self._model(images)
+            outputs = self._reduction.model(images)
         outputs = full_precision(outputs)
         loss = self._task.loss(outputs, targets)
         if len(images) != window:
@@ -278,8 +305,6 @@ class Trainer:
         """Takes one optimizer step on the window's gradients.
         Returns their norm over all ranks, before clipping."""
         gradients = [each.grad for each in self._parameters if each.grad is not None]
-        if self._ranks.world > 1:
-            self._ranks.sum_in_place(gradients)
         self._scaler.unscale_(phase.optimizer)
         norm = get_total_norm(gradients) if measured else None
         self._clip(norm)

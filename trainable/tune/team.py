@@ -22,9 +22,9 @@ with paused():
     import ray
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-    from torch import Tensor, distributed
+    from torch import distributed
 
-    from trainable.ranks import Ranks
+    from trainable.ranks import RankSilent, of_process_group
     from trainable.training.metrics import EpochResult
     from trainable.tune.seat import Seat
     from trainable.tune.worker import TrialAssignment, Worker
@@ -42,10 +42,6 @@ ADDRESS_OF_INTERFACE = 0x8915
 
 class RankLost(RuntimeError):
     """Says that a process of a data-parallel trial has died."""
-
-
-class RankSilent(RuntimeError):
-    """Says that a rank waited for another in vain."""
 
 
 class Rank:
@@ -73,6 +69,7 @@ class Rank:
         interface = interface_of(ray.util.get_node_ip_address())
         if interface is not None:  # else gloo takes the address of the host's name, often 127.0.1.1
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
         if self._rank != 0:
             self._store = _store(*address, seat.workers, is_master=False)
         distributed.init_process_group(
@@ -82,7 +79,7 @@ class Rank:
             world_size=seat.workers,
             timeout=timedelta(seconds=seat.step_seconds),
         )
-        self._worker = Worker(seat, Ranks(self._rank, seat.workers, _all_reduce))
+        self._worker = Worker(seat, of_process_group())
 
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
         """Returns what `Worker.step` returns on rank 0, and None on the others."""
@@ -196,11 +193,3 @@ def _error(call: Any) -> Exception | None:
 def _store(host: str, port: int, world: int, **options: Any) -> Any:
     """Returns the store through which ranks exchange messages; on rank 0, port 0 stands for any free port."""
     return distributed.TCPStore(host, port, world, **options)  # type: ignore[attr-defined]
-
-
-def _all_reduce(tensor: Tensor) -> Tensor:
-    try:
-        distributed.all_reduce(tensor)
-    except RuntimeError as error:
-        raise RankSilent(f"another rank has not answered: {error}") from error
-    return tensor

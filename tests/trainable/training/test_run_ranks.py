@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, distributed, nn
+from torch.futures import Future
 from torch.multiprocessing.spawn import spawn
 
-from tests.trainable.small_runs import curve, data_set, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
 from tests.trainable.tune.planted_memory import Limited
+from trainable.data import Split
+from trainable.data.loading import Batch
+from trainable.data.source import Integers
 from trainable.errors import DataError
-from trainable.ranks import ALONE, Ranks
+from trainable.models.norm_statistics import measure_norm
+from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.training.run import Run
 
 WORLD = 2
+PHASES = ("loader", "forward", "backward")
 TIGHT: dict[str, Any] = {
     "regularisation.clipping.kind": "norm",
     "regularisation.clipping.max_norm": 0.5,
     "regularisation.averaging.kind": "ema",
     "regularisation.averaging.decay": 0.9,
 }
+FAILURES = [(phase, rank, step) for phase in PHASES for rank in range(WORLD) for step in (0, 1, 4)]
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 CASES: list[dict[str, Any]] = [
     {},
@@ -72,13 +84,136 @@ def equivalent(ranks: Ranks, dtype: torch.dtype, micro_batch: int | None = None)
     return [run.step().train_loss for _ in range(10)]
 
 
-def cut_together(ranks: Ranks) -> tuple[int, list[dict[str, Any]]]:
-    """A run in which the last rank alone has too little memory for its share."""
-    room = 2 if ranks.rank == ranks.world - 1 else 16
-    run = Run(small_recipe(TIGHT), data=data_set(), model=Limited(plain_net(), room), ranks=ranks)
+def cut_together(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Runs in which one rank alone has too little memory for its share: in every phase, on either rank, and
+    in steps before and after torch has arranged its buckets anew."""
+    return [_cut(ranks, *failure) for failure in FAILURES]
+
+
+def _cut(ranks: Ranks, phase: str, rank: int, step: int) -> tuple[int, list[dict[str, Any]]]:
+    model = Limited(plain_net(), room=16, late=phase == "backward")
+    run = Run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
+    if ranks.rank == rank:
+        _tighten(run, model, phase, step)
     while not run.finished:
         run.step()
     return run.micro_batch, curve(run.history)
+
+
+def _tighten(run: Run, model: Limited, phase: str, step: int) -> None:
+    """Lets memory run out from a step on, until micro-batches have two images."""
+    loader, steps = run._loader, 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += model.training
+        model.room = 2 if steps > step else 16
+
+    if phase != "loader":
+        model.register_forward_pre_hook(count)
+        return
+    open_batches = loader.train
+
+    def train(batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
+        nonlocal steps
+        for images, labels in open_batches(batches, epoch):
+            steps += 1
+            if steps > step and len(images) > 2:
+                raise torch.OutOfMemoryError("planted: out of memory while loading")
+            yield images, labels
+
+    loader.train = train  # type: ignore[method-assign]
+
+
+def varied(ranks: Ranks) -> list[list[dict[str, Any]]]:
+    """Runs of nets whose trained or used parameters change, or whose activations are computed twice."""
+    return [_varied(ranks, values, model()) for values, model in VARIED]
+
+
+def _varied(ranks: Ranks, values: dict[str, Any], model: nn.Module) -> list[dict[str, Any]]:
+    run = Run(small_recipe(values), data=data_set(), model=model, ranks=ranks)
+    while not run.finished:
+        if isinstance(model, Switching):
+            model.turn = run.epoch % 2
+        run.step()
+    return curve(run.history)
+
+
+class Switching(nn.Module):
+    """Has three branches: one is never used, and the others by turns, epoch by epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.body = plain_net()
+        self.branches = nn.ModuleList(nn.Linear(CLASSES, CLASSES).double() for _ in range(3))
+        self.turn = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.branches[self.turn](self.body(images))
+        return logits
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.bend = nn.Linear(16, 16), nn.Tanh()
+
+    def forward(self, features: Tensor) -> Tensor:
+        bent: Tensor = self.bend(self.linear(features))
+        return bent
+
+
+def blocks() -> nn.Module:
+    """Returns a net in fp64 with repeated blocks."""
+    torch.manual_seed(4)
+    middle = nn.Sequential(*(Block() for _ in range(3)))
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 16), middle, nn.Linear(16, CLASSES)).double()
+
+
+def compiled() -> nn.Module:
+    net = plain_net()
+    net.compile(backend="aot_eager")
+    return net
+
+
+VARIED: list[tuple[dict[str, Any], Callable[[], nn.Module]]] = [
+    ({"model.freeze_epochs": 1, "loop.micro_batch": 4}, plain_net),
+    ({"loop.checkpoint_activations": True, "loop.micro_batch": 4}, blocks),
+    ({}, compiled),
+    ({}, Switching),
+]
+
+
+def exchanged(ranks: Ranks) -> list[tuple[int, list[float]]]:
+    """Returns the bytes of gradients that ranks exchange in an epoch, and its loss: of whole windows, of
+    micro-batches, and in bf16."""
+    return [
+        _exchanged(ranks, values) for values in ({}, {"loop.micro_batch": 2}, {"loop.bf16_gradients": True})
+    ]
+
+
+def _exchanged(ranks: Ranks, values: dict[str, Any]) -> tuple[int, list[float]]:
+    sent: list[int] = []
+
+    def start(tensor: Tensor) -> Future[Tensor]:
+        sent.append(tensor.nbytes)
+        return ranks.start_reduce(tensor)
+
+    counting = replace(ranks, start_reduce=start)
+    run = Run(small_recipe(values), data=data_set(), model=plain_net().float(), ranks=counting)
+    losses = [run.step().train_loss for _ in range(3)]
+    return sum(sent), losses
+
+
+def measured(ranks: Ranks) -> list[float]:
+    """Returns the running statistics that ranks measure together on batches of several sizes."""
+    torch.manual_seed(5)
+    batches = [torch.rand(count, 3, 4, 4).double() for count in (4, 4, 4, 4, 3)]
+    norm = nn.Sequential(nn.BatchNorm2d(3)).double()
+    autocast = torch.autocast("cpu", enabled=False)
+    measure_norm(norm, batches[ranks.rank :: ranks.world], autocast, ranks)
+    return [number for each in norm.buffers() if each.is_floating_point() for number in each.tolist()]
 
 
 def statistics(ranks: Ranks) -> list[float]:
@@ -92,17 +227,17 @@ def statistics(ranks: Ranks) -> list[float]:
 def work(rank: int, folder: str) -> None:
     """What each of the two processes does."""
     torch.set_num_threads(1)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"  # gloo then checks that ranks call the same collectives
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
 
-    def reduce(tensor: Tensor) -> Tensor:
-        distributed.all_reduce(tensor)
-        return tensor
-
-    ranks = Ranks(rank, WORLD, reduce)
+    ranks = of_process_group()
     results = {
         "histories": histories(ranks),
         "statistics": statistics(ranks),
         "cut": cut_together(ranks),
+        "varied": varied(ranks),
+        "exchanged": exchanged(ranks),
+        "measured": measured(ranks),
         **{str(dtype): equivalent(ranks, dtype) for dtype in TOLERANCES},
     }
     (Path(folder) / f"{rank}.json").write_text(json.dumps(results))
@@ -122,9 +257,25 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
         alone, accumulated = (equivalent(ALONE, dtype, micro_batch) for micro_batch in (None, 128))
         assert first[str(dtype)] == pytest.approx(alone, rel=tolerance)
         assert accumulated == pytest.approx(alone, rel=tolerance)
-    micro_batch, cut = first["cut"]
-    assert micro_batch == 2, "what does not fit on one rank is cut on both"
-    assert_same(cut, _history(TIGHT, ALONE))
+    assert_little_is_exchanged(first["exchanged"])
+    assert first["measured"] == pytest.approx(measured(ALONE), rel=1e-12)
+    whole = _history(TIGHT, ALONE)
+    for failure, (micro_batch, cut) in zip(FAILURES, first["cut"], strict=True):
+        assert micro_batch == 2, f"what does not fit on one rank is cut on both: {failure}"
+        assert_same(cut, whole)
+    for theirs, (values, model) in zip(first["varied"], VARIED, strict=True):
+        assert_same(theirs, _varied(ALONE, values, model()))
+
+
+def assert_little_is_exchanged(exchanged: list[tuple[int, list[float]]]) -> None:
+    (whole, losses), (in_parts, parts_losses), (halved, halved_losses) = exchanged
+    parameters = sum(each.numel() for each in plain_net().parameters())
+    steps = 3 * (len(data_set().train) // small_recipe().loop.batch_size)
+    assert whole == in_parts == 4 * parameters * steps, "once a window, however many parts it has"
+    assert 2 * halved == whole
+    assert parts_losses == pytest.approx(losses, rel=1e-5)
+    assert halved_losses == pytest.approx(losses, rel=1e-2)
+    assert halved_losses != losses
 
 
 def assert_same(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
@@ -138,6 +289,39 @@ def test_shares_cover_a_batch_once_and_evenly(batch: int, world: int) -> None:
     shares = [list(range(batch)[Ranks(rank, world).share(batch)]) for rank in range(world)]
     assert list(chain.from_iterable(shares)) == list(range(batch))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(images=st.integers(0, 50), size=st.integers(1, 20), world=st.integers(1, 5))
+def test_each_batch_that_is_scored_is_one_rank_s(images: int, size: int, world: int) -> None:
+    positions = torch.arange(images)
+    shares = [Ranks(rank, world).batches_of(positions, size).split(size) for rank in range(world)]
+    batches = sorted((batch.tolist() for share in shares for batch in share if len(batch)), key=max)
+    assert batches == [batch.tolist() for batch in positions.split(size) if len(batch)]
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("values", [{}, {"evaluation.norm_batches": 4}])
+def test_ranks_share_the_reading_of_what_is_scored_and_measured(values: dict[str, Any]) -> None:
+    read = []
+    for ranks in (ALONE, Ranks(0, WORLD), Ranks(1, WORLD)):
+        run = Run(small_recipe({"evaluation.batch_size": 4, **values}), data=data_set(), ranks=ranks)
+        read.append(_images_read(run))
+    whole, *shares = read
+    assert sum(shares) == whole
+    assert max(shares) < whole
+
+
+def _images_read(run: Run) -> int:
+    seen: list[int] = []
+    plain = run._loader._plain
+
+    def counting(name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        seen.extend(map(len, batches))
+        return plain(name, batches)
+
+    run._loader._plain = counting  # type: ignore[method-assign]
+    run.score("validation")
+    return sum(seen)
 
 
 def test_a_rank_outside_its_world_is_refused() -> None:
@@ -159,7 +343,7 @@ def test_tensors_of_several_types_are_summed_in_place() -> None:
 
 def test_ranks_take_over_the_tensors_of_the_first() -> None:
     mine, theirs = torch.full((3,), 7.0), torch.full((3,), 2.0)
-    Ranks(1, 2, reduce=lambda tensor: tensor + theirs).copy_from_first([mine])
+    Ranks(1, 2, broadcast=lambda _: theirs).copy_from_first([mine])
     assert torch.equal(mine, theirs)
 
 
@@ -174,12 +358,11 @@ def test_ranks_take_over_what_the_first_says() -> None:
     said = bytes(range(256)) * 3
 
     def first(tensor: Tensor) -> Tensor:
-        mine = torch.tensor(list(said), dtype=torch.uint8) if len(tensor) > 1 else torch.tensor([len(said)])
-        return tensor + mine.to(tensor.dtype)
+        return torch.tensor(list(said), dtype=torch.uint8) if len(tensor) > 1 else torch.tensor([len(said)])
 
-    assert Ranks(1, 2, reduce=first).bytes_from_first(b"else") == said
-    assert Ranks(0, 2, reduce=lambda tensor: tensor).bytes_from_first(said) == said
-    assert Ranks(0, 2, reduce=lambda tensor: tensor).bytes_from_first(b"") == b""
+    assert Ranks(1, 2, broadcast=first).bytes_from_first(b"else") == said
+    assert Ranks(0, 2).bytes_from_first(said) == said
+    assert Ranks(0, 2).bytes_from_first(b"") == b""
     assert ALONE.bytes_from_first(said) == said
 
 

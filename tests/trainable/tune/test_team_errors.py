@@ -8,7 +8,8 @@ import pytest
 from ray.exceptions import ActorPlacementGroupRemoved, OutOfMemoryError, RayActorError
 
 from trainable.errors import RunError
-from trainable.tune.team import RankLost, RankSilent, cause, interface_of
+from trainable.ranks import RankSilent
+from trainable.tune.team import RankLost, cause, interface_of
 
 SILENT = RankSilent("another rank has not answered: Connection closed by peer")
 NAMED = RunError("epoch 3: RankSilent: another rank has not answered: NCCL error")

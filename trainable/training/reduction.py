@@ -1,0 +1,140 @@
+"""Sums gradients over the ranks of a run, bucket by bucket, while the backward pass still computes.
+
+This is torch's DistributedDataParallel (Li et al., arXiv 2006.15704, section 3.2). Around it stands what it
+lacks: a rank that runs out of memory does not leave the others waiting (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from trainable.ranks import Ranks
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+
+
+class Agreement(Enum):
+    """Says what all ranks agree on after a window's backward passes."""
+
+    SUMMED = "every parameter's gradient is the sum over all ranks"
+    OUT_OF_MEMORY = "memory ran out on a rank: the gradients are of no use"
+    AGAIN = "a parameter got no gradient, which was not expected: the same window again will do"
+
+
+class Reduction:
+    """Sums the gradients of a model over ranks, one window after the other:
+
+        reduction.begin()
+        for each micro-batch: with reduction.part(last=...): loss(reduction.model(images)).backward()
+        reduction.agree(out_of_memory)
+
+    Gradients are exchanged in the last part's backward pass alone. In a world of one nothing is exchanged.
+    `in_bf16` exchanges them in bf16: half the bytes, and sums with 8 bits of precision.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks, *, in_bf16: bool = False) -> None:
+        self._module, self._ranks, self._in_bf16 = model, ranks, in_bf16
+        self._parameters = list(model.parameters())
+        self._wrapper: DistributedDataParallel | None = None
+        self._trained: list[nn.Parameter] = []
+        """The parameters that the wrapper knows."""
+        self._finds_unused = False
+        """Whether parameters are looked for that a window does not use, which takes time in every step."""
+        self._answers: list[Future[Tensor]] = []
+        """The sums of this window's buckets, in the same order on every rank."""
+        self._complete = False
+        """Whether this window's last bucket has been reached."""
+
+    @property
+    def model(self) -> nn.Module:
+        """Returns what a micro-batch goes through, between `begin` and `agree`."""
+        return self._module if self._wrapper is None else self._wrapper
+
+    def begin(self) -> None:
+        """Prepares for a window. Ranks wait for each other if other parameters are trained than before."""
+        self._answers.clear()
+        self._complete = False
+        if self._ranks.world == 1:
+            return
+        trained = [each for each in self._parameters if each.requires_grad]
+        if self._wrapper is None or not _same(trained, self._trained):
+            self._wrapper, self._trained = None, trained  # the old one first: its hooks end with it
+            self._wrapper = self._wrapped()
+
+    def part(self, *, last: bool) -> AbstractContextManager[Any]:
+        """Returns the context of a micro-batch's forward and backward pass."""
+        return nullcontext() if last or self._wrapper is None else self._wrapper.no_sync()
+
+    def agree(self, out_of_memory: bool) -> Agreement:
+        """Returns what holds on every rank; `out_of_memory` is what this rank says.
+
+        A rank whose backward pass did not come to its end answers the other ranks' buckets with zeros, so
+        that none waits in vain. What ranks agree on is on the host: none waits for its device.
+        """
+        if self._wrapper is None:
+            return Agreement.OUT_OF_MEMORY if out_of_memory else Agreement.SUMMED
+        unused = not self._complete and not out_of_memory
+        if not self._complete:
+            self._answer_the_rest(self._wrapper)
+        lacking, unused = self._ranks.any_of([out_of_memory, unused])
+        if lacking or unused:
+            self._wrapper = None
+            if unused and self._finds_unused:
+                raise RuntimeError("the loss depends on none of the model's outputs: there are no gradients")
+            self._finds_unused = self._finds_unused or unused
+            return Agreement.OUT_OF_MEMORY if lacking else Agreement.AGAIN
+        # All ranks together, now: buckets are arranged anew after the first window, by a collective that
+        # forward would call otherwise, where a rank that has run out of memory never comes.
+        self._wrapper.reducer._rebuild_buckets()
+        return Agreement.SUMMED
+
+    def close(self) -> None:
+        """Frees the buckets."""
+        self._wrapper = None
+        self._answers.clear()
+
+    def _wrapped(self) -> DistributedDataParallel:
+        with warnings.catch_warnings():
+            # its new name came after torch 2.11
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+            wrapper = DistributedDataParallel(
+                self._module,
+                broadcast_buffers=False,  # Run averages them before it scores
+                init_sync=False,  # Run has copied rank 0's weights
+                gradient_as_bucket_view=True,
+                find_unused_parameters=self._finds_unused,
+            )
+        wrapper.register_comm_hook(None, lambda _, bucket: self._sum(bucket))
+        return wrapper
+
+    def _sum(self, bucket: GradBucket) -> Future[Tensor]:
+        """Starts the sum of a bucket. (Torch's default is the mean; here losses are weighted already.)"""
+        buffer = bucket.buffer()
+        answer = self._in_bf16_of(buffer) if self._in_bf16 else self._ranks.start_reduce(buffer)
+        self._answers.append(answer)
+        self._complete = bucket.is_last()
+        return answer
+
+    def _in_bf16_of(self, buffer: Tensor) -> Future[Tensor]:
+        sums = self._ranks.start_reduce(buffer.bfloat16())
+        return sums.then(lambda answer: buffer.copy_(answer.value()))
+
+    def _answer_the_rest(self, wrapper: DistributedDataParallel) -> None:
+        """Takes part in the sums that this rank's backward pass has not reached."""
+        for bucket in wrapper.reducer._get_zeros_like_grad_buckets()[len(self._answers) :]:
+            self._sum(bucket)
+        for answer in self._answers:
+            answer.wait()
+
+
+def _same(some: Sequence[nn.Parameter], others: Sequence[nn.Parameter]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
