@@ -9,7 +9,8 @@ logger that Ray ships, as its documentation writes it, with and without `reuse_a
 runs in SQLite. What is left out on both sides is a trial's own work: making the model and its checkpoints.
 
 Trials of two ranks train: one epoch of digits each, one trial after the other, by tunebook and by Ray Train
-as Ray's documentation has it for Ray Tune (benchmarks/ranks.py). What both train alike is in both figures.
+as Ray's documentation has it for Ray Tune (benchmarks/rank_starts.py). What both train alike is in both
+figures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import ranks
+import rank_starts
 from report import described, environment, refuse_busy_machine, write
 
 CHECKPOINT_BYTES = 2**20
@@ -132,7 +133,9 @@ def main() -> None:
         _report("overhead", about, {case: list(ARMS) for case in CASES}, sizes, where, options)
     if options.part in (None, "ranks"):
         about = "Trials of two ranks that train one epoch of digits, one after the other; `c` holds the epoch"
-        _report("overhead-ranks", about, {RANKS: list(ranks.ARMS)}, list(SIZES_OF_RANKS), where, options)
+        _report(
+            "overhead-ranks", about, {RANKS: list(rank_starts.ARMS)}, list(SIZES_OF_RANKS), where, options
+        )
 
 
 def _report(
@@ -155,7 +158,7 @@ def _report(
 
 def _run(arm: str, case: str, trials: int, folder: Path) -> float:
     """Returns the seconds of one arm's trials."""
-    return ranks.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
+    return rank_starts.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
 
 
 def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
@@ -209,7 +212,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--most", type=int, default=32, help="largest number of trials in a run")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--part", choices=["reports", "ranks"], help="measure one part alone")
-    parser.add_argument("--arm", choices=[*ARMS, *ranks.ARMS], help="run one arm once and print its seconds")
+    parser.add_argument(
+        "--arm", choices=[*ARMS, *rank_starts.ARMS], help="run one arm once and print its seconds"
+    )
     parser.add_argument("--case", choices=[*CASES, RANKS])
     parser.add_argument("--trials", type=int)
     return parser.parse_args()
