@@ -202,9 +202,9 @@ def main() -> None:
     pages = [f"## {world} ranks\n\n{table(found)}\n" for world, found in results.items()]
     about = (
         f"ResNet-18, {SIDE} x {SIDE}, {BATCH} images a rank, one thread a rank; {STEPS} steps a round, "
-        f"n = {options.rounds} rounds, medians. Ranks are processes of one machine; after each sum a delay "
-        f"of its bytes at {options.megabytes_a_second:g} MB/s stands for a network. Exposed: a step's seconds "
-        "beyond those of a step without exchange. Overlapped: the rest of the exchanges' seconds."
+        f"n = {options.rounds} rounds, medians. Ranks are processes of one machine; after each sum a "
+        f"delay of its bytes at {options.megabytes_a_second:g} MB/s stands for a network. Exposed: a step's "
+        "seconds beyond those of a step without exchange. Overlapped: the rest of the exchanges' seconds."
     )
     page = "\n".join(["# How ranks sum their gradients", "", about, "", *pages, report.described(where)])
     report.write("ranks", {"environment": where, "results": results, "options": vars(options)}, page)

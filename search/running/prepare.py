@@ -58,8 +58,10 @@ def prepare(
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if study.resources.pack:
         space = prepared.space
-        share = gpu_share(space.recipe(space.own), data, trial, hardware, say)
-        trial, facts = replace(trial, gpus=share), facts.model_copy(update={"gpus": share})
+        least = replace(trial, cpus=study.resources.cpus or 1)
+        share = gpu_share(space.recipe(space.own), data, least, hardware, say)
+        trial = per_trial(study.resources, hardware, gpus=share)
+        facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
@@ -75,7 +77,7 @@ def prepare_again(
     no longer those that the search began with.
     """
     facts, info = search.facts, search.info
-    trial = per_trial(study.resources, hardware, gpus=facts.gpus)
+    trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = study.base_recipe()
     data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial, download=download)
     if data.info.digest != info.digest:

@@ -150,14 +150,16 @@ def seat_of(prepared: Prepared) -> Seat:
 
 
 def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
-    """Returns what a trial reserves: a bundle for each rank, near each other.
+    """Returns what a trial reserves: a bundle for each rank, on one machine if one holds them all.
 
     With several workers there is an empty bundle too, for their coordinator.
     """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     if trial.workers == 1:
         return tune.PlacementGroupFactory([bundle])
-    return tune.PlacementGroupFactory([{}, *[bundle] * trial.workers], strategy="PACK")
+    return tune.PlacementGroupFactory(
+        [{}, *[bundle] * trial.workers], strategy="STRICT_PACK" if trial.together else "PACK"
+    )
 
 
 class Scratch:

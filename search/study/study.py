@@ -97,7 +97,9 @@ def _none_for_auto(written: object) -> object:
 class Resources(Spec):
     """Says what each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
 
-    cpus: Annotated[int, Field(ge=1)] = 1
+    cpus: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_none_for_auto)] = Field(
+        None, description="auto: a machine's processors shared out over its GPUs, at most 16; 1 without a GPU"
+    )
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
         None, description="a number, 0.25 where four share one; auto: one where there are any, else none"
     )
