@@ -125,7 +125,7 @@ class Resources(Spec):
 
 
 class Limits(Spec):
-    step_seconds: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="a longer epoch counts as hung")
+    step_seconds: Annotated[float, Field(gt=0.0)] = Field(900.0, description="a longer batch counts as hung")
     retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
 
 

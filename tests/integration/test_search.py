@@ -170,7 +170,7 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
     assert not (folder / "best.yaml").exists()
     (trial,) = summary.trials
     assert (trial.state, trial.attempts) == ("failed", 2)
-    assert trial.outcome_reason == "an epoch took more than limits.step_seconds = 0.001 s"
+    assert trial.outcome_reason == "no batch was done for more than limits.step_seconds = 0.001 s"
     assert sum(isinstance(event, RetryEvent) for event in events_in(folder)) == 1
 
 

@@ -2,6 +2,7 @@
 
     FOLDER/epoch-0005/state.pt       tensors and plain values, read with weights_only=True
     FOLDER/epoch-0005/history.json   the EpochResults up to there, read without torch
+    FOLDER/epoch-0005-step-000250    the same in the midst of the sixth epoch
 
 A checkpoint is written under a name that begins with a dot and renamed when everything is on the disk.
 """
@@ -18,7 +19,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from trainable.errors import StateError
 from trainable.recipe.yamlfile import sync_folder
@@ -26,18 +27,29 @@ from trainable.training.metrics import EpochResult
 
 STATE = "state.pt"
 HISTORY = "history.json"
-NAME = re.compile(r"epoch-(\d{4,})")
+NAME = re.compile(r"epoch-(\d{4,})(?:-step-(\d{6,}))?")
 UNFINISHED = ".epoch-"
 KEEP_LAST = 2
 """A run has so many checkpoints: if the last one cannot be read, the run continues from the one before."""
 
 
+class Covering(Protocol):
+    """Covers so many epochs, and so many steps of the next one."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def step(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """Names a finished checkpoint: its folder and how many epochs it covers."""
+    """Names a finished checkpoint: its folder, and how many epochs and steps of the next one it covers."""
 
     folder: Path
     epoch: int
+    step: int = 0
 
     def load(self) -> dict[str, Any]:
         """Returns the state, with its tensors on the CPU."""
@@ -61,24 +73,30 @@ def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
         raise StateError(f"{where} was written by another version: {error}") from None
 
 
-def save(folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult]) -> Checkpoint:
-    """Writes the checkpoint of the history's last epoch; removes all but the last two up to it.
+def save(
+    folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], step: int = 0
+) -> Checkpoint:
+    """Writes the checkpoint of the history's last epoch, and of so many steps of the next one; removes all
+    but the last two up to it.
 
-    Checkpoints of later epochs are removed too: they could not be read, and the run continued from before
-    them. A kill at any moment leaves the earlier checkpoints as they were. Raises ValueError for an empty
-    history, OSError if the disk refuses.
+    Later checkpoints are removed too: they could not be read, and the run continued from before them. A kill
+    at any moment leaves the earlier checkpoints as they were. Raises ValueError for no epoch and no step,
+    OSError if the disk refuses.
     """
-    if not history:
-        raise ValueError("a checkpoint needs at least one epoch, got none")
+    if not history and not step:
+        raise ValueError("a checkpoint needs at least one epoch or step, got none")
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     _remove_unfinished(root)
-    checkpoint = Checkpoint(root / f"epoch-{history[-1].epoch:04d}", history[-1].epoch)
+    epoch = history[-1].epoch if history else 0
+    checkpoint = Checkpoint(
+        root / (f"epoch-{epoch:04d}" + (f"-step-{step:06d}" if step else "")), epoch, step
+    )
     unfinished = Path(tempfile.mkdtemp(dir=root, prefix=UNFINISHED))
     _write(unfinished, state, history)
     _move_into_place(unfinished, checkpoint.folder)
     finished_ones = finished(root)
-    remaining = [each for each in finished_ones if each.epoch <= checkpoint.epoch][:KEEP_LAST]
+    remaining = [each for each in finished_ones if age(each) <= age(checkpoint)][:KEEP_LAST]
     for other in finished_ones:
         if other not in remaining:
             _discard(other.folder)
@@ -86,7 +104,7 @@ def save(folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochRe
 
 
 def latest(folder: str | Path) -> Checkpoint | None:
-    """Returns the finished checkpoint that covers most epochs, or None."""
+    """Returns the finished checkpoint that covers most, or None."""
     return next(iter(finished(folder)), None)
 
 
@@ -96,9 +114,14 @@ def finished(folder: str | Path) -> list[Checkpoint]:
     if not root.is_dir():
         return []
     named = ((path, NAME.fullmatch(path.name)) for path in root.iterdir())
-    found = [Checkpoint(path, int(match[1])) for path, match in named if match]
+    found = [Checkpoint(path, int(match[1]), int(match[2] or 0)) for path, match in named if match]
     whole = [each for each in found if all((each.folder / name).is_file() for name in (STATE, HISTORY))]
-    return sorted(whole, key=lambda each: each.epoch, reverse=True)
+    return sorted(whole, key=age, reverse=True)
+
+
+def age(found: Covering) -> tuple[int, int]:
+    """Returns how much a checkpoint covers: its epochs, then steps."""
+    return found.epoch, found.step
 
 
 def newest_state(folder: str | Path) -> dict[str, Any] | None:

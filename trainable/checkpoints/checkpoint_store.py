@@ -34,6 +34,7 @@ class StoredCheckpoint:
 
     name: str
     epoch: int
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ class CheckpointStore:
                 return state
         return None
 
-    def save(self, state: Mapping[str, Any], history: Sequence[EpochResult]) -> None:
-        """Writes the checkpoint of the history's last epoch, as `checkpoint.save` does. If there is a store,
-        it is moved there.
+    def save(self, state: Mapping[str, Any], history: Sequence[EpochResult], step: int = 0) -> None:
+        """Writes the checkpoint of the history's last epoch and so many steps of the next one, as
+        `checkpoint.save` does. If there is a store, it is moved there.
 
         If the store cannot be reached, only the checkpoint in it is missing: a later one is written there
         again.
         """
-        saved = checkpoint.save(self.folder, state, history)
+        saved = checkpoint.save(self.folder, state, history, step)
         if self.store is None:
             return
         try:
@@ -83,7 +84,8 @@ class CheckpointStore:
                 self.store.put(saved.folder / file, f"{saved.folder.name}/{file}")
             checkpoint.remove(self.folder)
             # later ones may be of another process that is further
-            earlier = [each for each in _finished(self.store) if each.epoch <= saved.epoch]
+            age = checkpoint.age
+            earlier = [each for each in _finished(self.store) if age(each) <= age(saved)]
             for each in earlier[checkpoint.KEEP_LAST :]:
                 self._drop(each)
         except StoreError as error:
@@ -113,10 +115,10 @@ class CheckpointStore:
             self._drop(each)
 
     def _found(self) -> list[checkpoint.Checkpoint | StoredCheckpoint]:
-        """Returns all whole checkpoints, newest first; of the same epoch the one on this machine is first."""
+        """Returns all whole checkpoints, newest first; of two that cover as much, this machine's is first."""
         here, there = checkpoint.finished(self.folder), _finished(self.store)
         found: list[checkpoint.Checkpoint | StoredCheckpoint] = [*here, *there]
-        return sorted(found, key=_epoch, reverse=True)
+        return sorted(found, key=checkpoint.age, reverse=True)
 
     def _read(self, there: StoredCheckpoint) -> dict[str, Any] | None:
         """Returns the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
@@ -124,7 +126,7 @@ class CheckpointStore:
         store, name = self.store, f"{there.name}/{checkpoint.STATE}"
         with tempfile.TemporaryDirectory() as temporary:
             _patiently(lambda: store.get(name, Path(temporary) / checkpoint.STATE))
-            found = checkpoint.Checkpoint(Path(temporary), there.epoch)
+            found = checkpoint.Checkpoint(Path(temporary), there.epoch, there.step)
             return checkpoint.readable(found, str(store.at(there.name)))
 
     def _drop(self, there: StoredCheckpoint) -> None:
@@ -140,17 +142,15 @@ def _finished(store: Store | None) -> list[StoredCheckpoint]:
         return []
     files = store.files()
     named = {name: checkpoint.NAME.fullmatch(name) for name in {path.split("/")[0] for path in files}}
-    found = [StoredCheckpoint(name, int(match[1])) for name, match in named.items() if match]
+    found = [
+        StoredCheckpoint(name, int(match[1]), int(match[2] or 0)) for name, match in named.items() if match
+    ]
     whole = [
         each
         for each in found
         if all(f"{each.name}/{file}" in files for file in (checkpoint.STATE, checkpoint.HISTORY))
     ]
-    return sorted(whole, key=_epoch, reverse=True)
-
-
-def _epoch(found: checkpoint.Checkpoint | StoredCheckpoint) -> int:
-    return found.epoch
+    return sorted(whole, key=checkpoint.age, reverse=True)
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import nn
+
+from trainable.recipe.training import Averaging, ExponentialAveraging, NoAveraging
 
 
 class Ema:
@@ -51,3 +53,14 @@ def decay_at(update: int, decay: float) -> float:
 
 def _tensors(model: nn.Module) -> list[torch.Tensor]:
     return [*(parameter.detach() for parameter in model.parameters()), *model.buffers()]
+
+
+def make_average(spec: Averaging, model: nn.Module) -> Ema | None:
+    """Returns the average of a model's weights that the recipe asks for, or None."""
+    match spec:
+        case NoAveraging():
+            return None
+        case ExponentialAveraging(decay=decay):
+            return Ema(model, decay)
+        case _:
+            assert_never(spec)

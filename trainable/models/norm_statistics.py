@@ -48,6 +48,16 @@ def measure_norm(
         model.eval()
 
 
+def average_buffers(models: Sequence[nn.Module], ranks: Ranks) -> None:
+    """Replaces running statistics by their mean over ranks, which differ as ranks see different images."""
+    if ranks.world == 1:
+        return
+    buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
+    ranks.sum_in_place(buffers)
+    for each in buffers:
+        each.div_(ranks.world)
+
+
 def _average(
     model: nn.Module,
     norms: Sequence[_BatchNorm],

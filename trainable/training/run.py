@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from typing import Any
@@ -24,7 +24,7 @@ from trainable.data import DataSet, Split, load_for, resolve
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.norm_statistics import SMALLEST, measure_norm
+from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
 from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
@@ -61,6 +61,8 @@ class Run:
         gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images stay
             there only if they take little of it.
         download: whether weights that a library publishes may be fetched.
+        on_batch: called for each micro-batch, as a sign of progress.
+        on_pause: called in long epochs, every `trainer.SEGMENT_STEPS` steps: a state saved then is whole.
 
     The caller's random generators do not change. Raises UserError, before any training, for what the recipe,
     the data or the model make impossible.
@@ -76,7 +78,10 @@ class Run:
         device: torch.device | None = None,
         gpu_share: float = 1.0,
         download: bool = False,
+        on_batch: Callable[[], None] = lambda: None,
+        on_pause: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_batch, self._on_pause = on_batch, on_pause
         self.device = device or default_device()
         self.data = data if data is not None else load_for(recipe, self.device)
         self.recipe = recipe.model_copy(update={"data": resolve(recipe.data, self.data.info)})
@@ -113,6 +118,11 @@ class Run:
         return len(self._history)
 
     @property
+    def steps_into_epoch(self) -> int:
+        """Returns how many steps of the next epoch are done, while `on_pause` is called; 0 between epochs."""
+        return self._trainer.steps_into_epoch
+
+    @property
     def diverged(self) -> bool:
         return bool(self._history) and self._history[-1].diverged
 
@@ -123,8 +133,7 @@ class Run:
 
     @property
     def micro_batch(self) -> int:
-        """Returns the most images that this rank trains on at once;
-        fewer than asked for after memory ran out."""
+        """Returns the most images that this rank trains on at once; fewer after memory ran out."""
         return self._trainer.micro_batch
 
     def step(self) -> EpochResult:
@@ -208,8 +217,7 @@ class Run:
                 self._trainer.load_state_dict(trainer)
 
     def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
-        """Yields an epoch's effective batches on the device,
-        each as the micro-batches that `train_on` takes."""
+        """Yields an epoch's effective batches, each as the micro-batches that `train_on` takes."""
         batches = self._opened(epoch, 0)
         while window := list(islice(batches, self._trainer.micro_batches)):
             yield window
@@ -245,7 +253,12 @@ class Run:
 
     def _train(self) -> Trained:
         epoch = self.epoch
-        return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first))
+        return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first), self._pause)
+
+    def _pause(self) -> None:
+        """Makes rank 0's state that of all ranks, and lets the caller save it."""
+        self._average_norms()
+        self._on_pause()
 
     def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
         """Yields the micro-batches of an epoch from a window on."""
@@ -318,8 +331,7 @@ class Run:
         They are the mean over ranks, or are measured for these weights, on batches of the training step's own
         size, which are known to fit into memory.
         """
-        if self._ranks.world > 1:
-            self._average_buffers()
+        self._average_norms()
         count, spec = self.recipe.evaluation.norm_batches, self.recipe.model
         if count == 0 or spec.freeze_norm or epoch < spec.freeze_epochs:
             return
@@ -330,14 +342,9 @@ class Run:
         autocast = precision.autocast(self.precision, self.device)
         measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
 
-    def _average_buffers(self) -> None:
-        """Replaces the running statistics by their mean over ranks,
-        which differ as ranks see different images."""
-        models = [self.model] if self._trainer.ema is None else [self.model, self._trainer.ema.model]
-        buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
-        self._ranks.sum_in_place(buffers)
-        for each in buffers:
-            each.div_(self._ranks.world)
+    def _average_norms(self) -> None:
+        ema = self._trainer.ema
+        average_buffers([self.model] if ema is None else [self.model, ema.model], self._ranks)
 
     # --- making and placing ---------------------------------------------------------------------------
 
@@ -374,6 +381,7 @@ class Run:
 
     def _converted(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in batches:
+            self._on_batch()
             yield images.to(self.device, self._dtype, memory_format=self._memory_format), labels
 
     # --- around every computation ---------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Derives the randomness of a run from its seed: nothing is carried from one epoch to the next.
 
-Every generator that an epoch uses is seeded again from (seed, use, epoch), and from the rank if ranks must
-differ. So a resumed run draws what one that never stopped would have drawn, and no state is saved.
+Every generator that an epoch uses is seeded again from (seed, use, epoch), from the first step of each later
+segment of the epoch, and from the rank if ranks must differ. So a resumed run draws what one that never
+stopped would have drawn, and no state is saved.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ def derive(seed: int, use: Use, *parts: int) -> int:
     return int(np.random.SeedSequence([seed, use, *parts]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
+def of_segment(epoch: int, first: int) -> tuple[int, ...]:
+    """Returns the parts of a seed for a segment of an epoch, given its first step."""
+    return (epoch, first) if first else (epoch,)
+
+
 def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
     """Returns a new CPU generator, seeded by `derive`."""
     return torch.Generator().manual_seed(derive(seed, use, *parts))
@@ -40,8 +46,13 @@ def global_generators(device: torch.device, seed: int) -> Iterator[None]:
     which torch's layers draw from, and restores them."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, device_type="cuda"):
-        torch.default_generator.manual_seed(seed)
-        for each in devices:
-            with torch.cuda.device(each):
-                torch.cuda.manual_seed(seed)
+        reseed(device, seed)
         yield
+
+
+def reseed(device: torch.device, seed: int) -> None:
+    """Seeds the global generators of the CPU and one device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)

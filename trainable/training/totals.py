@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from trainable.data.loading import Batch
+from trainable.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class Totals:
             self._right.clear()
         return self._images.clone()
 
+    def begin_with(self, images: Sequence[float], steps: Sequence[float]) -> None:
+        """Continues from sums that `of_images` and `of_steps` returned."""
+        self._images.copy_(torch.tensor(images, dtype=torch.float64))
+        self._steps.copy_(torch.tensor(steps, dtype=torch.float64))
+
+    def gather(self, ranks: Ranks) -> None:
+        """Moves the sums over images of all ranks to rank 0."""
+        if ranks.world > 1:
+            sums = ranks.reduce(self.of_images())
+            self._images.copy_(sums if ranks.rank == 0 else torch.zeros_like(sums))
+
     def of_steps(self) -> Tensor:
         """Returns [3], over the steps so far, alike on every rank: the sum and the count of finite norms, and
         the count of others."""
@@ -70,16 +82,46 @@ class Totals:
         return self._steps.clone()
 
 
+@dataclass
+class Running:
+    """Holds how far an epoch has come."""
+
+    totals: Totals
+    step: int = 0
+    """So many steps are done."""
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns plain values. Between the segments of an epoch, rank 0's are those of all ranks."""
+        return {
+            "step": self.step,
+            "images": self.totals.of_images().tolist(),
+            "steps": self.totals.of_steps().tolist(),
+            "seconds": self.seconds,
+            "waited_seconds": self.waited_seconds,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], device: torch.device, ranks: Ranks) -> Running:
+        """Returns what `state_dict` described on rank 0, shared out so that the ranks' sums are its sums."""
+        totals = Totals(device)
+        totals.begin_with(state["images"] if ranks.rank == 0 else [0.0, 0.0], state["steps"])
+        return cls(totals, state["step"], state["seconds"], state["waited_seconds"])
+
+
 class Batches:
     """Reads an epoch's micro-batches, which can start again at any window, and adds up how long one waited.
 
     `open_at(window)` returns the micro-batches from a window on, in the sizes that hold when it is called.
     """
 
-    def __init__(self, open_at: Callable[[int], Iterator[Batch]]) -> None:
+    def __init__(
+        self, open_at: Callable[[int], Iterator[Batch]], first: int = 0, waited: float = 0.0
+    ) -> None:
         self._open_at = open_at
-        self._batches = open_at(0)
-        self.waited_seconds = 0.0
+        self._batches = open_at(first)
+        self.waited_seconds = waited
 
     def __iter__(self) -> Self:
         return self

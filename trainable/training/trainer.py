@@ -15,16 +15,13 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from trainable.augmentation.mixing import make_mixing
 from trainable.augmentation.sizes import resized, size_at
 from trainable.data.loading import Batch
-from trainable.models.ema import Ema
+from trainable.models.ema import make_average
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
 from trainable.models.groups import head_parameters, rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.training import (
     AdaptiveClipping,
-    Averaging,
-    ExponentialAveraging,
-    NoAveraging,
     NoClipping,
     NormClipping,
 )
@@ -36,10 +33,14 @@ from trainable.training.optim import Phase, make_phases
 from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task
-from trainable.training.totals import Batches, Totals, Trained
+from trainable.training.totals import Batches, Running, Totals, Trained
 
 CHECK_EVERY = 32
 """The host looks at the loss once in so many steps: rarely enough to cost nothing on a GPU."""
+
+SEGMENT_STEPS = 250
+"""An epoch has segments of so many steps. All randomness is drawn anew for each, and ranks average their
+running statistics between two: so a run can be resumed there, and is the run that never stopped."""
 
 NORM_EVERY = 8
 """A norm of the gradient that only the record needs is measured once in so many steps: one takes 1 % of a
@@ -101,12 +102,19 @@ class Trainer:
             batch_size=self._batch,
             rate_factors=rate_factors(recipe.model.layer_rates, model),
         )
-        self.ema = _make_average(recipe.regularisation.averaging, model)
+        self.ema = make_average(recipe.regularisation.averaging, model)
+        self._running: Running | None = None
+        """How far the epoch has come, while one is trained."""
 
     @property
     def micro_batch(self) -> int:
         """Returns the most images that this rank trains on at once."""
         return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
+
+    @property
+    def steps_into_epoch(self) -> int:
+        """Returns how many steps of the running epoch are done, as of its last pause."""
+        return 0 if self._running is None else self._running.step
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
         """Returns this rank's micro-batches of an epoch from window `first` on,
@@ -119,24 +127,52 @@ class Trainer:
         windows = order.view(self.steps, self._batch)[first:, self._ranks.share(self._batch)]
         return [part for window in windows for part in window.tensor_split(self.micro_batches)]
 
-    def epoch(self, epoch: int, open_at: Callable[[int], Iterator[Batch]]) -> Trained:
-        """Trains one epoch, counted from 0; `open_at` returns its micro-batches from a window on."""
-        generator = self.mixing_generator(epoch)
-        totals, batches = Totals(self._device), Batches(open_at)
-        started = time.perf_counter()
+    def epoch(
+        self,
+        epoch: int,
+        open_at: Callable[[int], Iterator[Batch]],
+        at_pause: Callable[[], None] = lambda: None,
+    ) -> Trained:
+        """Trains one epoch, counted from 0, or the rest of one that a loaded state has begun.
+
+        `open_at` returns its micro-batches from a window on. `at_pause` is called between two segments of the
+        epoch, where `state_dict` is that of a run which can be resumed.
+        """
+        running = self._running = self._running or Running(Totals(self._device))
+        totals, first = running.totals, running.step
+        batches = Batches(open_at, first, running.waited_seconds)
+        started = time.perf_counter() - running.seconds
         self.begin(epoch)
-        for step in range(self.steps):
+        generator = self._begin_segment(epoch, first)
+        for step in range(first, self.steps):
+            if step > first and step % SEGMENT_STEPS == 0:
+                running.step, running.seconds = step, time.perf_counter() - started
+                running.waited_seconds = batches.waited_seconds
+                totals.gather(self._ranks)
+                at_pause()
+                generator = self._begin_segment(epoch, step)
             phase, factor = self._paced(epoch + step / self.steps)
             losses, right = self._gradients(phase, batches, step, self._size(epoch, step), generator)
             totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
+        self._running = None
         lr, waited = phase.lr * factor, batches.waited_seconds
         return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
 
-    def mixing_generator(self, epoch: int) -> torch.Generator:
-        """Returns the generator of an epoch's mixing, the same on every rank: a batch is mixed in one way."""
-        return seeds.generator(self._recipe.loop.seed, Use.MIXING, epoch)
+    def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
+        """Returns the generator of an epoch's mixing from a segment's first step on.
+
+        It is the same on every rank: a batch is mixed in one way.
+        """
+        return seeds.generator(self._recipe.loop.seed, Use.MIXING, *seeds.of_segment(epoch, first))
+
+    def _begin_segment(self, epoch: int, first: int) -> torch.Generator:
+        """Seeds what layers draw from, if the epoch's beginning has not. Returns the mixing's generator."""
+        if first:
+            parts = (epoch, self._ranks.rank, first)
+            seeds.reseed(self._device, seeds.derive(self._recipe.loop.seed, Use.LAYERS, *parts))
+        return self.mixing_generator(epoch, first)
 
     def begin(self, epoch: int) -> None:
         """Puts the model into training mode for an epoch, with what is frozen then."""
@@ -185,6 +221,7 @@ class Trainer:
             "scaler": self._scaler.state_dict(),
             "ema": self.ema.state_dict() if self.ema is not None else None,
             "micro_batches": self.micro_batches,
+            "running": self._running.state_dict() if self._running is not None else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -195,6 +232,8 @@ class Trainer:
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
         self.micro_batches = state["micro_batches"]
+        running = state.get("running")  # None between epochs, and before version 0.2.0
+        self._running = Running.from_state(running, self._device, self._ranks) if running else None
 
     # --- one step -------------------------------------------------------------------------------------
 
@@ -351,16 +390,6 @@ class Trainer:
             micro_batch=self.micro_batch,
             lost=self._is_lost(loss / steps),
         )
-
-
-def _make_average(spec: Averaging, model: nn.Module) -> Ema | None:
-    match spec:
-        case NoAveraging():
-            return None
-        case ExponentialAveraging(decay=decay):
-            return Ema(model, decay)
-        case _:
-            assert_never(spec)
 
 
 def _below_head(model: nn.Module) -> list[nn.Parameter]:

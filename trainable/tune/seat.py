@@ -38,8 +38,8 @@ class Seat:
     threads: int
     """Torch uses so many intra-op threads, and so many processors are reserved."""
     step_seconds: float
-    """An epoch may take at most this long, and so may making a run;
-    one rank waits for another at most this long."""
+    """A batch may take at most this long, and so may making a run;
+    one rank waits for another at most twice as long."""
     gpu_share: float = 1.0
     """This is the share of the GPU's memory, in (0, 1]."""
     workers: int = 1

@@ -64,7 +64,11 @@ class Rank:
         self._seat.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:
-        """Meets the other ranks; no collective may take longer than the seat's `step_seconds`."""
+        """Meets the other ranks.
+
+        No collective may take twice the seat's `step_seconds`. Before that, a rank's watchdog ends it: the
+        one that gave no sign first, which is the one that the others wait for.
+        """
         seat = self._seat
         interface = interface_of(ray.util.get_node_ip_address())
         if interface is not None:  # else gloo takes the address of the host's name, often 127.0.1.1
@@ -77,7 +81,7 @@ class Rank:
             store=self._store,
             rank=self._rank,
             world_size=seat.workers,
-            timeout=timedelta(seconds=seat.step_seconds),
+            timeout=timedelta(seconds=2 * seat.step_seconds),
         )
         self._worker = Worker(seat, of_process_group())
 

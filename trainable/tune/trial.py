@@ -77,8 +77,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         folder = assignment.checkpoint_store.folder
         if self._crew is None:
             self._crew = self._make_crew(folder)
-        with Watchdog(self._seat.step_seconds, folder):
-            results = self._crew.step(assignment)
+        results = self._crew.step(assignment)
         return {"epochs": [result.tree() for result in results]}
 
     def cleanup(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ from trainable.training.memory import Baseline, held_bytes
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
+from trainable.tune.watchdog import Watchdog
+
+SAVE_SECONDS = 600.0
+"""In an epoch that takes longer, a checkpoint is written about so often: a crash costs no more."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,14 @@ class Worker:
         the next epoch's, which it trains.
 
         Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
-        a store cannot be asked for them, and what making a Run and `Run.step` raise.
+        a store cannot be asked for them, and what making a Run and `Run.step` raise. Ends the process if no
+        batch is done for the seat's `step_seconds`.
         """
+        folder = assignment.checkpoint_store.folder
+        with Watchdog(self._seat.step_seconds, folder, self._ranks.rank) as self._watchdog:
+            return self._step(assignment)
+
+    def _step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         if self._run is None:
             if self._ranks.rank == 0:
                 checkpoints = assignment.checkpoint_store
@@ -91,13 +102,25 @@ class Worker:
                 self._checkpoints = checkpoints
             self._run = self._make_run(assignment.recipe)
             state = self._state_to_resume()
+            self._saved_at = time.monotonic()
             if state is not None:
                 self._run.load_state_dict(state)
-                return self._run.history
+                if self._run.history:
+                    return self._run.history
         result = self._run.step()
-        if self._checkpoints is not None:
-            self._checkpoints.save(self._run.state_dict(), self._run.history)
+        self._save()
         return (result,)
+
+    def _save(self) -> None:
+        """Writes a checkpoint of the run as it is, on rank 0."""
+        if self._checkpoints is not None and self._run is not None:
+            self._checkpoints.save(self._run.state_dict(), self._run.history, self._run.steps_into_epoch)
+        self._saved_at = time.monotonic()
+
+    def _save_if_due(self) -> None:
+        """Writes a checkpoint in the midst of an epoch if the last one is old."""
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self._save()
 
     def free(self) -> str:
         """Drops the run. Returns why this process must not train another one, or an empty string."""
@@ -132,6 +155,8 @@ class Worker:
             gpu_share=self._seat.gpu_share,
             ranks=self._ranks,
             download=self._seat.download,
+            on_batch=lambda: self._watchdog.beat(),
+            on_pause=self._save_if_due,
         )
 
     def _state_to_resume(self) -> dict[str, Any] | None:

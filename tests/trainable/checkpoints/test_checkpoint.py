@@ -37,6 +37,23 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert latest.history() == history(3)
 
 
+def test_a_checkpoint_in_the_midst_of_an_epoch_is_newer_than_the_epoch_before(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, {"at": 500}, (), step=500)
+    assert names(tmp_path) == ["epoch-0000-step-000500"]
+    save(tmp_path, 1)
+    checkpoint.save(tmp_path, {"at": 250}, history(1), step=250)
+    checkpoint.save(tmp_path, {"at": 1250}, history(1), step=1250)
+    assert names(tmp_path) == ["epoch-0001-step-000250", "epoch-0001-step-001250"]
+    latest = checkpoint.latest(tmp_path)
+    assert latest is not None
+    assert (latest.epoch, latest.step, latest.load()) == (1, 1250, {"at": 1250})
+    assert latest.history() == history(1)
+    save(tmp_path, 2)
+    assert names(tmp_path) == ["epoch-0001-step-001250", "epoch-0002"]
+    with pytest.raises(ValueError, match="at least one epoch or step"):
+        checkpoint.save(tmp_path, {}, ())
+
+
 def test_a_history_of_another_version_is_refused_as_such(tmp_path: Path) -> None:
     saved = save(tmp_path, 1)
     file = saved.folder / "history.json"

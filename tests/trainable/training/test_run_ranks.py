@@ -20,12 +20,14 @@ from torch.multiprocessing.spawn import spawn
 
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
 from tests.trainable.tune.planted_memory import Limited
+from trainable.checkpoints import checkpoint
 from trainable.data import Split
 from trainable.data.loading import Batch
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.models.norm_statistics import measure_norm
 from trainable.ranks import ALONE, Ranks, of_process_group
+from trainable.training import trainer
 from trainable.training.run import Run
 
 WORLD = 2
@@ -216,6 +218,26 @@ def measured(ranks: Ranks) -> list[float]:
     return [number for each in norm.buffers() if each.is_floating_point() for number in each.tolist()]
 
 
+def resumed(ranks: Ranks) -> list[list[dict[str, Any]]]:
+    """Returns a run with BatchNorm and dropout, and the same resumed from the midst of its second epoch with
+    rank 0's state."""
+    recipe = small_recipe({"model.dropout": 0.3, "loop.batch_size": 8, "augmentation.mixing.kind": "mixup"})
+    states: list[bytes] = []
+
+    def save() -> None:
+        content = checkpoint.to_bytes(whole.state_dict()) if ranks.rank == 0 else b""
+        states.append(ranks.bytes_from_first(content))
+
+    whole = Run(recipe, data=data_set(), ranks=ranks, on_pause=save)
+    part = Run(recipe, data=data_set(), ranks=ranks)
+    while not whole.finished:
+        whole.step()
+    part.load_state_dict(checkpoint.from_bytes(states[2]))
+    while not part.finished:
+        part.step()
+    return [curve(whole.history), curve(part.history)]
+
+
 def statistics(ranks: Ranks) -> list[float]:
     """The running means of a net with BatchNorm, after an epoch."""
     run = Run(small_recipe(), data=data_set(), ranks=ranks)
@@ -230,6 +252,7 @@ def work(rank: int, folder: str) -> None:
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"  # gloo then checks that ranks call the same collectives
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
 
+    trainer.SEGMENT_STEPS = 2  # these are small runs
     ranks = of_process_group()
     results = {
         "histories": histories(ranks),
@@ -238,6 +261,7 @@ def work(rank: int, folder: str) -> None:
         "varied": varied(ranks),
         "exchanged": exchanged(ranks),
         "measured": measured(ranks),
+        "resumed": resumed(ranks),
         **{str(dtype): equivalent(ranks, dtype) for dtype in TOLERANCES},
     }
     (Path(folder) / f"{rank}.json").write_text(json.dumps(results))
@@ -258,6 +282,8 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
         assert first[str(dtype)] == pytest.approx(alone, rel=tolerance)
         assert accumulated == pytest.approx(alone, rel=tolerance)
     assert_little_is_exchanged(first["exchanged"])
+    whole, part = first["resumed"]
+    assert part == whole, "resumed in the midst of an epoch, bit for bit"
     assert first["measured"] == pytest.approx(measured(ALONE), rel=1e-12)
     whole = _history(TIGHT, ALONE)
     for failure, (micro_batch, cut) in zip(FAILURES, first["cut"], strict=True):

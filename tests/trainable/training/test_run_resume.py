@@ -16,6 +16,7 @@ from trainable.checkpoints import checkpoint
 from trainable.data import DataSet, load_for
 from trainable.errors import StateError
 from trainable.recipe import Recipe
+from trainable.training import trainer
 from trainable.training.run import Run
 
 CPU = torch.device("cpu")
@@ -109,6 +110,31 @@ def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None =
 @pytest.mark.parametrize("case", CASES)
 def test_in_memory(case: str, tmp_path: Path) -> None:
     check(small_recipe({"loop.epochs": 4, **CASES[case]}), data_set(), tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_in_the_midst_of_an_epoch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of six steps an epoch can be resumed after two and four of them."""
+    monkeypatch.setattr(trainer, "SEGMENT_STEPS", 2)
+    recipe = small_recipe({"loop.epochs": 3, "loop.batch_size": 8, **CASES[case]})
+    states: list[tuple[int, int, bytes]] = []
+
+    def save() -> None:
+        states.append((whole.epoch, whole.steps_into_epoch, checkpoint.to_bytes(whole.state_dict())))
+
+    whole = Run(recipe, data=data_set(), on_pause=save)
+    while not whole.finished:
+        whole.step()
+    assert [(epoch, step) for epoch, step, _ in states] == [(e, s) for e in range(3) for s in (2, 4)]
+    for epoch, _, state in (states[0], states[3]):
+        part = Run(recipe, data=data_set())
+        part.load_state_dict(checkpoint.from_bytes(state))
+        assert part.epoch == epoch
+        while not part.finished:
+            part.step()
+        assert numbers(part.history) == numbers(whole.history)
+        for name, tensor in whole.weights().items():
+            assert torch.equal(part.weights()[name], tensor), name
 
 
 def test_with_dropout_in_a_net_of_ones_own(tmp_path: Path) -> None:

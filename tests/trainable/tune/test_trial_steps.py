@@ -14,11 +14,14 @@ import torch
 from tests.trainable.small_runs import data_set, numbers, small_recipe
 from tests.trainable.tune.in_process import InProcess
 from trainable.checkpoints import checkpoint
-from trainable.errors import DataError, RecipeError
+from trainable.checkpoints.checkpoint_store import CheckpointStore
+from trainable.errors import DataError, RecipeError, RunError
 from trainable.files.folder_lock import FolderInUse, FolderLock
 from trainable.files.store import Store, StoreError
+from trainable.training import trainer
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
+from trainable.tune import worker
 from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE
@@ -50,6 +53,47 @@ def is_locked(folder: Path) -> bool:
     done = subprocess.run([sys.executable, "-c", LOCK_FOLDER, str(folder)], check=False, capture_output=True)
     assert done.returncode == 0 or b"FolderInUse" in done.stderr
     return done.returncode != 0
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_long_epoch_leaves_checkpoints_and_goes_on_from_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
+    monkeypatch.setattr(worker, "SAVE_SECONDS", 0.0)
+    whole = trial(config(tmp_path / "whole"))
+    expected = [numbers(results_of(whole.step())) for _ in range(3)]
+    crashed = trial(config(tmp_path / "crashed"))
+    for _ in range(done):
+        crashed.step()
+    crash_after(monkeypatch, f"epoch-{done:04d}-step-000002")
+    with pytest.raises(RunError, match="the machine has no power"):
+        crashed.step()
+    crashed.cleanup()
+    monkeypatch.undo()
+    newest = checkpoint.latest(tmp_path / "crashed")
+    assert newest is not None
+    assert (newest.epoch, newest.step) == (done, 2)
+    monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
+    again = trial(config(tmp_path / "crashed"))
+    results = [numbers(results_of(again.step())) for _ in range(3)]
+    assert results == expected
+    assert checkpoint.finished(tmp_path / "crashed")[0].epoch == 3
+
+
+def crash_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    save = CheckpointStore.save
+
+    def failing(self: CheckpointStore, *arguments: Any) -> None:
+        save(self, *arguments)
+        if (self.folder / name).exists():
+            raise RuntimeError("the machine has no power")
+
+    monkeypatch.setattr(CheckpointStore, "save", failing)
+
+
+def results_of(reported: dict[str, Any]) -> tuple[EpochResult, ...]:
+    return tuple(EpochResult.from_tree(tree) for tree in reported["epochs"])
 
 
 def test_a_trial_reports_an_epoch_a_step_and_leaves_checkpoints(tmp_path: Path) -> None:

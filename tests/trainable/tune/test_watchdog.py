@@ -15,7 +15,7 @@ FRAME = """
 import os, re, sys, time
 from pathlib import Path
 from trainable.tune.watchdog import Watchdog
-with Watchdog(0.2, Path(sys.argv[1])):
+with Watchdog(0.2, Path(sys.argv[1]), int(sys.argv[2])) as watchdog:
     {}
 """
 SLEEP = "time.sleep(60)"
@@ -24,9 +24,12 @@ HOLD_THE_GIL = (
 )
 
 
-def under_watchdog(work: str, folder: Path) -> int:
-    code = FRAME.format(work)
-    return subprocess.run([sys.executable, "-c", code, str(folder)], check=False, timeout=30).returncode
+BEATING = "for _ in range(30): time.sleep(0.02); watchdog.beat()"
+
+
+def under_watchdog(work: str, folder: Path, rank: int = 0) -> int:
+    code = [sys.executable, "-c", FRAME.format(work), str(folder), str(rank)]
+    return subprocess.run(code, check=False, timeout=30).returncode
 
 
 @pytest.mark.integration
@@ -36,7 +39,24 @@ def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path
     assert under_watchdog(work, tmp_path) == 1  # faulthandler's own exit code
     assert time.monotonic() - began < 20
     assert 'File "<string>", line 6' in (tmp_path / TRACE).read_text()
-    assert pop_reason(tmp_path) == "an epoch took more than limits.step_seconds = 0.2 s"
+    assert pop_reason(tmp_path) == "no batch was done for more than limits.step_seconds = 0.2 s"
+
+
+@pytest.mark.integration
+def test_work_that_gives_signs_may_take_longer_than_the_limit(tmp_path: Path) -> None:
+    assert under_watchdog(BEATING, tmp_path) == 0
+    assert under_watchdog(f"{BEATING}\n    {SLEEP}", tmp_path) == 1
+    assert pop_reason(tmp_path) is not None
+
+
+@pytest.mark.integration
+def test_each_rank_has_a_note_of_its_own_and_makes_no_folder(tmp_path: Path) -> None:
+    assert under_watchdog(SLEEP, tmp_path, rank=1) == 1
+    assert pop_reason(tmp_path) is not None
+    clear_notes(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert under_watchdog(SLEEP, tmp_path / "another machine's", rank=1) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.integration
