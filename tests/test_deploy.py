@@ -19,6 +19,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.deploy_files import DEPLOY, ROOT, asked_of_search, read
+from trainable.training.devices import LEAST_DRIVERS
 
 PINNED = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
 KUBERNETES = "1.34"
@@ -345,6 +346,17 @@ def test_the_image_runs_as_a_user_without_rights_and_lets_others_choose_the_comm
     (user,) = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert int(user) > 0
     assert not [line for line in lines if line.startswith("ENTRYPOINT")]
+
+
+def test_the_image_is_given_gpus_and_can_compile() -> None:
+    """No base image of NVIDIA's asks the container toolkit for GPUs, and slim images have no compiler."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert "NVIDIA_VISIBLE_DEVICES=all" in text
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
+    assert re.search(r"apt-get install .*\bg\+\+", text)
+    cuda = int(PINNED["cuda-toolkit"].split(".")[0])
+    assert f"contain CUDA {cuda}:" in text
+    assert f"a driver, {LEAST_DRIVERS[cuda]} or newer" in text
 
 
 # --- all of them ----------------------------------------------------------------------------------------

@@ -1,13 +1,23 @@
-"""Answers which device a run has, what it is called, and how much of its memory was used."""
+"""Answers which device a run has, what it is called, what it lacks, and how much of its memory was used."""
 
 from __future__ import annotations
 
+import os
+import re
 import resource
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+"""NVIDIA's driver describes itself here while it is loaded."""
+LEAST_DRIVERS = {11: 450, 12: 525, 13: 580}
+"""The oldest driver that runs programs built for a major version of CUDA (NVIDIA, CUDA Compatibility, "minor
+version compatibility")."""
 
 
 def default_device() -> torch.device:
@@ -22,6 +32,45 @@ def device_name(device: torch.device) -> str:
     The first word is the kind. A kind alone is also a name, for a device whose model is not known.
     """
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+
+
+def problem_here(kind: str, may_compile: bool) -> str | None:
+    """Returns why this machine cannot train on a kind of device (`cpu`, `cuda`), or None if nothing is known.
+
+    With `may_compile` it needs the compiler that torch.compile calls.
+    """
+    if kind == "cuda" and not torch.cuda.is_available():
+        return driver_problem() or "PyTorch sees no GPU here"
+    return _compiler_problem(kind) if may_compile else None
+
+
+def driver_problem() -> str | None:
+    """Returns why PyTorch cannot use this machine's NVIDIA driver; None without a driver, or where it can."""
+    try:
+        found = re.search(r"\b(\d{3,})\.\d+", DRIVER_FILE.read_text())
+    except OSError:
+        return None
+    cuda = torch.version.cuda
+    if found is None or cuda is None:
+        return None
+    least = LEAST_DRIVERS.get(int(cuda.split(".")[0]), 0)
+    if int(found[1]) >= least:
+        return None
+    return (
+        f"NVIDIA's driver {found[0]} is too old: PyTorch {torch.__version__} is built for CUDA {cuda}, which "
+        f"needs driver {least} or newer; update the driver, or install a PyTorch built for an older CUDA"
+    )
+
+
+def _compiler_problem(kind: str) -> str | None:
+    """Returns which compiler is missing: Triton calls one for C on GPUs, inductor one for C++ on CPUs."""
+    variable, usual = ("CC", ("clang", "gcc")) if kind == "cuda" else ("CXX", ("g++",))
+    asked = os.environ.get(variable)
+    known = (asked,) if asked else usual
+    if any(shutil.which(name) for name in known):
+        return None
+    names = ", ".join(known)
+    return f"loop.compile needs a compiler: none of {names} is on the PATH (or name one in {variable})"
 
 
 @contextmanager
