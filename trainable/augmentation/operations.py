@@ -187,8 +187,8 @@ def _moved(images: Tensor, matrices: Floats) -> Tensor:
         ],
         dim=-1,
     )
-    thetas = on_device(matrices.astype(np.float32), images.device).transpose(1, 2)
-    thetas = thetas / torch.tensor([width / 2, height / 2], device=images.device)
+    halves = np.array([[width / 2], [height / 2]], np.float32)
+    thetas = on_device(matrices.astype(np.float32) / halves, images.device).transpose(1, 2)
     grid = points.view(1, -1, 3).expand(count, -1, -1).bmm(thetas).view(count, height, width, 2)
     fetched = grid_sample(images.float(), grid, mode="nearest", padding_mode="zeros", align_corners=False)
     return fetched.round_().to(torch.uint8)

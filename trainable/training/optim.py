@@ -11,6 +11,7 @@ from torch import nn, optim
 
 from trainable.models.layers import NORMALISATIONS, parameters_in
 from trainable.recipe import REFERENCE_BATCH, optimizers
+from trainable.training.overflow import skip_on_device
 
 Group = dict[str, Any]
 """A group holds parameters with one weight decay and one factor of the rate,
@@ -82,7 +83,10 @@ def make_phases(
     for each, start in _turns(spec):
         groups = parameter_groups(model, each.weight_decay, each.decay_norm_and_bias, rate_factors)
         lr = applied_lr(each, batch_size)
-        phases.append(Phase(_make_optimizer(each, groups, lr), lr, start))
+        optimizer = _make_optimizer(each, groups, lr)
+        if isinstance(each, optimizers.RMSProp | optimizers.Adadelta | optimizers.LARS):
+            skip_on_device(optimizer)  # the others are fused; timm's LAMB counts its steps on the host
+        phases.append(Phase(optimizer, lr, start))
         phases[-1].set(1.0)
     return tuple(phases)
 

@@ -6,13 +6,16 @@ itself is asked (`tests/gpu`).
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import trainable
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.training.run import Run
 
@@ -68,6 +71,14 @@ CASES: dict[str, dict[str, Any]] = {
     "resized crop and cutout": {"augmentation.crop.kind": "resized", "augmentation.masking.kind": "cutout"},
     "gridmask": {"augmentation.masking.kind": "gridmask", "augmentation.masking.ramp": 0.0},
     "hide and seek": {"augmentation.masking.kind": "hide_and_seek"},
+    "gridmask, turned": {
+        "augmentation.masking.kind": "gridmask",
+        "augmentation.masking.ramp": 0.0,
+        "augmentation.masking.rotation": 45.0,
+    },
+    "randaugment": {"augmentation.policy.kind": "randaugment"},
+    "trivialaugment": {"augmentation.policy.kind": "trivialaugment"},
+    "autoaugment": {"augmentation.policy.kind": "autoaugment"},
     "mixup, smoothing": {"augmentation.mixing.kind": "mixup", "regularisation.label_smoothing": 0.1},
     "cutmix": {"augmentation.mixing.kind": "cutmix"},
     "clipping, EMA": {
@@ -93,6 +104,9 @@ CASES: dict[str, dict[str, Any]] = {
     "lamb": {"optimizer.kind": "lamb"},
     "fp16, sgd": {"precision.kind": "fp16"},
     "fp16, adamw": {"precision.kind": "fp16", "optimizer.kind": "adamw"},
+    "fp16, rmsprop": {"precision.kind": "fp16", "optimizer.kind": "rmsprop"},
+    "fp16, adadelta": {"precision.kind": "fp16", "optimizer.kind": "adadelta"},
+    "fp16, lars": {"precision.kind": "fp16", "optimizer.kind": "lars"},
     "frozen": {"model.freeze_norm": True, "model.dropout": 0.5, "model.stochastic_depth": 0.1},
     "checkpointed": {"loop.checkpoint_activations": True},
 }
@@ -124,3 +138,30 @@ def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> No
             run.step()
         counts.append(len(watch.waited))
     assert counts[1] <= counts[0] + 1  # one look at the loss every 32 steps
+
+
+def copies_in_place(source: str) -> list[str]:
+    """Returns the calls that make a tensor of Python's numbers on a device, outside constructors.
+
+    They copy from pageable memory and wait for the copy, which no watch on a CPU sees.
+    """
+    tree = ast.parse(source)
+    constructors = [
+        each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+    ]
+    allowed = {id(each) for constructor in constructors for each in ast.walk(constructor)}
+    return [
+        ast.unparse(each)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Call) and id(each) not in allowed
+        if ast.unparse(each.func) in ("torch.tensor", "torch.as_tensor", "torch.asarray")
+        if any(keyword.arg == "device" for keyword in each.keywords)
+    ]
+
+
+def test_no_tensor_is_made_of_numbers_on_a_device_outside_constructors() -> None:
+    planted = "def halves(images):\n    return torch.tensor([1.0], device=images.device)"
+    assert copies_in_place(planted) == ["torch.tensor([1.0], device=images.device)"]
+    files = [*Path(trainable.__file__).parent.rglob("*.py")]
+    found = {file.name: copies for file in files if (copies := copies_in_place(file.read_text()))}
+    assert found == {}
