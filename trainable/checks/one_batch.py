@@ -139,7 +139,7 @@ def _distinct(window: list[Batch]) -> Batch:
     seen: dict[bytes, int] = {}
     for position, image in enumerate(images.cpu()):
         seen.setdefault(image.double().contiguous().numpy().tobytes(), position)
-    distinct = torch.tensor(sorted(seen.values()), device=images.device)
+    distinct = torch.tensor(sorted(seen.values())).to(images.device)
     if len(distinct) < 2:  # nothing to tell apart, and BatchNorm needs two
         return images, labels
     return images[distinct], labels[distinct]
