@@ -17,8 +17,8 @@ SERVICES = (
     "tests/trainable/files/test_store.py",
 )
 """One S3 server, one cluster."""
-PLANTED = "tests/search/refining/test_refine_planted.py"
-"""Each test looks at the same searches."""
+TOGETHER = ("tests/gpu/test_on_paper.py", "tests/search/refining/test_refine_planted.py")
+"""The tests of each of these files look at the results of the same process or searches."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -35,4 +35,4 @@ def group_of(nodeid: str) -> str:
         return "services"
     if file.startswith("tests/integration/"):
         return "ray"
-    return file if file == PLANTED else nodeid
+    return file if file in TOGETHER else nodeid

@@ -1,0 +1,201 @@
+"""Runs steps and epochs on paper, and prints what each recorded: python -m tests.gpu.on_paper.cases"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tests.gpu.on_paper.device import on_paper
+from tests.gpu.on_paper.paper import Paper
+from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
+from tests.trainable.training.test_synchronisation import CASES
+from trainable.data import DataSet, from_arrays
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
+from trainable.training.run import Run
+
+STEPS = 3
+"""A case takes so many steps after its first, in which optimizers make their state."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Holds what is run: steps outside an epoch, then so many epochs."""
+
+    values: Mapping[str, Any]
+    epochs: int = 1
+    world: int = 1
+    side: int = SIZE
+    """Images have one channel of so many pixels a side, and three channels above SIZE."""
+    memory: int = 80 * 2**30
+    """The device has so many bytes; images stay on it if they take a quarter or less."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Holds what a case recorded: what failed, what waited (how often), and launches a step."""
+
+    fault: str = ""
+    step_waits: dict[str, int] = field(default_factory=dict)
+    epoch_waits: dict[str, int] = field(default_factory=dict)
+    launches: float = 0.0
+
+
+BF16 = {"precision.kind": "bf16"}
+FP16 = {"precision.kind": "fp16"}
+
+EPOCHS: dict[str, Case] = {
+    "an epoch of bf16": Case(BF16),
+    "an epoch of fp16": Case(FP16),
+    "EMA, clipping, views": Case(
+        {
+            **BF16,
+            "regularisation.averaging.kind": "ema",
+            "regularisation.averaging.decay": 0.9,
+            "regularisation.clipping.kind": "norm",
+            "regularisation.clipping.max_norm": 1.0,
+            "evaluation.scales": [1.0, 2.0],
+        }
+    ),
+    "sync_norm in two ranks": Case({**BF16, "loop.sync_norm": True}, world=2),
+    "two ranks": Case(BF16, world=2),
+    "frozen, then thawed": Case({**BF16, "model.freeze_epochs": 1}, epochs=2),
+    "micro-batches, checkpointed": Case({**FP16, "loop.micro_batch": 8, "loop.checkpoint_activations": True}),
+    "compiled": Case({**BF16, "loop.compile": True}),
+    "images in the host's memory": Case(BF16, side=64, memory=2**10),
+    "ResNet-18": Case({**BF16, "model.kind": "torchvision", "model.name": "resnet18"}, side=32),
+    "ViT": Case(
+        {
+            **BF16,
+            "model.kind": "timm",
+            "model.name": "vit_tiny_patch16_224",
+            "augmentation.policy.kind": "randaugment",
+        },
+        side=224,
+    ),
+}
+
+LAMB = {"fp16, lamb": Case({**FP16, "optimizer.kind": "lamb"}, epochs=0)}
+
+
+def cases() -> dict[str, Case]:
+    """Returns the steps that a watch on the CPU looks at, too, and whole epochs."""
+    return {**{name: Case(values, epochs=0) for name, values in CASES.items()}, **LAMB, **EPOCHS}
+
+
+Plant = Callable[[Tensor], Tensor]
+
+PLANTED: dict[str, Plant] = {
+    "nothing": lambda logits: logits,
+    "a tensor left on the CPU": lambda logits: logits + torch.ones(CLASSES),
+    "a state left on the CPU": lambda logits: _stepped(logits, torch.zeros(logits.shape)),
+    "a number read": lambda logits: logits * (1.0 + logits.sum().item()),
+    "a tensor read": lambda logits: logits * float(logits.detach().cpu().sum()),
+    "a copy that blocks": lambda logits: logits + torch.tensor([0.0] * CLASSES, device=logits.device),
+    "a large pageable copy": lambda logits: logits + _zeros(2**15).to(logits.device, non_blocking=True).sum(),
+    "an index by a mask": lambda logits: logits + logits[logits > 0].sum(),
+    "an index on the host": lambda logits: logits[:, torch.arange(CLASSES)],
+    "a kernel for each image": lambda logits: torch.stack([2.0 * each for each in logits]),
+}
+"""Faults in a network's forward pass, of which nothing is none; each must be seen."""
+
+
+def _zeros(count: int) -> Tensor:
+    return torch.zeros(count)
+
+
+def _stepped(logits: Tensor, gradient: Tensor) -> Tensor:
+    """Returns the logits after a fused step whose gradient is where it is."""
+    torch._fused_sgd_(
+        [logits.detach()],
+        [gradient],
+        [],
+        weight_decay=0.0,
+        momentum=0.0,
+        lr=0.1,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=True,
+    )
+    return logits
+
+
+class Faulty(nn.Module):
+    """Computes a small network, and then what is planted."""
+
+    def __init__(self, plant: Plant) -> None:
+        super().__init__()
+        self.head = nn.Linear(SIZE * SIZE, CLASSES)
+        self.plant = plant
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.plant(self.head(images.flatten(1)))
+
+
+def record(case: Case, model: nn.Module | None = None) -> Record:
+    """Runs a case on paper. What is raised is part of the record."""
+    with on_paper(case.memory) as paper:
+        try:
+            return _recorded(case, model, paper)
+        except Exception as error:
+            while error.__cause__ is not None:
+                error = error.__cause__  # type: ignore[assignment]
+            return Record(fault=f"{type(error).__name__}: {error}")
+
+
+def _recorded(case: Case, model: nn.Module | None, paper: Paper) -> Record:
+    ranks = Ranks(0, case.world, lambda tensor: tensor)
+    run = Run(_recipe(case), data=_data(case.side), device=torch.device("cuda"), ranks=ranks, model=model)
+    with run.probing():
+        run.train_on(next(run.windows()))
+        paper.clear()
+        for window in run.windows(1):
+            run.train_on(window)
+        step_waits, launches = dict(paper.waits), paper.launches / STEPS
+    paper.clear()
+    for _ in range(case.epochs):
+        run.step()
+    run.state_dict()
+    run.close()
+    return Record("", step_waits, dict(paper.waits), launches)
+
+
+def _recipe(case: Case) -> Recipe:
+    values = {"loop.epochs": 3, **case.values}
+    if "model.kind" not in values:
+        return small_recipe(values)
+    return Recipe().with_values({"data.path": "arrays", "loop.batch_size": 16, **values})
+
+
+def _data(side: int) -> DataSet:
+    if side == SIZE:
+        return data_set()
+    random = np.random.default_rng(0)
+
+    def part(count: int) -> tuple[Any, Any]:
+        pixels = random.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+        return pixels, np.arange(count) % CLASSES
+
+    return from_arrays(part(48), part(20))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    only = sys.argv[1:]
+    found = {name: record(case) for name, case in cases().items() if not only or name in only}
+    planted = {name: record(Case({}, epochs=0), Faulty(plant)) for name, plant in PLANTED.items()}
+    records = {"cases": found, "planted": planted}
+    json.dump(records, sys.stdout, default=dataclasses.asdict)
+
+
+if __name__ == "__main__":
+    main()

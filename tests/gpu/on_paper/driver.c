@@ -1,0 +1,25 @@
+/* Stands for libcuda.so.1 where there is no driver: torch's CUDA libraries are linked to it, and find no device. */
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { *flags = 0; *active = 0; return 0; }
+int cuGetErrorString(int error, const char **text) { *text = "a GPU on paper"; return 0; }
+#define NO_DEVICE(name) int name(void) { return 100; } /* CUDA_ERROR_NO_DEVICE */
+NO_DEVICE(cuCtxGetCurrent)
+NO_DEVICE(cuCtxSetCurrent)
+NO_DEVICE(cuDeviceGet)
+NO_DEVICE(cuDeviceGetAttribute)
+NO_DEVICE(cuDevicePrimaryCtxRetain)
+NO_DEVICE(cuFuncGetAttribute)
+NO_DEVICE(cuFuncSetAttribute)
+NO_DEVICE(cuFuncSetCacheConfig)
+NO_DEVICE(cuLaunchCooperativeKernel)
+NO_DEVICE(cuLaunchKernel)
+NO_DEVICE(cuLinkAddData_v2)
+NO_DEVICE(cuLinkComplete)
+NO_DEVICE(cuLinkCreate_v2)
+NO_DEVICE(cuModuleGetFunction)
+NO_DEVICE(cuModuleLoad)
+NO_DEVICE(cuModuleLoadData)
+NO_DEVICE(cuModuleLoadDataEx)
+NO_DEVICE(cuModuleUnload)
+NO_DEVICE(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+NO_DEVICE(cuPointerGetAttribute)
+NO_DEVICE(cuTensorMapEncodeTiled)

@@ -1,0 +1,157 @@
+"""Tests steps and epochs on a GPU that exists on paper: nothing is on the wrong device, and nothing waits.
+
+All cases run in one process (`tests.gpu.on_paper.cases`), as importing torch takes longer than most of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.gpu.on_paper.cases import PLANTED, cases
+from tests.gpu.on_paper.device import stubs
+from tests.missing import stop_without
+
+pytestmark = pytest.mark.integration
+
+LAUNCHES = {
+    "plain": 89,
+    "crop and erasing": 96,
+    "resized crop and cutout": 125,
+    "gridmask": 93,
+    "hide and seek": 96,
+    "gridmask, turned": 119,
+    "randaugment": 314,
+    "trivialaugment": 200,
+    "autoaugment": 208,
+    "mixup, smoothing": 104,
+    "cutmix": 102,
+    "clipping, EMA": 107,
+    "adaptive clipping": 178,
+    "micro-batches": 439,
+    "multi-scale": 89,
+    "bf16": 114,
+    "adamw": 91,
+    "adam": 91,
+    "adam, then sgd": 91,
+    "rmsprop": 102,
+    "adadelta": 109,
+    "lars": 110,
+    "lamb": 122,
+    "fp16, sgd": 125,
+    "fp16, adamw": 129,
+    "fp16, rmsprop": 176,
+    "fp16, adadelta": 183,
+    "fp16, lars": 184,
+    "frozen": 90,
+    "checkpointed": 146,
+    "fp16, lamb": 157,
+    "an epoch of bf16": 114,
+    "an epoch of fp16": 125,
+    "EMA, clipping, views": 132,
+    "sync_norm in two ranks": 606,
+    "two ranks": 156,
+    "frozen, then thawed": 66,
+    "micro-batches, checkpointed": 400,
+    "compiled": 114,
+    "images in the host's memory": 113,
+    "ResNet-18": 229,
+    "ViT": 1346,
+}
+"""Kernels and copies that a step launches, measured with torch 2.15. On a GPU they bound small nets."""
+
+BAND = 0.15
+"""Another version of torch may launch more or less by such a part."""
+
+IN_A_STEP = {
+    "a large copy from pageable memory in data/loading.py _plain": "images do not fit on the device",
+    "a number read in amp/grad_scaler.py <genexpr>": "LAMB counts its steps on the host",
+}
+"""What may wait in a step, and why; each of them in one case alone."""
+
+WHERE = {
+    "images in the host's memory": "a large copy from pageable memory in data/loading.py _plain",
+    "fp16, lamb": "a number read in amp/grad_scaler.py <genexpr>",
+}
+
+IN_AN_EPOCH = {
+    "a large copy from pageable memory in data/loading.py _plain": "images do not fit on the device",
+    "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
+    "a number read in training/evaluate.py scores": "the part's sums, at its end",
+    "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
+    "a number read in amp/grad_scaler.py _get_growth_tracker": "the state that a checkpoint holds",
+}
+"""What may wait in an epoch, but for its steps, and why."""
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Record]]:
+    """Returns what each case and each planted fault recorded."""
+    for program in ("gcc", "g++"):
+        if shutil.which(program) is None:
+            stop_without(f"{program}, which compiles stubs", "g++")
+    environment = {**os.environ, **stubs(tmp_path_factory.mktemp("stubs"))}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.on_paper.cases"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, Record]] = json.loads(done.stdout)
+    return found
+
+
+def faults(record: Record, launches: int, allowed: set[str]) -> list[str]:
+    """Returns what is wrong with the steps of a record."""
+    found = [record["fault"]] if record["fault"] else []
+    found += [f"waits: {each}" for each in record["step_waits"] if each not in allowed]
+    low, high = launches * (1 - BAND), launches * (1 + BAND)
+    if not record["fault"] and not low <= record["launches"] <= high:
+        found.append(f"launches: {record['launches']:.0f} a step, expected {low:.0f} to {high:.0f}")
+    return found
+
+
+def test_every_case_has_its_number_of_launches() -> None:
+    assert LAUNCHES.keys() == cases().keys()
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_step_on_paper_mixes_no_devices_waits_for_nothing_and_launches_no_more_than_before(
+    name: str, records: dict[str, dict[str, Record]]
+) -> None:
+    allowed = {WHERE[name]} if name in WHERE else set()
+    assert allowed <= IN_A_STEP.keys()
+    assert faults(records["cases"][name], LAUNCHES[name], allowed) == []
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_an_epoch_on_paper_waits_where_it_may(name: str, records: dict[str, dict[str, Record]]) -> None:
+    assert records["cases"][name]["epoch_waits"].keys() <= IN_AN_EPOCH.keys()
+
+
+SEEN = {
+    "a tensor left on the CPU": "found at least two devices",
+    "a state left on the CPU": "given tensors of 1 on the CPU",
+    "a number read": "waits: a number read",
+    "a tensor read": "waits: a tensor read",
+    "a copy that blocks": "waits: a copy to the device that blocks",
+    "a large pageable copy": "waits: a large copy from pageable memory",
+    "an index by a mask": "aten.nonzero",
+    "an index on the host": "by an index on the host",
+    "a kernel for each image": "launches: ",
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_seen(name: str, records: dict[str, dict[str, Record]]) -> None:
+    sound = round(records["planted"]["nothing"]["launches"])
+    found = faults(records["planted"][name], sound, set())
+    if name == "nothing":
+        assert found == []
+    else:
+        assert any(SEEN[name] in each for each in found), found
