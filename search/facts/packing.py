@@ -18,9 +18,6 @@ if TYPE_CHECKING:  # Ray takes seconds to import
 HEADROOM = 1.25
 """A factor on what the first trial needs: others have an optimizer with more state, or averaged weights."""
 
-CONTEXT_BYTES = 600 * 2**20
-"""What CUDA itself needs in each process, which torch does not count: estimated from the drivers of 2025."""
-
 
 @dataclass(frozen=True)
 class Footprint:
@@ -57,7 +54,7 @@ def footprint(recipe: Recipe, data: DataSet) -> Footprint:
     import torch
 
     from trainable.probes.batch_find import batch_find
-    from trainable.training.memory import give_back
+    from trainable.training.memory import CONTEXT_BYTES, give_back
     from trainable.training.run import Run
 
     device = torch.device("cuda")

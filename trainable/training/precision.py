@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import torch
 
@@ -62,15 +62,37 @@ def switches(number_format: Format, device: torch.device, *, one_size: bool = Tr
     if device.type != "cuda":
         yield
         return
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    convolution = cudnn.conv  # type: ignore[attr-defined]  # torch puts it there at run time
-    before = matmul.fp32_precision, convolution.fp32_precision, cudnn.benchmark
-    matmul.fp32_precision = convolution.fp32_precision = "tf32" if number_format == "tf32" else "ieee"
-    cudnn.benchmark = one_size
+    before, benchmark = _precisions(), torch.backends.cudnn.benchmark
+    allowed = number_format == "tf32"
+    _allow_tf32(matmul=allowed, cudnn=allowed)
+    torch.backends.cudnn.benchmark = one_size
     try:
         yield
     finally:
-        matmul.fp32_precision, convolution.fp32_precision, cudnn.benchmark = before
+        _allow_tf32(matmul=before[0] == "tf32", cudnn=before[1] == "tf32")
+        _set_precisions(before)
+        torch.backends.cudnn.benchmark = benchmark
+
+
+def _allow_tf32(*, matmul: bool, cudnn: bool) -> None:
+    """Sets torch's older switches, which set the newer ones too.
+
+    If only the newer ones are set, whatever reads an older one raises an error.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = matmul
+    torch.backends.cudnn.allow_tf32 = cudnn
+
+
+def _precisions() -> tuple[str, str, str]:
+    """Returns torch's newer switches: of matrix products, of convolutions, and of recurrent layers."""
+    cudnn: Any = torch.backends.cudnn  # torch puts `conv` and `rnn` there at run time
+    return torch.backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision
+
+
+def _set_precisions(values: tuple[str, str, str]) -> None:
+    cudnn: Any = torch.backends.cudnn
+    torch.backends.cuda.matmul.fp32_precision = values[0]
+    cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = values[1:]
 
 
 def _automatic(device: torch.device) -> Format:

@@ -157,8 +157,7 @@ class Trainer:
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
         self._running = None
-        lr, waited = phase.lr * factor, batches.waited_seconds
-        return self._trained(totals, step + 1, lr, time.perf_counter() - started, waited)
+        return self._trained(totals, step + 1, phase.lr * factor, started, batches.waited_seconds)
 
     def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
         """Returns the generator of an epoch's mixing from a segment's first step on.
@@ -374,10 +373,13 @@ class Trainer:
     def _is_lost(self, loss: float) -> bool:
         return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
-    def _trained(self, totals: Totals, steps: int, lr: float, seconds: float, waited: float) -> Trained:
+    def _trained(self, totals: Totals, steps: int, lr: float, started: float, waited: float) -> Trained:
+        """Returns what the epoch measured.
+        Its time ends when the device has been read: until then steps are only launched."""
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()
+        seconds = time.perf_counter() - started
         return Trained(
             loss=loss / steps,
             accuracy=right / images,

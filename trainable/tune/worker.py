@@ -24,7 +24,7 @@ from trainable.collector import paused
 from trainable.files.folder_lock import FolderLock
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
-from trainable.training.memory import Baseline, held_bytes
+from trainable.training.memory import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
@@ -70,7 +70,8 @@ class Worker:
         if (
             seat.device == "cuda" and seat.gpu_share < 1.0
         ):  # beyond its share a trial runs out of memory alone
-            torch.cuda.set_per_process_memory_fraction(seat.gpu_share)
+            total = torch.cuda.get_device_properties(torch.device("cuda")).total_memory
+            torch.cuda.set_per_process_memory_fraction(memory_fraction(seat.gpu_share, total))
         _import_and_freeze()
         self._seat = seat
         self._data = seat.data.get()

@@ -50,6 +50,36 @@ def test_the_curve_is_that_of_a_run_that_had_room(kind: str, late: bool) -> None
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
 
 
+NCCL = "NCCL error, unhandled cuda error. Last error:\nCuda failure 2 'out of memory'"
+
+ERRORS: dict[str, Exception] = {
+    "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    "CUDA": torch.AcceleratorError("CUDA error: out of memory"),
+    "cuBLAS": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "cuSOLVER": RuntimeError("cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate`"),
+    "cuDNN 8": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "cuDNN 9": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+    "cuDNN's engines": RuntimeError("FIND was unable to find an engine to execute this computation"),
+    "cuDNN's algorithms": RuntimeError("Unable to find a valid cuDNN algorithm to run convolution"),
+    "NCCL": torch.distributed.DistBackendError(NCCL),
+    "torch on a CPU": RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"),
+    "oneDNN": RuntimeError("could not execute a primitive"),
+    "C++": MemoryError("std::bad_alloc"),
+    "numpy": MemoryError("Unable to allocate 954. MiB for an array with shape (1000000000,)"),
+}
+"""What torch 2.15 and its libraries raise for want of memory; the texts are in their binaries."""
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_however_it_is_said_that_memory_ran_out_the_window_is_cut(error: Exception) -> None:
+    recipe = small_recipe({"loop.epochs": 1})
+    whole = finished(Run(recipe, data=data_set(), model=plain_net()))
+    model = Limited(plain_net(), room=8, error=error)
+    split = finished(Run(recipe, data=data_set(), model=model))
+    assert model.refused == [16]
+    assert curve(split.history)[0] == pytest.approx(curve(whole.history)[0], rel=1e-9, abs=1e-9)
+
+
 def test_ten_steps_in_fp32_agree_to_a_millionth() -> None:
     recipe = small_recipe({"loop.epochs": 1, "optimizer.lr": 0.05, "loop.batch_size": 16})
     whole = Run(recipe, data=data_set(train=160), model=plain_net().float())

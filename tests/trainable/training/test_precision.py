@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -46,21 +48,25 @@ def test_tf32_off_cuda_is_an_error() -> None:
         precision.resolve(Precision(kind="tf32"), CPU)
 
 
-@pytest.mark.parametrize(
-    ("number_format", "expected"), [("tf32", "tf32"), ("fp32", "ieee"), ("bf16", "ieee")]
-)
-def test_the_switches_of_cuda_are_set_and_put_back(number_format: precision.Format, expected: str) -> None:
-    def state() -> tuple[str, str, bool]:
-        backends = torch.backends
-        convolution = backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
-        return backends.cuda.matmul.fp32_precision, convolution, backends.cudnn.benchmark
+def switches() -> tuple[object, ...]:
+    """Returns torch's switches by their older and newer names; the older ones raise if the two disagree."""
+    backends: Any = torch.backends
+    cudnn = backends.cudnn
+    older = (backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision())
+    newer = (backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision)
+    return *older, *newer, cudnn.benchmark
 
-    before = state()
+
+@pytest.mark.parametrize(("number_format", "allowed"), [("tf32", True), ("fp32", False), ("bf16", False)])
+def test_the_switches_of_cuda_are_set_and_put_back(number_format: precision.Format, allowed: bool) -> None:
+    before = switches()
     with precision.switches(number_format, torch.device("cuda", 0)):
-        assert state() == (expected, expected, True)
-    assert state() == before
+        matmul, cudnn, _, *newer, benchmark = switches()
+        assert (matmul, cudnn, benchmark) == (allowed, allowed, True)
+        assert [each == "tf32" for each in newer] == [allowed] * 3
+    assert switches() == before
     with precision.switches(number_format, CPU):
-        assert state() == before
+        assert switches() == before
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import time
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from tests.missing import stop_without
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
+from trainable.ranks import Ranks
 from trainable.training.metrics import worst
 from trainable.training.run import Run
 
@@ -337,6 +339,20 @@ def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
     with run.probing():
         windows = list(run.windows(0))
     assert [[len(labels) for _, labels in window] for window in windows] == [[6, 5, 5]] * 3
+
+
+def test_images_a_second_are_counted_until_the_device_has_been_read() -> None:
+    """A GPU computes long after its last step was launched; here it takes as long to read it."""
+    late = 0.1
+
+    def reduce(tensor: Tensor) -> Tensor:
+        until = time.perf_counter() + late
+        while time.perf_counter() < until:
+            pass
+        return tensor
+
+    run = Run(small_recipe(), data=data_set(train=48), ranks=Ranks(0, 1, reduce))
+    assert finished(run).history[-1].images_per_second < 48 / late
 
 
 # --- compilation --------------------------------------------------------------------------------------

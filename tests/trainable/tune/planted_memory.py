@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 
 class Limited(nn.Module):
-    """Has memory for so many images, forward or (with `late`) only backward."""
+    """Has memory for so many images, forward or (with `late`) only backward, else raises `error`."""
 
-    def __init__(self, net: nn.Module, room: int, late: bool = False) -> None:
+    def __init__(self, net: nn.Module, room: int, late: bool = False, error: Exception | None = None) -> None:
         super().__init__()
         self.net, self.room, self.late = net, room, late
+        self.error = error or torch.OutOfMemoryError("planted: out of memory")
         self.refused: list[int] = []
         self.held: list[weakref.ref[Tensor]] = []
 
@@ -29,4 +30,4 @@ class Limited(nn.Module):
     def refuse(self, count: int, tensor: Tensor) -> None:
         self.refused.append(count)
         self.held.append(weakref.ref(tensor))
-        raise torch.OutOfMemoryError("planted: out of memory")
+        raise type(self.error)(*self.error.args)  # anew: a raised one holds the frames of its last time
