@@ -29,6 +29,7 @@ from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training import precision, seeds
+from trainable.training.compiling import eagerly, forget_compiled
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.evaluate import Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
@@ -234,9 +235,11 @@ class Run:
         return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
 
     def close(self) -> None:
-        """Ends the loader's processes; the run cannot continue afterwards."""
+        """Ends the loader's processes and frees compiled code; the run cannot continue afterwards."""
         self._loader.close()
         self._trainer.close()
+        if self.recipe.loop.compile:
+            forget_compiled()
 
     # --- one epoch ------------------------------------------------------------------------------------
 
@@ -269,14 +272,15 @@ class Run:
         BatchNorm's statistics are ready before."""
         chosen = torch.arange(len(self.data.parts[part])) if positions is None else positions
         mine = self._ranks.batches_of(chosen, self.recipe.evaluation.batch_size)
-        return evaluate(
-            self._scored_model(),
-            self._converted(self._loader.evaluate(part, mine.numpy())),
-            self._task.tally(self.device, confusion),
-            autocast=precision.autocast(self.precision, self.device),
-            views=self._views,
-            ranks=self._ranks,
-        )
+        with eagerly(self.recipe.loop.compile):
+            return evaluate(
+                self._scored_model(),
+                self._converted(self._loader.evaluate(part, mine.numpy())),
+                self._task.tally(self.device, confusion),
+                autocast=precision.autocast(self.precision, self.device),
+                views=self._views,
+                ranks=self._ranks,
+            )
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:
         """Returns, at the end of a run,
@@ -340,7 +344,8 @@ class Run:
         mine = self._ranks.batches_of(positions, at_once)
         batches = self._converted(self._loader.evaluate("train", mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
-        measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
+        with eagerly(self.recipe.loop.compile):
+            measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
 
     def _average_norms(self) -> None:
         ema = self._trainer.ema

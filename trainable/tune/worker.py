@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import time
 import weakref
 from collections.abc import Mapping
@@ -73,6 +74,8 @@ class Worker:
             total = torch.cuda.get_device_properties(torch.device("cuda")).total_memory
             torch.cuda.set_per_process_memory_fraction(memory_fraction(seat.gpu_share, total))
         _import_and_freeze()
+        if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:  # torch takes all processors of the machine
+            torch._inductor.config.compile_threads = seat.threads
         self._seat = seat
         self._data = seat.data.get()
         self._device = torch.device(seat.device)
