@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,13 @@ class View:
 PLAIN = View()
 
 
+class Room:
+    """Remembers how many images can be scored at once, so that memory does not run out on every batch."""
+
+    def __init__(self) -> None:
+        self.images = sys.maxsize
+
+
 def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
     """Returns a view for every scale of `evaluation.scales`, each mirrored too if `evaluation.flip` says so.
 
@@ -95,28 +103,34 @@ def evaluate(
     autocast: torch.autocast,
     views: Sequence[View] = (PLAIN,),
     ranks: Ranks = ALONE,
+    room: Room | None = None,
 ) -> Scores:
     """Scores a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
 
     Each rank has its own batches and an empty tally; the sums are reduced, so that every rank returns the
     same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
-    halves.
+    halves, and so are later ones, in later calls too if they have the same `room`.
     """
     model.eval()
+    room = room or Room()
     for images, labels in batches:
-        tally.add(_answers(model, images, autocast, views), labels)
+        tally.add(_answers(model, images, autocast, views, room), labels)
     return tally.scores(ranks)
 
 
-def _answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+def _answers(
+    model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View], room: Room
+) -> Tensor:
     """Returns logits [B, classes] of a batch, computed in parts that fit into memory."""
-    try:
-        return answers(model, images, autocast, views)
-    except Exception as error:
-        if not ran_out(error) or len(images) == 1:
-            raise
-    give_back(images.device)
-    return torch.cat([_answers(model, half, autocast, views) for half in images.tensor_split(2)])
+    while True:
+        parts = images.split(min(room.images, len(images)))
+        try:
+            return torch.cat([answers(model, part, autocast, views) for part in parts])
+        except Exception as error:
+            if not ran_out(error) or len(parts[0]) == 1:
+                raise
+        room.images = math.ceil(len(parts[0]) / 2)
+        give_back(images.device)
 
 
 def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:

@@ -31,7 +31,7 @@ from trainable.recipe import Recipe
 from trainable.training import precision, seeds
 from trainable.training.compiling import eagerly, forget_compiled
 from trainable.training.devices import default_device, peak_memory_bytes
-from trainable.training.evaluate import Scores, evaluate, make_views
+from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
 from trainable.training.preflight import check_recipe, check_sizes
@@ -92,6 +92,7 @@ class Run:
         self._task = make_task(
             self.recipe.task, len(self.data.info.classes), self.recipe.regularisation.label_smoothing
         )
+        self._room = Room()
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
             if model is None:
@@ -280,6 +281,7 @@ class Run:
                 autocast=precision.autocast(self.precision, self.device),
                 views=self._views,
                 ranks=self._ranks,
+                room=self._room,
             )
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.evaluate import PLAIN, Scores, Tally, View, evaluate, make_views, worst_scores
+from trainable.training.evaluate import PLAIN, Room, Scores, Tally, View, evaluate, make_views, worst_scores
 
 CPU = torch.device("cpu")
 OFF = torch.autocast("cpu", enabled=False)
@@ -170,8 +170,13 @@ def test_sizes_of_views_are_multiples_that_networks_take(side: int, scale: float
 class Small(Pooled):
     """Has no memory for more than two images."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[int] = []
+
     def forward(self, images: Tensor) -> Tensor:
         if len(images) > 2:
+            self.refused.append(len(images))
             raise torch.OutOfMemoryError("planted")
         return super().forward(images)
 
@@ -181,6 +186,15 @@ def test_a_batch_that_does_not_fit_is_scored_in_halves() -> None:
     got = evaluate(model, [(images, labels)], Tally(3, CPU, True), autocast=OFF)
     assert got == evaluate(Pooled(), [(images, labels)], Tally(3, CPU, True), autocast=OFF)
     assert [count for _, count in model.seen] == [2, 2, 2, 1]
+
+
+def test_memory_runs_out_once_however_many_batches_are_scored() -> None:
+    model, room = Small(), Room()
+    batches = [(pictures(8), torch.zeros(8, dtype=torch.int64))] * 3
+    for _ in range(2):
+        evaluate(model, batches, Tally(3, CPU), autocast=OFF, room=room)
+    assert model.refused == [8, 4]
+    assert [count for _, count in model.seen] == [2] * 24
 
 
 def test_one_image_that_does_not_fit_is_an_error() -> None:
