@@ -169,8 +169,7 @@ class Run:
         return self.score(part).metrics(PREFIXES[part])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns everything that a resume needs:
-        tensors and plain values, which `weights_only=True` can read.
+        """Returns all that a resume needs: tensors and plain values, which `weights_only=True` can read.
 
         The tensors are the run's own, as torch's are: save or copy them before the next step.
         """
@@ -269,8 +268,7 @@ class Run:
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
     def _score(self, part: Split, confusion: bool, positions: Tensor | None = None) -> Scores:
-        """Returns the scores of a part, or of some of its images, over all ranks;
-        BatchNorm's statistics are ready before."""
+        """Returns the scores of a part, or of some of its images; BatchNorm's statistics are ready before."""
         chosen = torch.arange(len(self.data.parts[part])) if positions is None else positions
         mine = self._ranks.batches_of(chosen, self.recipe.evaluation.batch_size)
         with eagerly(self.recipe.loop.compile):
@@ -285,8 +283,7 @@ class Run:
             )
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:
-        """Returns, at the end of a run,
-        the accuracy on training images that are shown as validation images are."""
+        """Returns, at the end of a run, the accuracy on training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
@@ -350,14 +347,12 @@ class Run:
             measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
 
     def _average_norms(self) -> None:
-        ema = self._trainer.ema
-        average_buffers([self.model] if ema is None else [self.model, ema.model], self._ranks)
+        average_buffers(list(dict.fromkeys([self.model, self._scored_model()])), self._ranks)
 
     # --- making and placing ---------------------------------------------------------------------------
 
     def _prepared(self, model: nn.Module) -> nn.Module:
-        """Moves a model to the device and memory layout,
-        with rank 0's weights and what the loop asks of its layers."""
+        """Moves a model to device and layout, with rank 0's weights and what the loop asks of its layers."""
         if self.recipe.loop.sync_norm:
             model = with_sync_norm(model, self._ranks)
         if self.recipe.loop.checkpoint_activations:
@@ -397,8 +392,7 @@ class Run:
         return seeds.global_generators(self.device, seeds.derive(self.recipe.loop.seed, use, *parts))
 
     def _computing(self) -> AbstractContextManager[Any]:
-        """Uses the run's own generators and number formats in the context,
-        and restores the caller's afterwards."""
+        """Uses the run's own generators and number formats in the context, and restores the caller's."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
         one_size = self.recipe.augmentation.size.kind == "fixed"

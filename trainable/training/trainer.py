@@ -374,8 +374,7 @@ class Trainer:
         return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
     def _trained(self, totals: Totals, steps: int, lr: float, started: float, waited: float) -> Trained:
-        """Returns what the epoch measured.
-        Its time ends when the device has been read: until then steps are only launched."""
+        """Returns what the epoch measured; its time ends when the device is read, which only queues steps."""
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()
@@ -395,7 +394,6 @@ class Trainer:
 
 
 def _below_head(model: nn.Module) -> list[nn.Parameter]:
-    """Returns the parameters that adaptive clipping bounds:
-    all but the last layer's (arXiv 2102.06171, section 4.1)."""
+    """Returns what adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
     head = head_parameters(model)
     return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor, distributed, nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
