@@ -78,7 +78,7 @@ class Flat:
         return nullcontext()
 
     def agree(self, out_of_memory: bool) -> None:
-        self._ranks.any(out_of_memory)
+        self._ranks.any_of([out_of_memory])
         self._ranks.sum_in_place([each.grad for each in self.model.parameters() if each.grad is not None])
 
 

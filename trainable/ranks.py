@@ -65,17 +65,21 @@ class Ranks:
         """Copies the tensors of rank 0 to every rank."""
         _replace(tensors, self.broadcast)
 
-    def any(self, mine: bool) -> bool:
-        """Returns whether `mine` is true on any rank.
-        The sum is made on the host: no rank waits for its device."""
-        return self.any_of([mine]) == (True,)
-
     def any_of(self, mine: Sequence[bool]) -> tuple[bool, ...]:
-        """Does what `any` does for several answers at once."""
+        """Returns, for each of several answers, whether it is true on any rank.
+
+        The sums are made on the host: no rank waits for its device.
+        """
         if self.world == 1:
             return tuple(mine)
         counts = self.reduce(torch.tensor(mine, dtype=torch.float64))
         return tuple(count > 0 for count in counts.tolist())
+
+    def total(self, mine: int) -> int:
+        """Returns the sum of all ranks' numbers, made on the host in float64, which holds every digit."""
+        if self.world == 1:
+            return mine
+        return round(self.reduce(torch.tensor([mine], dtype=torch.float64)).item())
 
     def bytes_from_first(self, content: bytes) -> bytes:
         """Returns rank 0's bytes on every rank; the other ranks only have to call this too."""

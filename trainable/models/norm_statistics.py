@@ -75,9 +75,8 @@ def _average(
         torch._foreach_add_(sums, statistics, alpha=len(images))
         seen += len(images)
     if ranks.world > 1:
-        counted = sums[0].new_tensor([seen], dtype=torch.float64)
-        ranks.sum_in_place([*sums, counted])
-        seen = round(counted.item())
+        ranks.sum_in_place(sums)
+        seen = ranks.total(seen)
     if seen:
         for each, total in zip(statistics, sums, strict=True):
             each.copy_(total / seen)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tests.gpu.on_paper.ddp import Sum
 from tests.gpu.on_paper.device import on_paper
 from tests.gpu.on_paper.paper import Paper
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
@@ -153,7 +154,7 @@ def record(case: Case, model: nn.Module | None = None) -> Record:
 
 
 def _recorded(case: Case, model: nn.Module | None, paper: Paper) -> Record:
-    ranks = Ranks(0, case.world, lambda tensor: tensor)
+    ranks = Ranks(0, case.world, start_reduce=Sum)  # type: ignore[arg-type]
     run = Run(_recipe(case), data=_data(case.side), device=torch.device("cuda"), ranks=ranks, model=model)
     with run.probing():
         run.train_on(next(run.windows()))

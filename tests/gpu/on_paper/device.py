@@ -22,6 +22,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tests.gpu.on_paper.ddp import DataParallelOnPaper
 from tests.gpu.on_paper.paper import Paper
 
 HERE = Path(__file__).parent
@@ -57,6 +58,7 @@ def _of_the_driver(memory: int) -> dict[str, Any]:
     properties = types.SimpleNamespace(total_memory=memory, major=9, minor=0, L2_cache_size=2**25)
     return {
         "torch.cuda._lazy_init": lambda: None,
+        "trainable.training.reduction.DistributedDataParallel": DataParallelOnPaper,
         "torch.cuda.is_available": lambda: True,
         "torch.cuda.is_bf16_supported": lambda including_emulation=True: True,
         "torch.cuda.is_current_stream_capturing": lambda: False,
