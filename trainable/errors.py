@@ -9,6 +9,13 @@ from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ValidationError
 
+FAULTS_SHOWN = 50
+"""So many faults of one file are listed; the rest are counted."""
+LONGEST_LINE = 2000
+"""No line of a message is longer; the longest that is meant names all models of a library."""
+LONGEST_QUOTE = 200
+"""A value that a person wrote is quoted up to this length."""
+
 
 class Fault(NamedTuple):
     """Holds one fault: its dotted path, and a message with what was expected and what was got."""
@@ -21,10 +28,16 @@ class Fault(NamedTuple):
 
 
 class UserError(Exception):
-    """Says what the person who called can correct; it is shown without a traceback."""
+    """Says what the person who called can correct; it is shown without a traceback.
+
+    Long lines are shortened, and characters that a terminal would obey, or cannot show, are escaped.
+    """
 
     exit_code = 2
     """The command ends with this exit code."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__("\n".join(map(shown, message.split("\n"))))
 
 
 class FaultyInput(UserError):
@@ -37,7 +50,9 @@ class FaultyInput(UserError):
         self.where = where
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         head = f"{where or self.subject}: {count}"
-        super().__init__("\n  ".join([head, *map(str, self.faults)]))
+        more = len(self.faults) - FAULTS_SHOWN
+        rest = [f"and {more:,} more"] if more > 0 else []
+        super().__init__("\n  ".join([head, *map(str, self.faults[:FAULTS_SHOWN]), *rest]))
 
     @classmethod
     def at(cls, path: str, message: str) -> Self:
@@ -89,6 +104,21 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def shown(text: str, most: int = LONGEST_LINE) -> str:
+    """Returns a line for a terminal: its middle is left out if it is longer than `most`, and characters that
+    a terminal would obey, or that are in no encoding, are escaped."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} [...] {text[-most // 2 :]}"
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def quoted(value: object) -> str:
+    """Returns a value as Python writes it, without its middle where that is long."""
+    return shown(repr(value), LONGEST_QUOTE)
+
+
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Lists the first of some names, and says how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -102,7 +132,7 @@ def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list
 
 def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
     location = list(_without_tags(item["loc"], tree))
-    path = ".".join(str(part) for part in location)
+    path = shown(".".join(str(part) for part in location), LONGEST_QUOTE)
     got = item["input"]
     match item["type"]:
         case "extra_forbidden":
@@ -111,14 +141,14 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
             return Fault(path, "is required")
         case "union_tag_invalid":
             expected, got = item["ctx"]["expected_tags"], item["ctx"]["tag"]
-            return Fault(f"{path}.kind", f"expected one of {expected}, got {got!r}")
+            return Fault(f"{path}.kind", f"expected one of {expected}, got {quoted(got)}")
         case "union_tag_not_found":
             return Fault(f"{path}.kind", f"is required, to say which {path or 'kind'} this is")
         case "value_error":
             return Fault(path, str(item["ctx"]["error"]))
         case _:
             message = item["msg"].removeprefix("Input should be ").removeprefix("Value should be ")
-            return Fault(path, f"expected {message}, got {got!r}")
+            return Fault(path, f"expected {message}, got {quoted(got)}")
 
 
 def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:

@@ -19,6 +19,7 @@ from trainable.data.measure import DeviceKind
 from trainable.data.remote_data import digest_of
 from trainable.errors import UserError
 from trainable.files.cache import cache_root
+from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -60,7 +61,7 @@ def _images_of(data: Data) -> tuple[str, str]:
         return data.path, fingerprint(Path(data.path))
     if is_uri(data.path):
         return data.path, digest_of(Store(data.path))
-    path = Path(data.path).expanduser().absolute()
+    path = without_tilde(data.path).absolute()
     return str(path), fingerprint(path)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainable.errors import UserError
+from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -119,7 +120,7 @@ def _absolute_sqlite(match: re.Match[str], where: str, mounts: Path) -> str:
         raise UserError(f"{where}: expected sqlite:///FILE, got {match[0]!r}; SQLite in memory would be lost")
     if re.match(r"^/?[a-z0-9]+:/", text):
         check_locks_work(Path(text), where, mounts)
-    path = Path(text).expanduser().absolute()
+    path = without_tilde(text).absolute()
     check_locks_work(path, where, mounts)
     return f"{match['head']}{path}{match['query']}"
 

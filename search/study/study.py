@@ -5,7 +5,6 @@ It is read from YAML, and its resolved form is stored in the search folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from math import ceil
@@ -15,13 +14,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
-from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
+from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of, quoted
+from trainable.files.paths import usable_path, without_tilde
 from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
 from trainable.recipe.models import OWN_WEIGHTS
-from trainable.recipe.trees import NoSuchPath, leaves, with_leaf, with_value, without
+from trainable.recipe.training import LONGEST_RUN
+from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
 from trainable.training.metrics import OBJECTIVES, Mode
 
@@ -85,8 +86,8 @@ class SchedulerChoice(Spec):
 
 
 class Budget(Spec):
-    trials: Annotated[int, Field(ge=1)] = 16
-    epochs: Annotated[int, Field(ge=1)] = Field(20, description="of the longest trial")
+    trials: Annotated[int, Field(ge=1, le=1_000_000)] = 16
+    epochs: Annotated[int, Field(ge=1, le=LONGEST_RUN)] = Field(20, description="of the longest trial")
     hours: Annotated[float, Field(gt=0.0)] | None = None
 
 
@@ -97,14 +98,14 @@ def _none_for_auto(written: object) -> object:
 class Resources(Spec):
     """Says what each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
 
-    cpus: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_none_for_auto)] = Field(
+    cpus: Annotated[Annotated[int, Field(ge=1, le=10_000)] | None, BeforeValidator(_none_for_auto)] = Field(
         None, description="auto: a machine's processors shared out over its GPUs, at most 16; 1 without a GPU"
     )
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
         None, description="a number, 0.25 where four share one; auto: one where there are any, else none"
     )
     pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
-    workers: Annotated[int, Field(ge=1)] = 1
+    workers: Annotated[int, Field(ge=1, le=10_000)] = 1
 
     @model_validator(mode="after")
     def whole_gpus(self) -> Self:
@@ -126,7 +127,9 @@ class Resources(Spec):
 
 class Limits(Spec):
     step_seconds: Annotated[float, Field(gt=0.0)] = Field(900.0, description="a longer batch counts as hung")
-    retries: Annotated[int, Field(ge=0)] = Field(1, description="of a crashed trial, from its checkpoint")
+    retries: Annotated[int, Field(ge=0, le=1000)] = Field(
+        1, description="of a crashed trial, from its checkpoint"
+    )
 
 
 class Objective(Spec):
@@ -136,7 +139,7 @@ class Objective(Spec):
     @model_validator(mode="after")
     def metric_is_known(self) -> Self:
         if self.metric not in OBJECTIVES:
-            raise ValueError(f"metric {self.metric!r} is none of {', '.join(OBJECTIVES)}")
+            raise ValueError(f"metric {quoted(self.metric)} is none of {', '.join(OBJECTIVES)}")
         if self.mode not in (None, OBJECTIVES[self.metric]):
             raise ValueError(f"mode of {self.metric} is {OBJECTIVES[self.metric]!r}, got {self.mode!r}")
         return self
@@ -148,7 +151,7 @@ class Objective(Spec):
 
 class Tracking(Spec):
     uri: str | None = Field(None, description="default: SQLite beside the searches")
-    experiment: str = "tunebook"
+    experiment: Annotated[str, Field(min_length=1, max_length=500)] = "tunebook"
 
 
 class Study(Spec):
@@ -165,11 +168,13 @@ class Study(Spec):
     scheduler: SchedulerChoice = SchedulerChoice()
     budget: Budget = Budget()
     resources: Resources = Resources()
-    concurrent: Annotated[int, Field(ge=1)] | None = None
+    concurrent: Annotated[int, Field(ge=1, le=10_000)] | None = None
     limits: Limits = Limits()
     objective: Objective = Objective()
     tracking: Tracking = Tracking()
-    storage: Annotated[str, AfterValidator(without_credentials)] = DEFAULT_STORAGE
+    storage: Annotated[
+        str, Field(min_length=1), AfterValidator(without_credentials), AfterValidator(usable_path)
+    ] = DEFAULT_STORAGE
 
     @model_validator(mode="after")
     def rungs_lie_in_the_budget(self) -> Self:
@@ -194,9 +199,9 @@ class Study(Spec):
                 "or put its sections under `base:`"
             )
         try:
-            study = cls.model_validate_json(json.dumps(tree))
-        except TypeError as error:
-            raise StudyError([Fault("", f"not plain data: {error}")], where) from None
+            study = cls.model_validate_json(as_json(tree))
+        except NotPlain as error:
+            raise StudyError([Fault(error.path, str(error))], where) from None
         except ValidationError as error:
             faults = [_explained(fault, misplaced) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
@@ -238,10 +243,10 @@ class Study(Spec):
 
         Raises StudyError where the initial weights are not a file.
         """
-        storage = self.storage if is_uri(self.storage) else str(Path(self.storage).expanduser().absolute())
+        storage = self.storage if is_uri(self.storage) else str(without_tilde(self.storage).absolute())
         data = self.data
         if not data.bundled and not is_uri(data.path):
-            data = data.model_copy(update={"path": str(Path(data.path).expanduser().absolute())})
+            data = data.model_copy(update={"path": str(without_tilde(data.path).absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and weights != OWN_WEIGHTS:
@@ -307,7 +312,7 @@ def _split(path: str) -> list[str]:
 
 
 def _weights_file(text: str) -> Path:
-    path = Path(text).expanduser().absolute()
+    path = without_tilde(text).absolute()
     if path.is_file():
         return path
     message = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's library publishes"

@@ -17,7 +17,7 @@ from spaces.rules.heuristics import fixed_by_rule, rule_values
 from spaces.rules.rules import RULES, Rule
 from spaces.space import Dimension, Space
 from spaces.validity import check_recipes
-from trainable.errors import Fault
+from trainable.errors import Fault, quoted
 from trainable.recipe import Recipe
 
 Name = Literal["document", "finetune", "quick", "wide"]
@@ -92,7 +92,7 @@ def named(name: str) -> Name:
     for each in NAMES:
         if each == name:
             return each
-    raise SpaceError.at("space.name", f"expected one of {', '.join(NAMES)}, got {name!r}")
+    raise SpaceError.at("space.name", f"expected one of {', '.join(NAMES)}, got {quoted(name)}")
 
 
 def _checked(name: str, base: Recipe, facts: Facts) -> Name:

@@ -11,7 +11,7 @@ from typing import Any
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, is_number
 from spaces.forms import fields_of, types_of
 from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed, check_prior
-from trainable.errors import Fault, RecipeError
+from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 
 OVERRIDES = "space.overrides"
@@ -82,12 +82,12 @@ def parse(written: Any) -> Varying | Fixed:
     Raises SpaceError, its faults without a path.
     """
     if not isinstance(written, Mapping) or not written:
-        raise _expected(f"got {written!r}; a single value is written {{fixed: value}}")
+        raise _expected(f"got {quoted(written)}; a single value is written {{fixed: value}}")
     if unknown := [key for key in written if key not in KEYS]:
-        raise _expected(f"got {unknown[0]!r}; {_hint(unknown[0])}")
+        raise _expected(f"got {quoted(unknown[0])}; {_hint(unknown[0])}")
     if "rule" in written:
         if written != {"rule": True}:
-            raise SpaceError.at("", f"expected {{rule: true}} alone, got {dict(written)!r}")
+            raise SpaceError.at("", f"expected {{rule: true}} alone, got {quoted(dict(written))}")
         return Varying(None)
     forms = [key for key in written if key in FORMS]
     if len(forms) > 1 or (forms == ["fixed"] and len(written) > 1):
@@ -112,7 +112,7 @@ def _domain(kind: str, content: Any) -> Domain:
             return Integer(low, high, log=kind == "int_log")
         case _:
             if not isinstance(content, Sequence) or isinstance(content, str):
-                raise SpaceError.at("", f"expected choice: [option, ...], got {content!r}")
+                raise SpaceError.at("", f"expected choice: [option, ...], got {quoted(content)}")
             return Choice(tuple(content))
 
 
@@ -123,7 +123,7 @@ def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
             raise SpaceError.at("", "weights stand beside choice: [option, ...], and without a prior")
         weights = written["weights"]
         if not isinstance(weights, Sequence) or isinstance(weights, str):
-            raise SpaceError.at("", f"expected weights: [number, ...], got {weights!r}")
+            raise SpaceError.at("", f"expected weights: [number, ...], got {quoted(weights)}")
         return Weights(tuple(weights))
     if "prior" not in written:
         if "confidence" in written:
@@ -132,7 +132,7 @@ def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
     confidence = written.get("confidence", "medium")
     if not isinstance(confidence, str) or confidence not in SPREADS:
         known = ", ".join(SPREADS)
-        raise SpaceError.at("", f"expected confidence to be one of {known}, got {confidence!r}")
+        raise SpaceError.at("", f"expected confidence to be one of {known}, got {quoted(confidence)}")
     (value,) = Choice((written["prior"],)).options
     return WrittenPrior(value, confidence)
 
@@ -235,7 +235,7 @@ def _check_once(name: str, written: Set[str]) -> None:
 
 def _pair(kind: str, content: Any) -> tuple[Any, Any]:
     if not isinstance(content, Sequence) or isinstance(content, str) or len(content) != 2:
-        raise SpaceError.at("", f"expected {kind}: [low, high], got {content!r}")
+        raise SpaceError.at("", f"expected {kind}: [low, high], got {quoted(content)}")
     return content[0], content[1]
 
 

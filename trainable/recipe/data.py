@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from trainable.files.paths import usable_path
 from trainable.files.store import without_credentials
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
@@ -31,6 +32,7 @@ class Data(Spec):
         str,
         Field(min_length=1),
         AfterValidator(without_credentials),
+        AfterValidator(usable_path),
         Purpose("the images to learn from", YOURS),
     ] = "digits"
     format: Annotated[

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from trainable.files.paths import usable_path
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 OWN_WEIGHTS = "default"
@@ -52,6 +53,10 @@ LayerRates = Annotated[
 ]
 
 
+def _usable_if_any(path: str | None) -> str | None:
+    return None if path is None else usable_path(path)
+
+
 class ModelSpec(Spec):
     """Holds the fields that every network has. `None` leaves a choice to the network's own library."""
 
@@ -59,6 +64,7 @@ class ModelSpec(Spec):
     weights: Annotated[
         str | None,
         Field(min_length=1),
+        AfterValidator(_usable_if_any),
         Purpose("pretrained weights to start from, their head replaced", "001:98, 003:88, 000:48"),
     ] = None
     initialisation: Annotated[

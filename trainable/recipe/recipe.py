@@ -28,7 +28,7 @@ from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.schedules import Cosine, Schedule
 from trainable.recipe.training import Evaluation, Loop, Precision, Provenance, Regularisation
-from trainable.recipe.trees import NoSuchPath, Tree, leaves, value_at, with_value
+from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
 REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
@@ -77,11 +77,11 @@ class Recipe(Spec):
         """
         try:
             whole = _with_kinds(version1.converted(tree), _DEFAULTS)
-            text = json.dumps(whole)
+            text = as_json(whole)
         except RecipeError as error:
             raise RecipeError(error.faults, where) from None
-        except (TypeError, ValueError) as error:
-            raise RecipeError([Fault("", f"not plain data: {error}")], where) from error
+        except NotPlain as error:
+            raise RecipeError([Fault(error.path, str(error))], where) from error
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

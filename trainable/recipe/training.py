@@ -12,6 +12,11 @@ from pydantic import Field
 
 from trainable.recipe.base import OpenFraction, Purpose, Spec
 
+LONGEST_RUN = 100_000
+"""So many epochs are the most."""
+LARGEST_BATCH = 2**20
+"""So many images are the most; the largest published batch has 2**16 (arXiv 1904.00962)."""
+
 
 class NoClipping(Spec):
     """Uses gradients as they are."""
@@ -98,9 +103,11 @@ class Precision(Spec):
 
 
 class Loop(Spec):
-    epochs: Annotated[int, Field(ge=1), Purpose("length of the run; cosine wants long ones", "003:17")] = 20
+    epochs: Annotated[
+        int, Field(ge=1, le=LONGEST_RUN), Purpose("length of the run; cosine wants long ones", "003:17")
+    ] = 20
     batch_size: Annotated[
-        int, Field(ge=1), Purpose("effective batch, over all ranks", "003:23, 004:43-49")
+        int, Field(ge=1, le=LARGEST_BATCH), Purpose("effective batch, over all ranks", "003:23, 004:43-49")
     ] = 128
     micro_batch: Annotated[
         int | None,
@@ -111,11 +118,13 @@ class Loop(Spec):
         int, Field(ge=0, lt=2**32), Purpose("decides weights, order and augmentation", "ours")
     ] = 0
     workers: Annotated[
-        int, Field(ge=0), Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37")
+        int,
+        Field(ge=0, le=1024),
+        Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37"),
     ] = 0
     prefetch: Annotated[
         int,
-        Field(ge=1),
+        Field(ge=1, le=1024),
         Purpose("batches that each decoding process is ahead", "000:56, 002:8, 004:37"),
     ] = 2
     sync_norm: Annotated[
@@ -154,7 +163,7 @@ class CenterCrop(Spec):
 
 
 class Evaluation(Spec):
-    batch_size: Annotated[int, Field(ge=1), Purpose("changes speed alone", "ours")] = 512
+    batch_size: Annotated[int, Field(ge=1, le=LARGEST_BATCH), Purpose("changes speed alone", "ours")] = 512
     resize: Annotated[
         Stretch | CenterCrop, Field(discriminator="kind"), Purpose("how an image becomes a square", "ours")
     ] = Stretch()
@@ -163,12 +172,12 @@ class Evaluation(Spec):
     ] = False
     scales: Annotated[
         tuple[Annotated[float, Field(ge=0.25, le=4.0)], ...],
-        Field(min_length=1),
+        Field(min_length=1, max_length=100),
         Purpose("averages the probabilities over these sizes, of data.image_size", "000:46"),
     ] = (1.0,)
     norm_batches: Annotated[
         int,
-        Field(ge=0),
+        Field(ge=0, le=1_000_000),
         Purpose(
             "training batches that measure BatchNorm's statistics again before scoring: they lag behind "
             "the weights at high rates; 0 leaves them",

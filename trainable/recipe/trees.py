@@ -6,10 +6,19 @@ function here changes the tree that it is given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Tree = Mapping[str, Any]
+
+
+class NotPlain(ValueError):
+    """A tree holds what JSON cannot: `path` leads to it, or is empty."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(problem)
 
 
 class NoSuchPath(LookupError):
@@ -27,6 +36,21 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def as_json(tree: Tree) -> bytes:
+    """Returns a tree as JSON. Raises NotPlain for what cannot be written, with its path if it is text."""
+    try:
+        return json.dumps(tree, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        odd = (path for path, value in leaves(tree) if not _is_utf8(f"{path}{value}"))
+        raise NotPlain(next(odd, ""), "expected text in UTF-8, got other bytes") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotPlain("", f"not plain data: {error}") from None
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def value_at(tree: Tree, path: str) -> Any:

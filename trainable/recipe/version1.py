@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainable.errors import Fault, RecipeError
+from trainable.errors import Fault, RecipeError, quoted
 
 _CLIPPING, _AVERAGING = "regularisation.clipping", "regularisation.averaging"
 INSTEAD = {
@@ -73,9 +73,9 @@ def _clipping(norm: Any, factor: Any) -> dict[str, Any]:
 
 def _averaging(weights: Any, decay: Any) -> dict[str, Any]:
     if weights not in ("raw", "ema"):
-        raise RecipeError([Fault("evaluation.weights", f"expected 'raw' or 'ema', got {weights!r}")])
+        raise RecipeError([Fault("evaluation.weights", f"expected 'raw' or 'ema', got {quoted(weights)}")])
     if decay is not None and (type(decay) is not float or not 0.0 < decay < 1.0):
-        message = f"expected a number between 0 and 1, got {decay!r}"
+        message = f"expected a number between 0 and 1, got {quoted(decay)}"
         raise RecipeError([Fault("regularisation.ema_decay", message)])
     if weights == "raw":
         return {"kind": "none"}

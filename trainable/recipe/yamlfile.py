@@ -1,6 +1,6 @@
 """Reads recipes and studies from YAML files strictly, and writes them with comments.
 
-YAML 1.2 is read, so `1e-3` is a number and `no` a word. A key that stands twice is refused.
+What is plain data is said in `plain_yaml`. A key that stands twice is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from trainable.errors import UserError
+from trainable.files.regular import read_regular, why
 from trainable.recipe import Recipe
+from trainable.recipe.plain_yaml import LARGEST_TEXT, load_plain
 
 COMMENT_COLUMN = 40
 LINE_WIDTH = 4096
@@ -38,29 +40,29 @@ def write_recipe(path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | 
 def read_tree(path: str | Path) -> dict[str, Any]:
     """Returns the mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(Path(path), most=LARGEST_TEXT * 4).decode()  # a character has four bytes at most
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file in UTF-8") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder; give a YAML file") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     return parse_tree(text, str(path))
 
 
 def parse_tree(text: str, where: str) -> dict[str, Any]:
     """Returns the mapping in a YAML text; `where` names it in errors."""
     try:
-        tree = YAML(typ="safe", pure=True).load(text)
+        tree = load_plain(text)
     except DuplicateKeyError as error:
         problem = _first_line(error.problem)
         raise UserError(f"{where}: {_position(error)}{problem}; write each key once") from None
     except MarkedYAMLError as error:
         raise UserError(f"{where}: {_position(error)}not valid YAML: {_first_line(error.problem)}") from None
     except (YAMLError, ValueError) as error:
-        raise UserError(f"{where}: not valid YAML: {error}") from None
+        raise UserError(f"{where}: not valid YAML: {_first_line(str(error))}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):

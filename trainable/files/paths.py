@@ -1,0 +1,36 @@
+"""Checks the paths that a person writes, before anything is looked for there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+LONGEST_PATH = 4095
+LONGEST_NAME = 255
+"""Linux allows so many bytes in a path, and in each name in it."""
+
+
+def usable_path(text: str) -> str:
+    """Returns the path or URI unchanged. Raises ValueError for what no file of this system can be called."""
+    if "\0" in text:
+        raise ValueError("a path must not hold the character NUL")
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("a path must be text in UTF-8; rename the file or folder, or link to it") from None
+    if length > LONGEST_PATH or any(len(name.encode()) > LONGEST_NAME for name in text.split("/")):
+        raise ValueError(
+            f"a path has at most {LONGEST_PATH:,} bytes, and each name in it {LONGEST_NAME}; "
+            f"got {length:,} bytes"
+        )
+    return text
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """Returns a path as text that can be stored and shown; bytes that are not UTF-8 become `\\xff`."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def without_tilde(text: str) -> Path:
+    """Returns the path with a home folder for its first `~` or `~user`; an unknown user stays as written."""
+    return Path(os.path.expanduser(text))
