@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainable.data.source import ArraySource, Collection, Source, Split
-from trainable.errors import DataError
+from trainable.errors import DataError, listed
+from trainable.files.host_memory import available_bytes
+
+LARGEST_LABEL = 2**63 - 1
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 """These are images uint8 [N, H, W] or [N, H, W, C], and labels integer [N] or [N, 1]."""
@@ -30,17 +34,26 @@ def collect(
     for part, found in values.items():
         odd = np.setxor1d(known, found)
         if odd.size:
-            raise DataError(f"{path}: labels {odd.tolist()} are only in one of train and {part}")
+            raise DataError(f"{path}: labels {_some(odd)} are only in one of train and {part}")
     if len(known) < 2:
-        raise DataError(f"{path}: there is one class only, {known.tolist()}; two are needed")
+        raise DataError(f"{path}: there is one class only, {_some(known)}; two are needed")
     if classes is not None and len(classes) != len(known):
-        raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {known.tolist()}")
+        raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {_some(known)}")
     sources: dict[Split, Source] = {
         part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64))
         for part, (images, labels) in checked.items()
     }
     names = tuple(classes) if classes is not None else tuple(str(value) for value in known)
     return Collection(path, format, names, sources)
+
+
+def check_fits(path: Path, size: int) -> None:
+    """Raises DataError, before anything is allocated, where so many bytes are more than the free memory."""
+    if size > (free := available_bytes()):
+        raise DataError(
+            f"{path}: its header says {size:,} bytes, and {free:,} are free in memory; a folder of images "
+            "is read as it is needed"
+        )
 
 
 def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
@@ -56,4 +69,12 @@ def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
         raise DataError(f"{where}: labels must be one integer an image, [N] or [N, 1], got {got}")
     if len(images) != len(labels) or not len(images):
         raise DataError(f"{where}: there are {len(images)} images and {len(labels)} labels")
+    if not images.size:
+        raise DataError(f"{where}: the images have no pixels, their array is {list(images.shape)}")
+    if labels.dtype.kind == "u" and int(labels.max()) > LARGEST_LABEL:
+        raise DataError(f"{where}: label {labels.max()} has more than 63 bits; number the classes from 0")
     return images, labels.astype(np.int64)
+
+
+def _some(labels: NDArray[Any]) -> str:
+    return f"[{listed([str(label) for label in labels], most=20)}]"

@@ -37,6 +37,8 @@ from trainable.data.remote_data import cached, data_root
 from trainable.data.source import Collection, Flip, Integers, Pixels, Selection, Split
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
+from trainable.files.paths import usable_path
+from trainable.files.regular import why
 from trainable.files.store import Store, is_uri
 from trainable.recipe.data import Data
 from trainable.recipe.training import Stretch
@@ -221,10 +223,11 @@ def resolve(spec: Data, info: DataInfo) -> Data:
 
 def _read(spec: Data, download: bool) -> Collection:
     path = Path(os.path.abspath(os.path.expanduser(spec.path)))
-    form = _format(spec, path)
-    if form not in ("digits", "torchvision") and not path.exists():
-        raise DataError(f"data.path: {path} does not exist")
     try:
+        usable_path(str(path))
+        form = _format(spec, path)
+        if form not in ("digits", "torchvision") and not path.exists():
+            raise DataError(f"data.path: {path} does not exist")
         match form:
             case "digits":
                 return digits.read()
@@ -238,8 +241,8 @@ def _read(spec: Data, download: bool) -> Collection:
                 return torchvision_sets.read(spec.name, path, download)
             case _:
                 assert_never(form)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {why(error)}") from error
 
 
 def _format(spec: Data, path: Path) -> Format:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from trainable.data.walk import Walk
 
 
 def fingerprint(path: Path) -> str:
@@ -13,7 +16,8 @@ def fingerprint(path: Path) -> str:
 
     A folder means all files below it, through links, as images are looked for. A file means itself and those
     beside it, since IDX files come in fours. Hidden files in a folder are left out. A path without files has
-    a digest, too.
+    a digest, too. A folder is looked into once, however many links lead to it. Raises DataError for a link to
+    a folder above.
     """
     digest = hashlib.sha256()
     for line in sorted(_below(path) if path.is_dir() else _beside(path)):
@@ -22,9 +26,10 @@ def fingerprint(path: Path) -> str:
 
 
 def _below(folder: Path) -> Iterator[str]:
-    for root, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (_line(os.path.join(root, name)) for name in names if not name.startswith("."))
+    walk = Walk(folder, is_hidden=lambda name: name.startswith("."), again=lambda first, second: None)
+    with suppress(OSError):  # a folder that cannot be read is reported by who reads the images
+        for entry in walk.files(folder):
+            yield _line(entry.path)
 
 
 def _beside(file: Path) -> Iterator[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from trainable.data.source import Collection, FileSource, Split
+from trainable.data.walk import Identity, Walk, identity_of
 from trainable.errors import DataError
+from trainable.files.paths import text_of
+from trainable.files.regular import NotRegular, check_regular, why
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
@@ -50,6 +54,7 @@ def read(
     trees = {part: _tree(folder) for part, folder in folders.items()} or {"train": _tree(root)}
     classes = tuple(sorted(trees["train"].images))
     _check_classes(root, trees)
+    _check_one_label(trees.values())
     parts = {part: _source(root, tree, classes) for part, tree in trees.items()}
     return Collection(str(root), "folder", classes, parts)
 
@@ -104,7 +109,7 @@ def _named(root: Path, part: str, name: str, children: dict[str, Path]) -> Path:
 
 
 def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
-    left_out = [folder.name for folder in folders if next(_images(folder), None) is not None]
+    left_out = [each.name for each in folders if next(_images(_walk(root, [each]), each), None) is not None]
     if left_out:
         raise DataError(
             f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
@@ -126,7 +131,10 @@ def _tree(folder: Path) -> Tree:
     if loose:
         count = "1 image" if len(loose) == 1 else f"{len(loose):,} images, the first"
         raise DataError(f"{folder}: {count} in no class folder: {loose[0]}")
-    images = {child.name: sorted(_images(child)) for child in _subfolders(folder)}
+    children = _subfolders(folder)
+    _check_names(children)
+    walk = _walk(folder, children)
+    images = {child.name: sorted(_images(walk, child)) for child in children}
     if empty := [name for name, paths in images.items() if not paths]:
         raise DataError(
             f"{folder}: no images in class {', '.join(empty)} (known endings: {' '.join(ENDINGS)})"
@@ -143,12 +151,62 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
     return FileSource(str(root), paths, labels.astype(np.int64))
 
 
-def _images(folder: Path) -> Iterator[Path]:
+def _walk(folder: Path, children: Sequence[Path]) -> Walk:
+    """Returns a walk through some subfolders of a folder.
+    The walk begins in none before it knows that all are different."""
+    walk = Walk(folder, _is_hidden, _refuse_again)
+    for child in children:
+        walk.enter(child)
+    return walk
+
+
+def _refuse_again(first: str, second: str) -> None:
+    raise DataError(f"{second} is the same folder as {first}, by a link: its images would count twice")
+
+
+def _images(walk: Walk, folder: Path) -> Iterator[Path]:
     """Yields every image in the folder and below it;
     links are followed, as image sets are often made of them."""
-    for root, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not _is_hidden(name)]
-        yield from (Path(root, name) for name in names if _is_image(name))
+    for entry in walk.files(folder):
+        if _is_image(entry.name):
+            if entry.is_symlink() or not entry.is_file():
+                _check_file(entry.path)
+            yield Path(entry.path)
+
+
+def _check_file(path: str) -> None:
+    try:
+        check_regular(path)
+    except NotRegular as error:
+        raise DataError(f"{path}: {why(error)}; remove it") from None
+    except OSError as error:
+        raise DataError(f"{path}: is a link that leads to no file: {why(error)}; remove it") from None
+
+
+def _check_names(folders: Iterable[Path]) -> None:
+    """Raises DataError for a class whose name cannot be written into a file or shown."""
+    for folder in folders:
+        if (name := text_of(folder.name)) != folder.name:
+            raise DataError(f"{folder.parent}: the name of class folder {name} is not UTF-8; rename it")
+
+
+def _check_one_label(trees: Iterable[Tree]) -> None:
+    """Raises DataError for an image that has two labels, by a link to it from another class."""
+    images = [(name, path) for tree in trees for name, paths in tree.images.items() for path in paths]
+    if not any(_is_linked(path) for _, path in images):
+        return
+    found: dict[Identity, tuple[str, Path]] = {}
+    for name, path in images:
+        label, first = found.setdefault(identity_of(path), (name, path))
+        if label != name:
+            raise DataError(
+                f"{first} and {path} are one image, by a link, with the labels {label} and {name}; remove one"
+            )
+
+
+def _is_linked(image: Path) -> bool:
+    found = image.lstat()
+    return stat.S_ISLNK(found.st_mode) or found.st_nlink > 1
 
 
 def _subfolders(folder: Path) -> list[Path]:

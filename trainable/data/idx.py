@@ -12,13 +12,16 @@ import math
 import re
 import struct
 import zlib
+from gzip import GzipFile
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 
-from trainable.data.arrays import Arrays, collect
+from trainable.data.arrays import Arrays, check_fits, collect
 from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
+from trainable.files.regular import check_regular, why
 
 NAME = re.compile(r"(train|val|validation|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?", re.IGNORECASE)
 PARTS: dict[str, Split] = {
@@ -26,6 +29,8 @@ PARTS: dict[str, Split] = {
     **{"t10k": "test", "test": "test"},
 }
 UNSIGNED_BYTE = 0x08
+MOST_DIMENSIONS = 4
+"""Images in colour have four: number, height, width, channel."""
 
 
 def is_idx_folder(folder: Path) -> bool:
@@ -51,18 +56,32 @@ def read_file(path: Path) -> Pixels:
     """Returns the array in one file, uint8.
     Raises DataError if it is not one, or is too short or too long."""
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        check_regular(path)
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            shape = _shape(path, file)
+            size = math.prod(shape)
+            check_fits(path, size)
+            content = file.read(size + 1)  # never more: a few bytes of gzip may stand for gigabytes
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTE:
-        raise DataError(f"{path}: not an IDX file of unsigned bytes; it begins with {content[:4].hex(' ')}")
-    start = 4 + 4 * content[3]
-    if len(content) <= start:
-        raise DataError(f"{path}: ends after {len(content)} bytes, before any data")
-    shape = struct.unpack(f">{content[3]}I", content[4:start])
-    if len(content) - start != math.prod(shape):
-        raise DataError(f"{path}: {len(content) - start:,} bytes of data where its header says {list(shape)}")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+        raise DataError(f"{path}: cannot be read: {why(error)}") from error
+    if len(content) != size:
+        count = f"{len(content):,}" if len(content) < size else f"more than {size:,}"
+        raise DataError(f"{path}: {count} bytes of data where its header says {list(shape)}")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _shape(path: Path, file: GzipFile | BufferedReader) -> tuple[int, ...]:
+    """Returns the shape that the header says, and leaves the file at the first byte of data."""
+    begin = file.read(4)
+    if len(begin) < 4 or begin[:2] != b"\0\0" or begin[2] != UNSIGNED_BYTE:
+        raise DataError(f"{path}: not an IDX file of unsigned bytes; it begins with {begin.hex(' ')}")
+    dimensions = begin[3]
+    if not 1 <= dimensions <= MOST_DIMENSIONS:
+        raise DataError(f"{path}: expected 1 to {MOST_DIMENSIONS} dimensions, its header says {dimensions}")
+    sizes = file.read(4 * dimensions)
+    if len(sizes) < 4 * dimensions:
+        raise DataError(f"{path}: ends after {4 + len(sizes)} bytes, before any data")
+    return struct.unpack(f">{dimensions}I", sizes)
 
 
 def _files(folder: Path) -> dict[tuple[Split, str], Path]:

@@ -12,10 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trainable.files.paths import text_of
+from trainable.files.regular import check_regular
+
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Flip = Literal["horizontal", "vertical"]
 Split = Literal["train", "validation", "test"]
+
+
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
+"""Pillow may read these formats, whatever a file's ending says. Of its others some start a program, as EPS
+starts Ghostscript. TGA, which has no mark at its beginning, is tried last."""
 
 
 class Source(abc.ABC):
@@ -70,10 +78,13 @@ class FileSource(Source):
         self.labels = labels
 
     def open(self, index: int) -> Image.Image:
-        return Image.open(os.path.join(self.root, self.paths[index]))
+        path = os.path.join(self.root, self.paths[index])
+        check_regular(path)
+        return Image.open(path, formats=FORMATS)
 
     def name(self, index: int) -> str:
-        return self.paths[index]
+        """Returns the path; bytes that are not UTF-8 are written as `\\xff`."""
+        return text_of(self.paths[index])
 
     def stored_bytes(self, indices: Integers) -> int:
         return sum(os.stat(os.path.join(self.root, self.paths[index])).st_size for index in indices)
