@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError, first_line, listed
+from trainable.files.host_memory import available_bytes
+from trainable.files.paths import without_tilde
 from trainable.models.groups import head_parameters
 from trainable.recipe.models import OWN_WEIGHTS
 
 NAMES_SHOWN = 8
+
+NUMBERS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}) | {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+}
 WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+")  # of DistributedDataParallel and torch.compile
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d\.)")  # torchvision's files: norm.1, not norm1
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and inception, that we do not build
@@ -25,7 +37,7 @@ def weights_digest(weights: str | None) -> str | None:
     """Returns twelve hexadecimal digits over a file of weights, or None if a run begins from no file."""
     if weights is None or weights == OWN_WEIGHTS:
         return None
-    with Path(weights).expanduser().open("rb") as file:
+    with without_tilde(weights).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
@@ -37,9 +49,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     `weights_only=True`, so that nothing in it is run. Prefixes of wrappers (`module.`, `_orig_mod.`) are
     removed. Raises ModelError for a file that is missing or is neither.
     """
-    file = Path(path).expanduser()
+    file = without_tilde(str(path))
     if not file.is_file():
-        found = "is a folder; name the file in it" if file.is_dir() else "there is none"
+        other = "is no regular file" if file.exists() else "there is none"
+        found = "is a folder; name the file in it" if file.is_dir() else other
         raise ModelError(f"model.weights: expected a file of weights (or `default`), {file}: {found}")
     try:
         content = _content(file)
@@ -49,7 +62,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             f"model.weights: {file} cannot be read: {reason}; expected safetensors, or a torch file of "
             "nothing but a state dict (torch.load with weights_only=True)"
         ) from error
-    return {_plain_name(name): tensor for name, tensor in _state_in(content, file).items()}
+    state = _state_in(content, file)
+    if faults := [f"{name} {fault}" for name, each in state.items() if (fault := _fault(each)) is not None]:
+        raise ModelError(f"model.weights: {file}: {listed(faults, NAMES_SHOWN)}")
+    return {_plain_name(name): tensor for name, tensor in state.items()}
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> None:
@@ -69,11 +85,27 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) 
 
 
 def _content(file: Path) -> Any:
+    if zipfile.is_zipfile(file):  # torch's own; torch.load would unpack a compressed one without a limit
+        with zipfile.ZipFile(file) as archive:
+            size = sum(each.file_size for each in archive.infolist())
+        if size > (free := available_bytes()):
+            raise ValueError(f"it unpacks to {size:,} bytes, and {free:,} are free in memory")
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
         return load_file(file)
     return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _fault(tensor: Tensor) -> str | None:
+    """Returns why a tensor cannot be weights; None for plain and finite numbers in memory."""
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+        return "is sparse, quantised or without content, expected plain numbers"
+    if tensor.dtype not in NUMBERS:
+        return f"is {tensor.dtype}, expected real numbers"
+    if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+        return f"says {tensor.numel():,} numbers, and the file holds fewer"
+    return None if bool(torch.isfinite(tensor).all()) else "holds numbers that are not finite"
 
 
 def _state_in(content: Any, file: Path) -> dict[str, Tensor]:
