@@ -54,10 +54,14 @@ class Normal:
         return SPREADS[self.confidence]
 
 
+LEAST_SHARE = 1e-12
+"""An option with a smaller share is never drawn, and its logarithm may not exist."""
+
+
 @dataclass(frozen=True)
 class Weights:
     """Holds the weight of each option, in the options' order, on any scale.
-    Raises SpaceError unless all are above 0."""
+    Raises SpaceError unless all are above 0, and none is negligible."""
 
     weights: tuple[float, ...]
 
@@ -66,6 +70,8 @@ class Weights:
         if unfit or not self.weights:
             got = ", ".join(map(repr, unfit)) or "none"
             raise SpaceError.at("", f"expected weights above 0, got {got}")
+        if not min(self.weights) >= LEAST_SHARE * sum(self.weights):
+            raise SpaceError.at("", f"expected each weight to be at least {LEAST_SHARE:g} of their sum")
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
+from spaces.forms import types_of
 from spaces.priors import SPREADS, Confidence, Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, RuleValue, Space, When
 from spaces.tables import ByValue, Case, Table
@@ -171,6 +172,8 @@ def _rule_value(node: _Node) -> RuleValue:
     path, value, reason, source, when, unswept = node.fields(
         "path", "value", "reason", "source", "when", "unswept"
     )
+    if not types_of(path.text()):
+        raise path.expected("a field of a recipe")
     conditions = tuple(map(_when, when.items()))
     return RuleValue(path.text(), value.value(), reason.text(), source.text(), conditions, unswept.value())
 

@@ -168,8 +168,8 @@ class Space:
 
     def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
         """Returns what rules give to the fields of a recipe, by path.
-        `values` holds every scalar of that recipe."""
-        return {each.path: each for each in self.rule_values if each.holds(values)}
+        `values` holds every scalar of that recipe; a field that its kinds lack is left out."""
+        return {each.path: each for each in self.rule_values if each.path in values and each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:
         """Turns values by path into values by dimension name.

@@ -13,8 +13,12 @@ from pydantic import Field, ValidationError
 
 from search.record.home import CURSOR_FILE, CURSOR_LOCK_FILE
 from trainable.errors import UserError
+from trainable.files.regular import read_regular, why
 from trainable.recipe.base import Spec
 from trainable.recipe.yamlfile import write_whole
+
+LARGEST_CURSOR = 2**28
+"""So many bytes are read: a search of a million trials has fewer."""
 
 
 class Cursor(Spec):
@@ -41,11 +45,11 @@ def read_cursor(folder: Path) -> Cursor | None:
     """
     file = folder / CURSOR_FILE
     try:
-        return Cursor.model_validate_json(file.read_bytes())
+        return Cursor.model_validate_json(read_regular(file, LARGEST_CURSOR))
     except (FileNotFoundError, ValidationError):
         return None
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
 
 
 def run_ids(folder: Path) -> dict[int, str]:

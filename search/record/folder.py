@@ -17,6 +17,10 @@ from search.study import STUDY_FILE, Study, read_study
 from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.errors import UserError
+from trainable.files.regular import read_regular, why
+
+LARGEST_FACTS = 2**26
+"""So many bytes of facts are read: a data set of a million classes has fewer."""
 
 
 def home_in(folder: Path) -> Home:
@@ -46,10 +50,10 @@ def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
 def facts_in(file: Path) -> tuple[Facts, DataInfo]:
     """Returns what `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
     try:
-        tree = json.loads(file.read_text())
+        tree = json.loads(read_regular(file, LARGEST_FACTS))
         return Facts.from_tree(tree["facts"], str(file)), DataInfo.from_tree(tree["data"])
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{file}: {'.'.join(map(str, ('data', *first['loc'])))}: {first['msg']}") from None
@@ -74,7 +78,7 @@ def read_record(folder: Path) -> Record:
     try:
         events = read(path) if path.exists() else []
     except OSError as error:
-        raise JournalError(f"{path}: cannot be read: {error.strerror}") from None
+        raise JournalError(f"{path}: cannot be read: {why(error)}") from None
     if not events and (synced_lines(folder) or any((folder / TRIALS_FOLDER).glob("*"))):
         raise JournalError(f"{path}: missing or empty, but the search had begun; put it back or start anew")
     return Record(events, str(path))

@@ -23,6 +23,7 @@ from search.record.lock import is_locked
 from search.record.synced import open_synced, synced_lines, write_synced
 from spaces.domains import Value
 from trainable.errors import UserError
+from trainable.files.regular import check_regular
 from trainable.recipe.base import Spec
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
@@ -232,6 +233,7 @@ def _opened(path: Path) -> tuple[int, int]:
 def check_format(path: Path) -> None:
     """Raises JournalError for a journal that another version of tunebook wrote, as its first line says."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             _check_format(file.readline(), path)
     except OSError:
@@ -261,6 +263,7 @@ def read_from(path: str | Path, position: Position) -> tuple[list[Event], Positi
 def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
     lines = synced_lines(path.parent)  # read first, since a driver may be writing
     try:
+        check_regular(path)
         with path.open("rb") as file:
             file.seek(position.offset)
             events, end, torn = _parse(path, file.read(), position)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from search.record.home import SYNCED_FILE
 from trainable.errors import UserError
+from trainable.files.regular import read_regular, why
 
 DIGITS = 12
 """The number is overwritten in place, always with as many digits: it is the old one or the new one."""
@@ -23,11 +24,11 @@ def synced_lines(folder: Path) -> int:
     """
     file = folder / SYNCED_FILE
     try:
-        text = file.read_bytes()
+        text = read_regular(file, most=1024)
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
     return int(text) if len(text) == DIGITS and text.isdigit() else 0
 
 

@@ -183,6 +183,8 @@ def test_a_surer_prior_stays_nearer_to_its_centre(confidence: Confidence, within
         (lambda: Weights((1.0, 0.0)), "expected weights above 0, got 0.0"),
         (lambda: Weights((1.0, math.inf)), "expected weights above 0, got inf"),
         (lambda: Weights(()), "expected weights above 0, got none"),
+        (lambda: Weights((1.0, 1e-300)), "expected each weight to be at least 1e-12 of their sum"),
+        (lambda: Weights((1e308, 1e308)), "expected each weight to be at least 1e-12 of their sum"),
         (lambda: Weights((True,)), "expected weights above 0, got True"),
     ],
 )

@@ -123,6 +123,15 @@ class DataInfo:
     """The digest covers which image is in which part with which label, and the stored size."""
     in_memory: bool
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
+        if len(self.classes) < 2 or len(self.class_counts) != len(self.classes) or min(self.class_counts) < 1:
+            raise ValueError("expected two classes or more, and training images of each")
+        if min(self.train_images, self.validation_images, self.image_size) < 1 or self.test_images < 0:
+            raise ValueError("expected images to train and to validate on, with pixels")
+        if not len(self.mean) == len(self.std) == self.channels or not min(self.std) > 0.0:
+            raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
+
     def tree(self) -> dict[str, Any]:
         return asdict(self)
 

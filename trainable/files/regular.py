@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -22,7 +23,7 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     """Returns what is known of a regular file. Raises NotRegular for anything else, and OSError."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(None, "is a folder; expected a file")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(found.st_mode):
         raise NotRegular(f"is {_KINDS.get(stat.S_IFMT(found.st_mode), 'special')}; expected a regular file")
     return found

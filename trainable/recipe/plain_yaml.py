@@ -12,14 +12,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import Scanner
+
+from trainable.recipe.trees import DEEPEST, LARGEST_INTEGER
 
 LARGEST_TEXT = 2**17
 """So many characters are read; the parser takes about a second for them. A recipe has about 5,000."""
 MOST_VALUES = 20_000
 """So many values may a text have, where each alias counts all that it stands for."""
-DEEPEST = 32
-"""So many levels may be nested; the deepest study has seven."""
-LARGEST_INTEGER = 2**63
 
 _CORE = "tag:yaml.org,2002:"
 _TAGS = {f"{_CORE}{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map", "timestamp")}
@@ -27,6 +27,15 @@ _TAGS = {f"{_CORE}{name}" for name in ("null", "bool", "int", "float", "str", "s
 
 class TooMuch(ValueError):
     """Says which bound a text exceeds."""
+
+
+class _BoundedScanner(Scanner):
+    """Refuses deep nesting at its beginning: the scanner takes seconds for 2,000 brackets."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803
+        if len(self.flow_context) >= DEEPEST:
+            raise TooMuch(f"is nested deeper than {DEEPEST} levels")
+        super().fetch_flow_collection_start(TokenClass, to_push)
 
 
 class _PlainConstructor(SafeConstructor):
@@ -58,7 +67,8 @@ def load_plain(text: str) -> Any:
     if len(text) > LARGEST_TEXT:
         raise TooMuch(f"has more than {LARGEST_TEXT:,} characters")
     yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = _PlainConstructor
+    yaml.Scanner, yaml.Constructor = _BoundedScanner, _PlainConstructor
+    yaml.composer.warn_double_anchors = False  # YAML lets a name be used again
     try:
         return yaml.load(text)
     except RecursionError:

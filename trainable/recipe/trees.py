@@ -13,6 +13,11 @@ from typing import Any
 Tree = Mapping[str, Any]
 
 
+LARGEST_INTEGER = 2**63
+DEEPEST = 32
+"""So many levels may be nested; the deepest study has seven."""
+
+
 class NotPlain(ValueError):
     """A tree holds what JSON cannot: `path` leads to it, or is empty."""
 
@@ -40,17 +45,32 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def as_json(tree: Tree) -> bytes:
     """Returns a tree as JSON. Raises NotPlain for what cannot be written, with its path if it is text."""
+    for path, scalar in _scalars(tree):
+        if isinstance(scalar, int) and abs(scalar) >= LARGEST_INTEGER:
+            raise NotPlain(path, "expected a number of 64 bits at most")
+        if isinstance(scalar, str) and any("\ud800" <= letter <= "\udfff" for letter in scalar):
+            raise NotPlain(path, "expected text in UTF-8, got other bytes")
     try:
         return json.dumps(tree, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        odd = (path for path, value in leaves(tree) if not _is_utf8(f"{path}{value}"))
-        raise NotPlain(next(odd, ""), "expected text in UTF-8, got other bytes") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise NotPlain("", f"not plain data: {error}") from None
 
 
-def _is_utf8(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+def _scalars(tree: Tree) -> Iterator[tuple[str, Any]]:
+    """Yields every key and every value that holds no others, with its path. Raises NotPlain."""
+    waiting: list[tuple[str, int, Any]] = [("", 0, tree)]
+    while waiting:
+        path, depth, node = waiting.pop()
+        if depth > DEEPEST:
+            raise NotPlain(path.partition(".")[0], f"is nested deeper than {DEEPEST} levels, or holds itself")
+        match node:
+            case Mapping():
+                yield from ((path, name) for name in node)
+                waiting += [(f"{path}.{name}".strip("."), depth + 1, each) for name, each in node.items()]
+            case list() | tuple():
+                waiting += [(f"{path}.{number}", depth + 1, each) for number, each in enumerate(node)]
+            case _:
+                yield path, node
 
 
 def value_at(tree: Tree, path: str) -> Any:

@@ -65,6 +65,10 @@ def test_what_is_not_plain_data_is_refused_in_one_short_line_and_soon(text: str,
     assert len(str(caught.value)) < 200
 
 
+def test_a_name_of_an_alias_may_be_used_again() -> None:
+    assert parse_tree("a: &x 1\nb: &x 2\nc: *x", "mine") == {"a": 1, "b": 2, "c": 2}
+
+
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with (file := tmp_path / "study.yaml").open("wb") as sparse:
         sparse.truncate(2**40)
@@ -108,10 +112,12 @@ def test_an_unknown_users_home_is_a_folder_that_does_not_exist() -> None:
 
 
 def test_numbers_that_no_machine_can_count_to_are_refused() -> None:
-    tree = {"data": {"path": "digits"}, "budget": {"trials": 10**23, "epochs": 10**12}}
+    tree = {"data": {"path": "digits"}, "budget": {"trials": 10**18, "epochs": 10**12}}
     with pytest.raises(FaultyInput) as caught:
         Study.from_tree(tree)
     assert [fault.path for fault in caught.value.faults] == ["budget.trials", "budget.epochs"]
+    with pytest.raises(FaultyInput, match=r"budget\.trials: expected a number of 64 bits at most"):
+        Study.from_tree({**tree, "budget": {"trials": 10**23}})
 
 
 def test_an_experiment_needs_a_name() -> None:
@@ -139,3 +145,27 @@ def test_a_message_holds_nothing_that_a_terminal_obeys() -> None:
     assert str(UserError("a\x1b[31mred\nb\udcff")) == "a\\x1b[31mred\nb\\udcff"
     assert shown("Blüte 花 ✓") == "Blüte 花 ✓"
     assert len(quoted("x" * 10_000)) < 250
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (10**400, r"facts\.parameters: expected a number of 64 bits at most"),
+        ([[2**63]], r"facts\.parameters\.0\.0: expected a number of 64 bits"),
+        ("\ud800", r"facts\.parameters: expected text in UTF-8"),
+        ({"\ud800": 1}, r"facts\.parameters: expected text in UTF-8"),
+        ({1, 2}, "not plain data: .*set"),
+    ],
+)
+def test_a_study_from_python_is_plain_data_too(value: object, message: str) -> None:
+    with pytest.raises(FaultyInput, match=message):
+        Study.from_tree({"data": {"path": "digits"}, "facts": {"parameters": value}})
+
+
+def test_a_tree_that_holds_itself_is_refused() -> None:
+    tree: dict[str, object] = {"data": {"path": "digits"}}
+    tree["base"] = tree
+    with pytest.raises(FaultyInput, match="base: is nested deeper than 32 levels, or holds itself"):
+        Study.from_tree(tree)
+    with pytest.raises(FaultyInput, match=r"nested deeper|holds itself|not plain"):
+        Recipe.from_tree(tree)
