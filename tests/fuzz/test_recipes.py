@@ -1,0 +1,128 @@
+"""Fuzzes recipes: what is accepted makes a run, and most of these train; what is not is one clear message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from tests.fuzz import mutations
+from tests.fuzz.bounds import Tally, fuzz
+from trainable.data import load
+from trainable.errors import FaultyInput, UserError
+from trainable.recipe import Recipe
+from trainable.recipe.models import ResNetSmall
+from trainable.recipe.yamlfile import parse_tree, to_yaml
+from trainable.training.run import Run
+
+VALUES: tuple[dict[str, Any], ...] = (
+    {},
+    {"optimizer.kind": "adamw", "schedule.kind": "onecycle", "augmentation.masking.kind": "gridmask"},
+    {"optimizer.kind": "lamb", "regularisation.clipping.kind": "norm", "augmentation.crop.kind": "resized"},
+    {"regularisation.averaging.kind": "ema", "regularisation.label_smoothing": 0.1, "loop.micro_batch": 4},
+    {"model.layer_rates.kind": "decayed", "model.stochastic_depth": 0.1, "evaluation.scales": [1.0, 1.25]},
+)
+SMALL = {
+    "model.width": 4,
+    "loop.epochs": 2,
+    "loop.batch_size": 8,
+    "evaluation.norm_batches": 1,
+    "precision.kind": "fp32",
+}
+BASE = tuple(Recipe().with_values({**SMALL, **values}) for values in VALUES)
+TREES: tuple[dict[str, Any], ...] = tuple(each.tree() for each in BASE)
+TEXT = b"""version: 2
+data: {path: digits, flips: [horizontal]}
+model: {kind: resnet_small, width: 4}
+optimizer: {kind: adamw, lr: 1e-3}
+schedule:
+  kind: cosine
+  warmup_epochs: 0.5
+augmentation: {crop: {kind: resized, scale_min: 0.35}}
+loop: &loop {epochs: 2, batch_size: 8}
+precision: {kind: fp32}
+"""
+NAMES = tuple(dict.fromkeys(name for path, _ in BASE[1].leaves() for name in path.split(".")))
+MOST_WEIGHTS = 16 * 14
+"""Width times depth: larger networks are only checked, as they take longer than an input may."""
+TALLY = Tally()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fuzz") / "set.npz"
+    write_images(path)
+    return path
+
+
+def write_images(path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
+    np.savez(path, train_images=pixels, train_labels=np.arange(60) % 3)
+
+
+@fuzz
+@given(luck=st.randoms(use_true_random=False))
+def check_one(path: Path, luck: mutations.Luck) -> None:
+    trains = luck.randrange(4) == 0
+    if luck.randrange(3):
+        tree = mutations.tree(luck.choice(TREES), luck, names=NAMES)
+        note(mutations.shown(tree))
+        TALLY.outcome(lambda: made(tree, path, trains))
+    else:
+        text = mutations.content(TEXT, luck)
+        note(mutations.shown(text))
+        TALLY.outcome(lambda: made(parse_tree(text.decode(errors="replace"), "recipe.yaml"), path, trains))
+
+
+def warm(path: Path) -> None:
+    for tree in TREES:
+        made(tree, path, trains=True)  # imports what else the first input would wait for
+
+
+def test_a_recipe_is_refused_at_once_or_makes_a_run(images: Path) -> None:
+    warm(images)
+    check_one(images)
+    TALLY.check(least_share=0.2)
+
+
+def made(tree: dict[str, Any], path: Path, trains: bool) -> Recipe:
+    """Reads a recipe, and makes its run, on a few small images if it names others."""
+    recipe = Recipe.from_tree(tree, "recipe.yaml")
+    check_written(recipe)
+    recipe = recipe.model_copy(
+        update={"data": recipe.data.model_copy(update={"path": str(path), "format": "npz"})}
+    )
+    if is_small(recipe):
+        run = Run(recipe, data=load(recipe.data, resize=recipe.evaluation.resize), device=torch.device("cpu"))
+        try:
+            if trains and not recipe.loop.compile:
+                train(run)
+        finally:
+            run.close()
+    return recipe
+
+
+def check_written(recipe: Recipe) -> None:
+    try:
+        again = Recipe.from_tree(parse_tree(to_yaml(recipe.tree(), {}), "written"))
+    except FaultyInput as error:
+        raise AssertionError(f"accepted, and then refused: {error}") from error
+    assert again == recipe
+    assert again.digest() == recipe.digest()
+
+
+def train(run: Run) -> None:
+    try:
+        assert run.step().epoch == 1
+    except UserError as error:
+        raise AssertionError(f"accepted, and then refused: {error}") from error
+
+
+def is_small(recipe: Recipe) -> bool:
+    model, sizes = recipe.model, (recipe.data.image_size or 8, recipe.evaluation.norm_batches)
+    return isinstance(model, ResNetSmall) and model.width * model.depth <= MOST_WEIGHTS and max(sizes) <= 32

@@ -1,0 +1,144 @@
+"""Fuzzes studies: what is accepted builds its space and gives recipes; what is not is one clear message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from search.deciding.make import make_sampler
+from search.deciding.pruning import choose_pruning
+from search.facts.hardware import Hardware, Node, concurrent_trials, per_trial
+from search.facts.measured import with_written_facts
+from search.followers.uri import resolve_tracking_uri
+from search.record.home import Home
+from search.study import Study, default_name
+from search.study.space import build_space, check_trials, far_rates
+from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
+from spaces.settled import space_from, tree_of
+from spaces.space import Space
+from tests.fuzz import mutations
+from tests.fuzz.bounds import Tally, fuzz
+from tests.search.planted_searches import Images
+from tests.spaces.small_facts import digits_facts
+from trainable.data import DataInfo
+from trainable.errors import FaultyInput
+from trainable.ranks import ALONE
+from trainable.recipe import Recipe
+from trainable.recipe.data import Data
+from trainable.recipe.yamlfile import parse_tree
+from trainable.training.preflight import check_recipe
+
+TEXT = Path(__file__).parents[2].joinpath("examples", "study.yaml").read_bytes()
+EXAMPLE = parse_tree(TEXT.decode(), "the example")
+SMALL = b"""name: 2026-11-22
+data: {path: digits, image_size: 8}
+base: {optimizer.kind: adamw, loop: {batch_size: 32}}
+space:
+  name: quick
+  overrides: {optimizer.lr: {log: [0.001, 0.1], prior: 0.01, confidence: high}}
+budget: {trials: 4, epochs: 9}
+scheduler: {rungs: [1, 3]}
+"""
+STUDIES: tuple[dict[str, Any], ...] = (
+    {"data": {"path": "digits"}},
+    {
+        "data": {"path": "digits"},
+        "base": {"model": {"kind": "torchvision", "name": "resnet18", "weights": "default"}},
+        "space": {"name": "finetune"},
+        "facts": {"parameters": 11_000_000, "lr_band": [0.01, 0.1]},
+    },
+    {
+        "data": {"path": "digits"},
+        "space": {
+            "name": "wide",
+            "overrides": {
+                "loop.batch_size": {"choice": [32, 64, 128], "weights": [1, 2, 1]},
+                "optimizer.weight_decay": {"fixed": 0.0},
+                "model.depth": {"choice": [8, 14]},
+            },
+        },
+        "sampler": {"kind": "qmc"},
+        "scheduler": {"kind": "none"},
+        "objective": {"metric": "val_loss"},
+    },
+    parse_tree(SMALL.decode(), "small"),
+    EXAMPLE,
+)
+NAMES = (
+    *(*Study.model_fields, *WrittenFacts.model_fields, *NOT_OVERWRITABLE, *Data.model_fields),
+    *(path for path, _ in Recipe().leaves()),
+    *("log", "uniform", "int", "int_log", "choice", "fixed", "rule", "prior", "confidence", "weights"),
+)
+HARDWARE = Hardware((Node(cpus=4, gpus=0),))
+
+
+@fuzz
+@given(luck=st.randoms(use_true_random=False))
+def check_one(luck: mutations.Luck) -> None:
+    if luck.randrange(2):
+        tree = mutations.tree(luck.choice(STUDIES), luck, names=NAMES)
+        note(mutations.shown(tree))
+        TALLY.outcome(lambda: prepared(tree))
+    else:
+        text = mutations.content(luck.choice((SMALL, SMALL, TEXT)), luck)
+        note(mutations.shown(text))
+        TALLY.outcome(lambda: prepared(parse_tree(text.decode(errors="replace"), "study.yaml")))
+
+
+TALLY = Tally()
+
+
+def test_a_study_is_refused_at_once_or_gives_its_first_trials() -> None:
+    for each in STUDIES:
+        prepared(each)  # imports what else the first input would wait for
+    check_one()
+    TALLY.check(least_share=0.1)
+
+
+def prepared(tree: dict[str, Any]) -> Space:
+    """Does what comes before the first trial, with invented facts instead of images and a network."""
+    study = Study.from_tree(tree, "study.yaml").resolved("fuzzed")
+    resolve_tracking_uri(study.tracking.uri, study.storage, {})
+    assert Home.of(study).address
+    assert default_name(study)
+    trial = per_trial(study.resources, HARDWARE)
+    info = info_of(study.data)
+    measured = digits_facts(
+        train_images=info.train_images, image_size=info.image_size, epochs=study.budget.epochs
+    )
+    facts = with_written_facts(measured, study)
+    space = build_space(study, facts, info)
+    check_trials(study, space, facts)
+    far_rates(study, space, facts)
+    concurrent_trials(study.concurrent, trial, HARDWARE)
+    choose_pruning(study, space)
+    check_accepted(study, space, info)
+    return space
+
+
+def check_accepted(study: Study, space: Space, info: DataInfo) -> None:
+    """Fails where something that was accepted cannot be written, read again or trained."""
+    try:
+        assert Study.from_tree(parse_tree(study.yaml(), "written")) == study
+        assert space_from(tree_of(space), "settled").dimensions == space.dimensions
+        check_recipe(space.recipe(space.own), info, ALONE)
+        sampler = make_sampler(space, study.sampler.kind, study.seed, study.objective.direction)
+        for number in (1, 2):
+            values_of_trial(space, sampler.ask(number))
+    except FaultyInput as error:
+        raise AssertionError(f"accepted, and then refused: {error}") from error
+
+
+def values_of_trial(space: Space, values: dict[str, Any]) -> None:
+    """A trial whose values make no recipe has failed, and the next one is proposed: a documented case."""
+    space.encode(values)
+
+
+def info_of(data: Data) -> DataInfo:
+    """Returns what is known of data that are as the study says."""
+    images = Images(train=min(2000, data.train_limit or 2000), side=min(data.image_size or 8, 4096))
+    return replace(images.info, channels=data.channels or 1, flips=data.flips or ())
