@@ -1,4 +1,4 @@
-"""Stands for torch's DistributedDataParallel on paper: torch's own fills its buckets with the help of CUDA."""
+"""Stands for torch's DistributedDataParallel on paper: torch's own fills its buckets by CUDA."""
 
 from __future__ import annotations
 
