@@ -92,10 +92,11 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
     from search.record.journal import Journal
     from search.running.cluster import local_ray
     from search.running.driver import make_ledger, tracker_of
-    from search.running.raytune import StopSwitch, run_trials
+    from search.running.raytune import run_trials
+    from search.running.switch import StopSwitch
 
     prepared, hardware = prepared_search(folder, trials, case.reports)
-    with Journal(prepared.home.folder) as journal, local_ray(hardware):
+    with Journal(prepared.home.folder) as journal, local_ray(hardware, StopSwitch()):
         ledger = make_ledger(prepared, journal)
         ledger.begin("noop")
         tracker = tracker_of(prepared.home, prepared.study)

@@ -62,7 +62,8 @@ def tunebook(trials: int, folder: Path) -> float:
     from search.running.cluster import local_ray
     from search.running.driver import make_ledger, resolved_study
     from search.running.prepare import prepare, write_facts
-    from search.running.raytune import StopSwitch, run_trials
+    from search.running.raytune import run_trials
+    from search.running.switch import StopSwitch
     from search.study import Study
 
     hardware = Hardware((Node(cpus=WORKERS, gpus=0),))
@@ -78,7 +79,7 @@ def tunebook(trials: int, folder: Path) -> float:
     prepared.home.folder.mkdir(parents=True)
     prepared.study.write(prepared.home.folder)
     write_facts(prepared)
-    with Journal(prepared.home.folder) as journal, local_ray(hardware):
+    with Journal(prepared.home.folder) as journal, local_ray(hardware, StopSwitch()):
         ledger = make_ledger(prepared, journal)
         ledger.begin("ranks")
         began = time.perf_counter()

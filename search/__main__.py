@@ -13,8 +13,9 @@ from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.files.store import is_uri
+from trainable.tune.causes import in_words, refusal_in
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 
 app = typer.Typer(
     name="tunebook",
@@ -134,6 +135,17 @@ def sync(folder: Folder) -> None:
         from search.running import driver
 
     raise typer.Exit(0 if driver.sync(folder) else FAILED)
+
+
+@app.command()
+def audit(folder: Folder) -> None:
+    """Compare the journal with MLflow, optuna.db and the checkpoints: is every epoch in each, once?"""
+    from search.results.audit import audit as compare
+    from search.results.search import Search
+
+    found = compare(Search(folder))
+    print(found)
+    raise typer.Exit(FAILED if found.differences else 0)
 
 
 @app.command()
@@ -299,7 +311,13 @@ cli.add_to(app)
 
 def _exit_with(state: str) -> None:
     """Ends the command with the exit code of a search's state."""
-    codes = {"finished": 0, "failed": FAILED, "interrupted": INTERRUPTED}
+    codes = {
+        "finished": 0,
+        "failed": FAILED,
+        "broken off": FAILED,
+        "interrupted": INTERRUPTED,
+        "terminated": TERMINATED,
+    }
     raise typer.Exit(codes[state])
 
 
@@ -312,6 +330,11 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if (refused := refusal_in(error)) is None:
+            raise
+        print(f"tunebook: {in_words(refused)}; make room, and call this again", file=sys.stderr)
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

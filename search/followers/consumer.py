@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from search.followers.uri import without_password
 from search.record.chain import START, JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import Event, read_from
@@ -193,7 +194,7 @@ class Consumer(ABC):
 
 def one_line(error: BaseException) -> str:
     """Returns an error's kind and message, cut to what a terminal shows."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = without_password(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
 
 

@@ -243,15 +243,22 @@ class Tracker(Consumer):
 
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
     """Returns the search's runs in the study's MLflow; the first call in a process imports MLflow."""
+    quiet_mlflow()
+    from search.followers.mlflow_runs import RunStore
+
+    uri = str(study.tracking.uri)
+    return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
+
+
+def quiet_mlflow() -> None:
+    """Imports MLflow with the variables that it reads then, and has it log nothing."""
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
-    from search.followers.mlflow_runs import RunStore
+    import mlflow  # noqa: F401  # it sets its loggers' levels
 
     for name in ("mlflow", "alembic"):
         # they log every table that they create, and errors that they raise as well
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    uri = str(study.tracking.uri)
-    return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
 
 
 def readable(study: Study) -> Study:

@@ -50,8 +50,9 @@ def database_file(uri: str) -> Path | None:
 
 
 def without_password(uri: str) -> str:
-    """Returns the URI with its password left out, for people to read."""
-    return re.sub(r"(?<=[?&]password=)[^&]*", "***", re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", uri))
+    """Returns a URI, or a text with URIs, with the passwords left out, for people to read."""
+    plain = re.sub(r"(?<=://)([^/@:\s]*):[^/\s]*@", r"\1:***@", uri)
+    return re.sub(r"(?i)(?<=[?&;\s]password=)[^&;\s]*", "***", plain)
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:

@@ -187,8 +187,12 @@ class LiveView:
         return f"about {_duration(seconds)} left"
 
 
-def closing(search: Search, best_file: Path | None) -> None:
-    """Print the end of a search: its trials, what they say of the best and the rules, and how to go on."""
+def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
+    """Print the end of a search: its trials, what they say of the best and the rules, and how to go on.
+
+    `fault` says what has kept it from going on. A disk may not even have taken that the search ends: its
+    state is then still `running`, as this process is.
+    """
     summary, address = search.summary, quote(search.home.address)
     _print(search)
     match summary.state:
@@ -197,9 +201,10 @@ def closing(search: Search, best_file: Path | None) -> None:
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
             say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
-        case "interrupted":
-            say(f"\ninterrupted; go on with:\n  {command()} resume {address}")
-        case _:
+        case "interrupted" | "running":
+            say(f"\n{fault}" if fault else "")
+            say(f"interrupted; go on with:\n  {command()} resume {address}")
+        case "failed":
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 

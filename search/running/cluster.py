@@ -6,11 +6,13 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from search.facts.hardware import Hardware, Node
 from search.running.cluster_token import NO_TOKEN, send_token, token_to_send, why_refused
+from search.running.private_ray import private_ray
+from search.running.switch import StopSwitch
 from trainable.errors import UserError
 
 RAY_SETTINGS = {
@@ -23,6 +25,7 @@ RAY_SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of trials that fail while the search stops
     "RAY_prestart_worker_first_driver": "0",  # no trial of Tune's runs in a worker started ahead
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
@@ -62,26 +65,19 @@ def joined(address: str) -> Iterator[Hardware]:
 
 
 @contextlib.contextmanager
-def local_ray(hardware: Hardware) -> Iterator[None]:
-    """Start a private Ray on this machine for the block; one that this process has is used instead."""
+def local_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
+    """Start a private Ray on this machine for the block; one that this process has is used instead.
+
+    The block receives a function that says in words whether Ray has died. Raises RayNotStarted.
+    """
     _quieten()
     import ray
 
     if ray.is_initialized():
-        yield
+        yield lambda: None
         return
-    ray.init(
-        address="local",
-        num_cpus=sum(node.cpus for node in hardware.nodes),
-        num_gpus=hardware.gpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    with private_ray(hardware, switch) as death:
+        yield death
 
 
 def _check_answers(address: str) -> None:

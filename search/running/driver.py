@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +35,17 @@ from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import joined, local_ray
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
-from search.running.raytune import StopSwitch, drop_all_checkpoints, run_trials, stored_history
+from search.running.private_ray import RayNotStarted
+from search.running.raytune import drop_all_checkpoints, run_trials, stored_history
+from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
 
-Closing = Literal["finished", "interrupted", "failed"]
+State = Literal["finished", "interrupted", "failed"]
+Closing = Literal["finished", "interrupted", "terminated", "broken off", "failed"]
+"""How a driver ends. Two of the words are for a search that is interrupted, by SIGTERM or by a fault."""
 
 BEFORE_THE_STUDY = re.compile(
     rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}"
@@ -182,7 +187,10 @@ def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bo
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
-    backlogs = [tracker_of(home, Search(home.folder).study).sync()]
+    search = Search(home.folder)
+    backlogs = [tracker_of(home, search.study).sync()]
+    if search.record.settled is not None:
+        backlogs.append(Mirror(home.folder, search.study, search.space).sync())
     if (in_store := _in_store(home, lease)) is not None:
         backlogs.append(in_store.sync())
     for backlog in backlogs:
@@ -210,22 +218,58 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds:
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch):
-            with view, local_ray(hardware), switch.listening():  # ray.init sets its own handler for SIGTERM
-                is_stored = in_store.has_stored if in_store is not None else None
-                run_trials(prepared, ledger, switch, view.update, is_stored=is_stored)
+            with view, switch.listening():
+                _train(prepared, hardware, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
-            state, reason = _how_it_ended(ledger, switch, prepared)
-            drop_all_checkpoints(ledger, prepared, switch)
-            tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
-            best = _write_results(folder)
-            logger.info("%s: %s", state, reason or "every trial has ended")
-            ledger.close(state, reason)  # last: a finished search has its results
+            state = _close(prepared, ledger, switch, tracker)
         backlogs = [follower.backlog() for follower in followers]
-    report.closing(Search(folder), best)
+    report.closing(Search(folder), folder / BEST_FILE, switch.fault)
     _report_backlogs(backlogs, quote(home.address))
+    return _closing(state, switch)
+
+
+def _train(
+    prepared: Prepared,
+    hardware: Hardware,
+    ledger: Ledger,
+    switch: StopSwitch,
+    view: report.LiveView,
+    in_store: InStore | None,
+) -> None:
+    """Trains all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
+    is_stored = in_store.has_stored if in_store is not None else None
+    try:
+        # ray.init sets its own handler for SIGTERM
+        with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
+            if not switch.stops:
+                run_trials(prepared, ledger, switch, view.update, is_stored=is_stored, died=died)
+    except RayNotStarted as error:
+        switch.break_off(str(error))
+
+
+def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, tracker: Tracker) -> State:
+    """Writes what a search leaves, and its last event, as far as the disk allows; returns its state."""
+    folder = prepared.home.folder
+    state, reason = _how_it_ended(ledger, switch, prepared)
+    drop_all_checkpoints(ledger, prepared, switch)
+    tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
+    with switch.stopped_by_disk():
+        _write_results(folder)
+    if switch.fault is not None:
+        state, reason = "interrupted", switch.fault
+    logger.info("%s: %s", state, reason or "every trial has ended")
+    with switch.stopped_by_disk():
+        ledger.close(state, reason)  # last: a finished search has its results
     return state
+
+
+def _closing(state: State, switch: StopSwitch) -> Closing:
+    """Returns how this driver ended, from the search's state."""
+    if switch.fault is not None:
+        return "broken off"
+    return "terminated" if state == "interrupted" and signal.SIGTERM in switch.signals else state
 
 
 def _in_store(home: Home, lease: Lease | None) -> InStore | None:
@@ -256,11 +300,22 @@ def _deadline(study: Study, seconds: float) -> float | None:
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - seconds)
 
 
+class LogFile(logging.FileHandler):
+    """Writes a log as long as the disk takes it; Python would print a traceback for each lost line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Does nothing: the search says itself that the disk is full."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 @contextlib.contextmanager
 def _logging_to(file: Path) -> Iterator[None]:
     """Sends this package's log to a file for the block, and nowhere else."""
     try:
-        handler = logging.FileHandler(file, encoding="utf-8")
+        handler = LogFile(file, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{file}: cannot be written to: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -277,28 +332,28 @@ def _logging_to(file: Path) -> Iterator[None]:
         handler.close()
 
 
-def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Closing, str | None]:
+def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[State, str | None]:
     """Returns how the search ended, and why, once no trial runs any more."""
-    if switch.interrupted:
-        return "interrupted", "stopped by a signal"
+    if switch.interrupted or switch.fault is not None:
+        return "interrupted", switch.fault or "stopped by a signal"
     reason = None
     if switch.out_of_time and not ledger.is_complete:
         reason = "the budget of hours is spent"
-        for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
-            ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
-        ledger.cut_short(reason)
+        with switch.stopped_by_disk():
+            for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
+                ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
+            ledger.cut_short(reason)
     if not ledger.has_finished_trial:
         return "failed", "no trial finished: all crashed, diverged or were cut short"
     return "finished", reason
 
 
-def _write_results(folder: Path) -> Path | None:
-    """Write `best.yaml` and the picture; return the recipe's path, if any trial has finished."""
+def _write_results(folder: Path) -> None:
+    """Write `best.yaml`, if any trial has finished, and the picture."""
     search = Search(folder)
     if search.best is not None:
         export_recipe(search, folder / BEST_FILE)
     draw(search.progress, folder / PICTURE_FILE)
-    return folder / BEST_FILE if search.best is not None else None
 
 
 def _report_backlogs(backlogs: list[Backlog], address: str) -> None:

@@ -8,90 +8,41 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
-import signal
+import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import cloudpickle
 from ray import tune
-from ray.exceptions import RayTaskError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
-from search.record.lease import Lease
 from search.running.prepare import Prepared
+from search.running.private_ray import RayDied
+from search.running.switch import StopSwitch
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
+from trainable.tune.causes import cause_of, last_error
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
 
 SCRATCH = ".ray"
-STOPPING = b"\nstopping; this takes some seconds; press Ctrl-C again to stop immediately\n"
 LONGEST_REASON = 500
 """The most characters of a reason in tables and tags."""
+FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
+"""What Ray writes before each of a trial's errors."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class StopSwitch:
-    """Says why the search should end early: a signal, the budget of hours, or another driver."""
-
-    deadline: float | None = None
-    """After this time.monotonic() no more training happens."""
-    lease: Lease | None = None
-    """The lease of a search that is in a store."""
-    signals: list[int] = field(default_factory=list)
-
-    @property
-    def interrupted(self) -> bool:
-        return bool(self.signals)
-
-    @property
-    def lost(self) -> bool:
-        """Whether another driver goes on with the search, and owns its journal and checkpoints now."""
-        return self.lease is not None and self.lease.lost
-
-    @property
-    def sure(self) -> bool:
-        """Whether the search is this driver's for certain, so that it may delete files and send to others."""
-        return self.lease is None or self.lease.sure
-
-    @property
-    def out_of_time(self) -> bool:
-        return self.deadline is not None and time.monotonic() >= self.deadline
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Makes Ctrl-C and SIGTERM end the search cleanly, once; a second signal interrupts at once."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            if self.signals:
-                raise KeyboardInterrupt
-            self.signals.append(number)
-            os.write(2, STOPPING)  # not print: a signal may come in the middle of one
-
-        for number in before:
-            signal.signal(number, on_signal)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def run_trials(
@@ -101,19 +52,21 @@ def run_trials(
     on_progress: Callable[[], None],
     trainable: type[TrialTrainable] = TrialTrainable,
     is_stored: Callable[[int], bool] | None = None,
+    died: Callable[[], str | None] = lambda: None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
     A trial starts when `is_stored` says that its record is where it must be. Returns when all have
-    ended, or soon after the switch says stop; the journal then says what is left.
+    ended, or soon after the switch says stop; the journal then says what is left. Raises RayDied as soon as
+    `died` says in words that Ray has.
     """
     tuner = tune.Tuner(
         tune.with_resources(
             tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
         ),
         tune_config=tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, prepared, is_stored),
-            scheduler=LedgerScheduler(ledger),
+            search_alg=LedgerSearcher(ledger, prepared, switch, is_stored),
+            scheduler=LedgerScheduler(ledger, switch),
             num_samples=-1,
             max_concurrent_trials=prepared.concurrent,
             reuse_actors=True,
@@ -124,7 +77,7 @@ def run_trials(
             failure_config=tune.FailureConfig(max_failures=prepared.study.limits.retries),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             callbacks=[LedgerCallback(ledger, prepared, switch, on_progress)],
-            stop=SwitchStopper(switch),
+            stop=SwitchStopper(switch, died),
             verbose=0,
         ),
     )
@@ -173,11 +126,16 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
     """Tells Ray what to train next: the ledger's proposals."""
 
     def __init__(
-        self, ledger: Ledger, prepared: Prepared, is_stored: Callable[[int], bool] | None = None
+        self,
+        ledger: Ledger,
+        prepared: Prepared,
+        switch: StopSwitch,
+        is_stored: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__()
         self._ledger = ledger
         self._prepared = prepared
+        self._switch = switch
         self._is_stored = is_stored
         self._next: Proposal | None = None
 
@@ -186,8 +144,12 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
 
         Ray asks some ten times a second.
         """
-        proposal = self._next = self._next or self._ledger.propose()
-        if proposal is None:
+        if self._next is None:
+            with self._switch.stopped_by_disk():
+                self._next = self._ledger.propose()
+        if self._switch.fault is not None:
+            return None
+        if (proposal := self._next) is None:
             return str(Searcher.FINISHED)
         if self._is_stored is not None and not self._is_stored(proposal.trial):
             return None
@@ -215,14 +177,16 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
     A trial never says that it is done; so every result passes here, also its last.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, switch: StopSwitch) -> None:
         super().__init__()
         self._ledger = ledger
+        self._switch = switch
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         decision = Decision.CONTINUE
-        for tree in result["epochs"]:
-            decision = self._ledger.epoch(trial.config["trial"], EpochResult.from_tree(tree))
+        with self._switch.stopped_by_disk():
+            for tree in result["epochs"] if self._switch.fault is None else ():
+                decision = self._ledger.epoch(trial.config["trial"], EpochResult.from_tree(tree))
         return str(TrialScheduler.STOP if decision is Decision.STOP else TrialScheduler.CONTINUE)
 
 
@@ -244,13 +208,13 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         except StoreError as error:
             logger.warning("trial %d: %s", number, error)
             done = self._ledger.epochs_done(number)
-        self._ledger.start(number, done)
+        self._enter(self._ledger.start, number, done)
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._ledger.retry(trial.config["trial"], self._reason(trial))
+        self._enter_failure(self._ledger.retry, trial)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._ledger.fail(trial.config["trial"], self._reason(trial))
+        self._enter_failure(self._ledger.fail, trial)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays."""
@@ -259,6 +223,19 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
+
+    def _enter_failure(self, enter: Callable[[int, str], None], trial: Trial) -> None:
+        """Enters that an attempt failed, unless no trial is to blame: then the whole search stops."""
+        reason = self._reason(trial)
+        if cause_of(reason) == "disk":
+            self._switch.break_off(f"trial {trial.config['trial']} cannot be saved: {reason}")
+        self._enter(enter, trial.config["trial"], reason)
+
+    def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:
+        """Enters something in the ledger, unless the search is being broken off."""
+        with self._switch.stopped_by_disk():
+            if self._switch.fault is None:
+                enter(number, what)
 
     def _reason(self, trial: Trial) -> str:
         """Returns why an attempt failed, in one line; the whole error goes to the search's log."""
@@ -272,14 +249,17 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
     """Ends the whole search when the switch says so."""
 
-    def __init__(self, switch: StopSwitch) -> None:
+    def __init__(self, switch: StopSwitch, died: Callable[[], str | None]) -> None:
         self._switch = switch
+        self._died = died
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._switch.interrupted or self._switch.out_of_time or self._switch.lost
+        if (words := self._died()) is not None:
+            raise RayDied(words)
+        return self._switch.stops
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> CheckpointStore:
@@ -299,12 +279,13 @@ def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[E
 def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
     """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them.
 
-    Returns false where a store is down; the checkpoints then use space until the next try.
+    Returns false where a store is down or a disk refuses it; the checkpoints then use space until the next
+    try.
     """
     if ledger.ended(trial) in ("stopped", "diverged"):
         try:
             checkpoints_of(prepared, trial).remove()
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             logger.warning("trial %d: %s", trial, error)
             return False
     return True
@@ -323,10 +304,22 @@ def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch)
 
 
 def failure(trial: Trial) -> tuple[str, str]:
-    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died."""
-    path = trial.pickled_error_file
-    if path is None or not Path(path).exists():
-        return "the trial's process could not be started", ""
-    error = cloudpickle.loads(Path(path).read_bytes())
-    cause = error.cause if isinstance(error, RayTaskError) else error
-    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:LONGEST_REASON], str(error)
+    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died.
+
+    Ray also pickles the error into a file beside this text. That is never read: on a shared machine another
+    person may have written it.
+    """
+    whole = _own_text(Path(trial.error_file)) if trial.error_file else ""
+    newest = FAILURE.split(whole)[-1]
+    return last_error(newest)[:LONGEST_REASON] or "the trial's process could not be started", newest
+
+
+def _own_text(path: Path) -> str:
+    """Returns the text of a regular file of this user; nothing where there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO would never be opened
+    except OSError:
+        return ""
+    with os.fdopen(file, encoding="utf-8", errors="replace") as text:
+        found = os.fstat(file)
+        return text.read() if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() else ""

@@ -12,7 +12,7 @@ from search.record.cursor import read_cursor, run_ids
 from search.record.journal import EndEvent, RetryEvent
 from search.results.search import Search
 from search.running import driver
-from search.running.raytune import StopSwitch
+from search.running.switch import StopSwitch
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train

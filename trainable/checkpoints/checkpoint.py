@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import warnings
@@ -200,7 +201,10 @@ def _move_into_place(unfinished: Path, final: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Removes a checkpoint's name before its files, so that no half of one is ever found."""
-    grave = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
-    folder.rename(grave / folder.name)
+    """Removes a checkpoint's name before its files, so that no half of one is ever found.
+
+    It makes no new file: a full disk must allow it.
+    """
+    grave = folder.with_name(f"{UNFINISHED}{secrets.token_hex(4)}")
+    folder.rename(grave)
     shutil.rmtree(grave)

@@ -26,6 +26,7 @@ with paused():
 
     from trainable.ranks import RankSilent, of_process_group
     from trainable.training.metrics import EpochResult
+    from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
     from trainable.tune.worker import TrialAssignment, Worker
 
@@ -85,6 +86,7 @@ class Rank:
         )
         self._worker = Worker(seat, of_process_group())
 
+    @refusals_named()  # here: what led to an error does not reach other processes
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
         """Returns what `Worker.step` returns on rank 0, and None on the others."""
         results = self._worker.step(TrialAssignment.from_config(config))

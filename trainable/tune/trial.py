@@ -16,6 +16,7 @@ with paused():
     from ray import tune
 
     from trainable.training.metrics import EpochResult
+    from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
     from trainable.tune.team import Team
     from trainable.tune.watchdog import Watchdog
@@ -66,10 +67,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._assigned = new_config
         return True
 
+    @refusals_named()
     def step(self) -> dict[str, Any]:
         """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
-        Raises MemoryLeak, RankLost if a process of the trial has died, and what `Worker.step` raises.
+        Raises MemoryLeak, RankLost if a process of the trial has died, DiskRefused if a disk is full, and
+        what `Worker.step` raises.
         """
         if self._leak:
             raise MemoryLeak(self._leak)

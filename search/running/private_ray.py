@@ -1,0 +1,220 @@
+"""Starts a Ray of this search's own on this machine, which nobody else can use, and leaves nothing of it.
+
+Its folder can be opened by this user alone, its ports are those of 127.0.0.1, and it asks for a token that
+no file holds. Its processes and its folder go with the driver, also where that is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import logging
+import os
+import secrets
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from search.facts.hardware import Hardware
+from search.running import reaper
+from search.running.cluster_token import MODE, TOKEN
+from search.running.switch import StopSwitch
+from trainable.errors import first_line
+
+PREFIX = "tunebook-ray-"
+LONGEST_FOLDER = 40
+"""Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
+STARTS = 3
+"""Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
+LOCKED_SECONDS = 60.0
+"""After so long a folder that is in use has been locked for certain."""
+
+logger = logging.getLogger(__name__)
+
+
+class RayNotStarted(Exception):
+    """Says why no Ray could be started."""
+
+
+class RayDied(BaseException):
+    """Ends the driver's loop when Ray has died.
+
+    This is no Exception: for those, Ray Tune ends its trials first, and waits for a Ray that is not there.
+    """
+
+
+@contextlib.contextmanager
+def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
+    """Start a private Ray for the block, which receives a function that says in words whether Ray has died.
+
+    SIGTERM during the start ends it and is noted by the switch. Raises RayNotStarted.
+    """
+    with _folder() as folder, _variables(folder):
+        try:
+            _start(hardware, folder)
+        except SystemExit:  # what Ray's handler for SIGTERM raises, while its start replaces ours
+            switch.signals.append(signal.SIGTERM)
+        try:
+            yield death
+        except RayDied as died:
+            switch.break_off(str(died))
+        finally:
+            _end(folder)
+
+
+def death() -> str | None:
+    """Returns in words which of Ray's own processes has died; None while none has."""
+    import ray
+
+    node = ray._private.worker._global_node
+    dead = [kind for kind, _ in node.dead_processes()] if node is not None else []
+    needed = [kind for kind in dead if kind in ("gcs_server", "raylet")]
+    return f"Ray has died on this machine: its process {needed[0]} has ended" if needed else None
+
+
+def _start(hardware: Hardware, folder: Path) -> None:
+    """Starts Ray, again where it was too slow. Raises RayNotStarted."""
+    for attempt in range(1, STARTS + 1):
+        try:
+            _init(hardware, folder)
+        except Exception as error:  # Ray raises plain ones here, too
+            logger.warning("Ray did not start (attempt %d): %s", attempt, error)
+            _end(folder)
+            if attempt == STARTS:
+                raise RayNotStarted(f"Ray could not be started: {first_line(error)}") from None
+        else:
+            return
+
+
+def _init(hardware: Hardware, folder: Path) -> None:
+    import ray
+
+    with _loopback_alone():
+        ray.init(
+            address="local",
+            num_cpus=sum(node.cpus for node in hardware.nodes),
+            num_gpus=hardware.gpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(folder),
+            _node_ip_address="127.0.0.1",
+        )
+
+
+def _end(folder: Path) -> None:
+    """Ends Ray; where it has died, its processes are killed first, since they answer nobody."""
+    import ray
+
+    if not ray.is_initialized() or death() is not None:
+        reaper.end_processes(str(folder))
+    ray.shutdown()
+
+
+@contextlib.contextmanager
+def _loopback_alone() -> Iterator[None]:
+    """Has Ray take 127.0.0.1 for this machine's address, where all its processes then listen alone.
+
+    Ray has this for systems whose firewalls ask about every port, and resolves a 127.0.0.1 that it is given
+    to the machine's own address everywhere else (`get_node_ip_address` in ray/_private/services.py). The
+    variable reaches Ray's processes; this process has read it already.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _variables(folder: Path) -> Iterator[None]:
+    """Sets for the block what Ray's processes inherit: a new token, and the folder that marks them."""
+    ours = {
+        MODE: "token",
+        TOKEN: secrets.token_hex(32),
+        reaper.VARIABLE: str(folder),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    _read_token_again()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        _read_token_again()
+
+
+def _read_token_again() -> None:
+    """Has Ray read the variables of its token, which it remembers from its import or its last start."""
+    import ray
+
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Gives the block a private folder, which goes with all its processes whatever becomes of the driver."""
+    root = _root()
+    _remove_dead(root)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))  # mode 0700
+    lock = reaper.locked(str(folder))
+    assert lock is not None, "nobody else knows this folder"
+    watcher = _watched(folder, lock)
+    try:
+        yield folder
+    finally:
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+        watcher.wait()
+        os.close(lock)
+
+
+def _watched(folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    """Starts the process that removes the folder after this process; it shares the folder's lock."""
+    return subprocess.Popen(
+        [sys.executable, "-IS", reaper.__file__, str(folder)],
+        stdin=subprocess.PIPE,
+        pass_fds=[lock],
+        cwd="/",
+        start_new_session=True,  # what ends a terminal's or a job's processes leaves it alone
+    )
+
+
+def _root() -> Path:
+    """Returns where Ray's folder is made: where temporary files are, or /tmp where that path is too long."""
+    asked = [os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
+    room = LONGEST_FOLDER - len(PREFIX) - len("/12345678")
+    short = (Path(each) for each in asked if each and Path(each).is_dir() and len(each) <= room)
+    return next(short, Path("/tmp"))
+
+
+def _remove_dead(root: Path) -> None:
+    """Removes the folders of earlier searches of this user whose driver and reaper are both gone."""
+    for name in glob.glob(str(root / f"{PREFIX}*")):
+        with contextlib.suppress(OSError):
+            found = os.lstat(name)
+            old = time.time() - found.st_mtime > LOCKED_SECONDS
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and old:
+                _remove_if_dead(name)
+
+
+def _remove_if_dead(name: str) -> None:
+    if (lock := reaper.locked(name)) is not None:
+        try:
+            reaper.remove(name)
+        finally:
+            os.close(lock)

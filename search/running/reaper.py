@@ -1,0 +1,75 @@
+"""Ends what a private Ray leaves behind when its driver is killed: its processes, and its folder.
+
+    python -IS reaper.py FOLDER     waits for the end of its standard input, which ends with the driver
+
+It runs as a script of its own, so it imports nothing but Python's library. Ray itself ends most of its
+processes with the driver, but not its agents (Ray 2.60: both were still there 20 s after the driver).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import time
+
+VARIABLE = "TUNEBOOK_PRIVATE_RAY"
+"""All processes of a private Ray inherit this variable; its value is Ray's folder."""
+LOCK_FILE = "lock"
+"""It is locked as long as a driver or its reaper is there to remove the folder."""
+TRIES = 50
+PAUSE_SECONDS = 0.1
+
+
+def processes_of(folder: str) -> list[int]:
+    """Returns the processes that were started with the folder's variable, but for this one."""
+    mark = f"{VARIABLE}={folder}".encode()
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if pid != os.getpid() and mark in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:  # it has ended, or is another person's
+            continue
+    return found
+
+
+def end_processes(folder: str) -> None:
+    """Kills the processes of a private Ray, also those that they start meanwhile."""
+    for _ in range(TRIES):
+        if not (found := processes_of(folder)):
+            return
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(PAUSE_SECONDS)
+
+
+def locked(folder: str) -> int | None:
+    """Returns the descriptor that holds the folder's lock; None where another process has it."""
+    file = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
+
+
+def remove(folder: str) -> None:
+    """Ends the processes of a private Ray and removes its folder."""
+    end_processes(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they are for the driver; this process outlives it
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    remove(sys.argv[1])

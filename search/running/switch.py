@@ -1,0 +1,91 @@
+"""Says why a search should end early, and notes what ends it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from search.record.lease import Lease
+from trainable.tune.causes import in_words
+
+STOPPING = b"\nstopping; this takes some seconds; press Ctrl-C again to stop immediately\n"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class StopSwitch:
+    """Says why the search should end early: a signal, the budget of hours, another driver, or a fault."""
+
+    deadline: float | None = None
+    """After this time.monotonic() no more training happens."""
+    lease: Lease | None = None
+    """The lease of a search that is in a store."""
+    signals: list[int] = field(default_factory=list)
+    fault: str | None = None
+    """What no trial is to blame for and keeps every trial from going on, such as a full disk, in words."""
+
+    @property
+    def interrupted(self) -> bool:
+        return bool(self.signals)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another driver goes on with the search, and owns its journal and checkpoints now."""
+        return self.lease is not None and self.lease.lost
+
+    @property
+    def sure(self) -> bool:
+        """Whether the search is this driver's for certain, so that it may delete files and send to others."""
+        return self.lease is None or self.lease.sure
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
+    def stops(self) -> bool:
+        """Whether no more training should happen."""
+        return self.interrupted or self.out_of_time or self.lost or self.fault is not None
+
+    def break_off(self, fault: str) -> None:
+        """Note what keeps the search from going on; the first fault counts, others often follow from it."""
+        if self.fault is None:
+            self.fault = fault
+            logger.error("%s", fault)
+
+    @contextmanager
+    def stopped_by_disk(self) -> Iterator[None]:
+        """Ends the search, instead of raising, where a disk refuses what the block writes.
+
+        Ray would take an error in its callbacks for one of the trial.
+        """
+        try:
+            yield
+        except OSError as error:
+            self.break_off(f"the search cannot be written to the disk: {in_words(error)}")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Makes Ctrl-C and SIGTERM end the search cleanly, once; a second signal interrupts at once."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            if self.signals:
+                raise KeyboardInterrupt
+            self.signals.append(number)
+            os.write(2, STOPPING)  # not print: a signal may come in the middle of one
+
+        for number in before:
+            signal.signal(number, on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
