@@ -27,6 +27,8 @@ from search.running.switch import StopSwitch
 from trainable.errors import first_line
 
 PREFIX = "tunebook-ray-"
+RAY_FOLDER = "r"
+"""Ray opens its own folder to everybody (0777); this one lies in a folder that is closed to others."""
 LONGEST_FOLDER = 40
 """Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
 STARTS = 3
@@ -102,7 +104,7 @@ def _init(hardware: Hardware, folder: Path) -> None:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            _temp_dir=str(folder),
+            _temp_dir=str(folder / RAY_FOLDER),
             _node_ip_address="127.0.0.1",
         )
 
@@ -197,7 +199,7 @@ def _watched(folder: Path, lock: int) -> subprocess.Popen[bytes]:
 def _root() -> Path:
     """Returns where Ray's folder is made: where temporary files are, or /tmp where that path is too long."""
     asked = [os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
-    room = LONGEST_FOLDER - len(PREFIX) - len("/12345678")
+    room = LONGEST_FOLDER - len(PREFIX) - len("/12345678/r")
     short = (Path(each) for each in asked if each and Path(each).is_dir() and len(each) <= room)
     return next(short, Path("/tmp"))
 

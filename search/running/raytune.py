@@ -228,7 +228,9 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         """Enters that an attempt failed, unless no trial is to blame: then the whole search stops."""
         reason = self._reason(trial)
         if cause_of(reason) == "disk":
-            self._switch.break_off(f"trial {trial.config['trial']} cannot be saved: {reason}")
+            self._switch.break_off(
+                f"trial {trial.config['trial']} cannot be saved: {reason.partition(': ')[2]}"
+            )
         self._enter(enter, trial.config["trial"], reason)
 
     def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+LISTENS = "0A"
+"""A socket's state in /proc/net/tcp."""
+THIS_MACHINE = {"0100007F", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1, as an address of IPv4 and of IPv6, as the kernel writes it on a little-endian machine."""
+
 
 def everyone() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -23,8 +28,40 @@ def is_rank(pid: int) -> bool:
 def is_below(pid: int, ancestor: int) -> bool:
     """Says whether a process was started by another one, or by what that one started."""
     while pid > 1 and pid != ancestor:
-        pid = int(_read(pid, "status").partition("PPid:")[2].split("\n")[0] or 0)
+        pid = _parent(pid)
     return pid == ancestor
+
+
+def children(pid: int) -> list[int]:
+    """Returns the processes that a process has started and that still run."""
+    return [each for each in everyone() if _parent(each) == pid]
+
+
+def name_of(pid: int) -> str:
+    """Returns the name of a process's program, of which the kernel keeps 15 characters."""
+    return _read(pid, "comm").strip()
+
+
+def command_of(pid: int) -> str:
+    return _read(pid, "cmdline").replace("\0", " ")
+
+
+def listening(pid: int) -> set[str]:
+    """Returns the addresses at which a process accepts connections, in the kernel's hexadecimal form."""
+    sockets = {link[8:-1] for link in map(_link, Path(f"/proc/{pid}/fd").iterdir()) if "socket:" in link}
+    rows = [row.split() for name in ("net/tcp", "net/tcp6") for row in _read(pid, name).splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == LISTENS and row[9] in sockets}
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _parent(pid: int) -> int:
+    return int(_read(pid, "status").partition("PPid:")[2].split("\n")[0] or 0)
 
 
 def _read(pid: int, name: str) -> str:

@@ -1,0 +1,38 @@
+"""A file system of a few megabytes, to be filled; only root can mount one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+BLOCK = b"\0" * 4096
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """Mounts a tmpfs on a folder for the block, or skips the test where that is not allowed."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Returns a file that takes all the room there is, to the last page."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(BLOCK):
+                pass
+        except OSError:
+            return ballast
+    raise AssertionError("a write of nothing")

@@ -1,0 +1,165 @@
+"""What is no trial's fault costs no trial: a full disk, a Ray that dies, a driver that is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent
+from search.results.search import Search
+from search.running import reaper
+from search.running.private_ray import PREFIX
+from tests.integration.drivers import Driver, tunebook
+from tests.integration.full_disks import fill, small_disk
+from tests.integration.processes import THIS_MACHINE, children, command_of, listening, name_of
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+EPOCHS = 60
+"""So many epochs last through all drivers of a test."""
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files with a path that is short enough for Ray's sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="tb-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def written_study(folder: Path, trials: int, epochs: int) -> Path:
+    """The file of a study whose trials train one after the other, to the end; its search is `mine`."""
+    study = digits_study(folder / "storage", name="mine", budget__trials=trials, budget__epochs=epochs)
+    study = study.with_values({"concurrent": 1, "scheduler.kind": "none", "base.model.width": 16})
+    study.write(folder)
+    return folder / "study.yaml"
+
+
+def assert_broken_off(driver: Driver, folder: Path, fault: str) -> None:
+    """The last word is a closing event, the reason, and the command that goes on; no trial is to blame."""
+    assert driver.wait() == 1, driver.log.read_text()
+    said = driver.log.read_text()
+    assert fault in said
+    assert f"resume {folder}" in said
+    assert "Traceback" not in said
+    assert not [each for each in events_in(folder) if isinstance(each, RetryEvent)]
+    assert Search(folder).state == "interrupted"
+
+
+def assert_all_agree(folder: Path) -> None:
+    code, said = tunebook("audit", folder)
+    assert (code, "agree" in said) == (0, True), said
+
+
+def has_epochs(count: int) -> Callable[[list[Event]], bool]:
+    return lambda events: len(epochs_by_trial(events).get(0, [])) >= count
+
+
+def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) -> None:
+    """MLflow's database and files, and Optuna's copy, are on the same disk."""
+    with small_disk(tmp_path / "disk", megabytes=40) as disk:
+        study, folder = written_study(disk, trials=2, epochs=6), disk / "storage" / "mine"
+        log = tmp_path / "log"
+        driver = Driver("search", study, log=log)
+        driver.wait_for(folder, has_epochs(2))
+        ballast = fill(disk)
+        assert driver.wait() == 1, log.read_text()
+        assert "No space left on device" in log.read_text()
+        assert f"resume {folder}" in log.read_text()
+        assert "Traceback" not in log.read_text()
+        assert not [each for each in events_in(folder) if isinstance(each, RetryEvent | EndEvent)]
+        assert Search(folder).state == "interrupted"
+
+        code, said = tunebook("resume", folder)
+        assert (code, "Traceback" in said) == (1, False), said
+        ballast.unlink()
+        code, said = tunebook("resume", folder)
+        assert code == 0, said
+        assert epochs_by_trial(events_in(folder)) == {trial: list(range(1, 7)) for trial in range(2)}
+        assert_all_agree(folder)
+
+
+def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
+    tmp_path: Path, temporary: Path
+) -> None:
+    """In turn Ray's head and its node are killed, the start of Ray is terminated, the driver is killed."""
+    study, folder = written_study(tmp_path, trials=1, epochs=EPOCHS), tmp_path / "storage" / "mine"
+
+    def begin(*words: str | Path, epochs: int | None) -> Driver:
+        driver = Driver(*words, log=tmp_path / f"log-{words[0]}-{epochs}", RAY_TMPDIR=str(temporary))
+        if epochs is not None:
+            driver.wait_for(folder, has_epochs(epochs))
+        return driver
+
+    first = begin("search", study, epochs=2)
+    assert_private(first, temporary)
+    kill(first, "gcs_server")
+    assert_broken_off(first, folder, "Ray has died on this machine: its process gcs_server has ended")
+    assert_nothing_left(temporary)
+
+    second = begin("resume", folder, epochs=5)
+    kill(second, "raylet")
+    assert_broken_off(second, folder, "Ray has died on this machine: its process raylet has ended")
+    assert_nothing_left(temporary)
+
+    starting = begin("resume", folder, epochs=None)
+    starting.wait_until(lambda: bool(own_processes(temporary)))
+    starting.send(signal.SIGTERM)
+    assert starting.wait() == 143, starting.log.read_text()
+    assert f"resume {folder}" in starting.log.read_text()
+    assert "Traceback" not in starting.log.read_text()
+    assert_nothing_left(temporary)
+
+    third = begin("resume", folder, epochs=8)
+    third.send(signal.SIGKILL)
+    wait_until(lambda: not own_processes(temporary) and not list(temporary.glob(f"{PREFIX}*")))
+
+    last = begin("resume", folder, epochs=None)
+    assert last.wait() == 0, last.log.read_text()
+    events = events_in(folder)
+    assert epochs_by_trial(events) == {0: list(range(1, EPOCHS + 1))}
+    states = [each.state for each in events if isinstance(each, SearchEvent)]
+    assert states == [
+        *("started", "interrupted", "resumed", "interrupted", "resumed", "interrupted"),
+        *("resumed", "resumed", "finished"),
+    ]
+    assert_all_agree(folder)
+
+
+def own_processes(temporary: Path) -> list[int]:
+    """The processes of the private Ray whose folder is below another one."""
+    found = (str(each) for each in temporary.glob(f"{PREFIX}*"))
+    return [pid for folder in found for pid in reaper.processes_of(folder)]
+
+
+def kill(driver: Driver, name: str) -> None:
+    """Kills the process of Ray that has a name, among those that a driver has started."""
+    (found,) = [each for each in children(driver.pid) if name_of(each) == name]
+    os.kill(found, signal.SIGKILL)
+
+
+def assert_private(driver: Driver, temporary: Path) -> None:
+    """Nobody else can open the folder, and every port is one of this machine's own address."""
+    (folder,) = temporary.glob(f"{PREFIX}*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    processes = [driver.pid, *own_processes(temporary)]
+    assert len(processes) > 5
+    assert {address for pid in processes for address in listening(pid)} <= THIS_MACHINE
+    assert all(listening(pid) for pid in processes if name_of(pid) in ("gcs_server", "raylet"))
+    for pid in processes[1:]:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert b"RAY_AUTH_MODE=token" in environment
+        assert "/tmp/ray/" not in command_of(pid)
+
+
+def assert_nothing_left(temporary: Path) -> None:
+    assert not os.listdir(temporary)
