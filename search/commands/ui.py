@@ -14,7 +14,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from search.followers.tracker import ENVIRONMENT
-from search.followers.uri import database_file
+from search.followers.uri import database_file, without_password
 from search.record.cursor import read_cursor
 from search.record.folder import read_search
 from search.record.home import UI_LOG_FILE
@@ -36,7 +36,7 @@ def serve(folder: Path, port: int) -> int:
     experiment = cursor.experiment_id if cursor is not None else None
     page = f"/#/experiments/{experiment}/runs" if experiment else ""
     if uri.startswith(("http://", "https://")):
-        print(f"{uri.rstrip('/')}{page}")
+        print(f"{without_password(uri).rstrip('/')}{page}")
         return 0
     file = database_file(uri)
     if file is not None and not file.exists():
@@ -61,7 +61,7 @@ def serve(folder: Path, port: int) -> int:
 
 def _opened(log: Path) -> BinaryIO:
     try:
-        return log.open("wb")
+        return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
     except OSError as error:
         raise UserError(f"{log}: cannot be written: {error.strerror}") from None
 

@@ -70,7 +70,8 @@ class Tracker(Consumer):
         self._study = study
         self._recipe_text = recipe_text
         self._conclude = conclude
-        self._fresh = Cursor(uri=study.tracking.uri, experiment=study.tracking.experiment)
+        address = without_password(study.tracking.uri)
+        self._fresh = Cursor(uri=address, experiment=study.tracking.experiment)
         self._cursor = self._saved = self._fresh
         self._outbox = self._empty()
         self._refusals: dict[str, str] = {}

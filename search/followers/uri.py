@@ -98,6 +98,7 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str:
 
 
 def _absolute(uri: str, where: str, mounts: Path) -> str:
+    shown = repr(without_password(uri))
     if match := _SQLITE.match(uri):
         return _absolute_sqlite(match, where, mounts)
     scheme = _SCHEME.match(uri)
@@ -105,10 +106,10 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
     if kind.startswith("sqlite"):
         raise UserError(f"{where}: expected sqlite:///FILE, got {uri!r}; SQLite in memory would be lost")
     if kind in OBJECT_STORES:
-        raise UserError(f"{where}: {uri!r} stores files, but no runs; {_INSTEAD}")
+        raise UserError(f"{where}: {shown} stores files, but no runs; {_INSTEAD}")
     if kind == "file":
         raise UserError(
-            f"{where}: {uri!r} is a folder, and MLflow 3 stores no runs in plain folders; {_INSTEAD}"
+            f"{where}: {shown} is a folder, and MLflow 3 stores no runs in plain folders; {_INSTEAD}"
         )
     if kind.partition("+")[0] not in STORES:
         raise UserError(f"{where}: MLflow knows no {kind}://; {_INSTEAD}")
@@ -116,9 +117,9 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
 
 
 def _absolute_sqlite(match: re.Match[str], where: str, mounts: Path) -> str:
-    text = match["path"]
+    text, shown = match["path"], repr(without_password(match[0]))
     if text in ("", ":memory:"):
-        raise UserError(f"{where}: expected sqlite:///FILE, got {match[0]!r}; SQLite in memory would be lost")
+        raise UserError(f"{where}: expected sqlite:///FILE, got {shown}; SQLite in memory would be lost")
     if re.match(r"^/?[a-z0-9]+:/", text):
         check_locks_work(Path(text), where, mounts)
     path = without_tilde(text).absolute()

@@ -25,6 +25,7 @@ class Cursor(Spec):
     """Says how far a search folder's journal has been sent, where to, and which runs it became."""
 
     uri: str
+    """It has no password: `tunebook fetch` copies the file."""
     experiment: str
     experiment_id: str | None = None
     parent_run_id: str | None = None
@@ -60,7 +61,7 @@ def run_ids(folder: Path) -> dict[int, str]:
 
 def write_cursor(folder: Path, cursor: Cursor) -> None:
     """Write the cursor whole or not at all."""
-    write_whole(folder / CURSOR_FILE, cursor.model_dump_json(indent=2).encode())
+    write_whole(folder / CURSOR_FILE, cursor.model_dump_json(indent=2).encode(), mode=0o600)
 
 
 def hold_lock(folder: Path) -> int:

@@ -227,11 +227,10 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def _enter_failure(self, enter: Callable[[int, str], None], trial: Trial) -> None:
         """Enters that an attempt failed, unless no trial is to blame: then the whole search stops."""
         reason = self._reason(trial)
+        number, words = trial.config["trial"], reason.partition(": ")[2]
         if cause_of(reason) == "disk":
-            self._switch.break_off(
-                f"trial {trial.config['trial']} cannot be saved: {reason.partition(': ')[2]}"
-            )
-        self._enter(enter, trial.config["trial"], reason)
+            self._switch.break_off(f"trial {number} cannot be saved: {words}")
+        self._enter(enter, number, reason)
 
     def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:
         """Enters something in the ledger, unless the search is being broken off."""
