@@ -1,0 +1,114 @@
+"""`tunebook audit` of a real search finds whatever is lost, doubled or changed in one of its parts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search.results.audit import audit
+from search.results.search import Search
+from search.running import driver
+from tests.integration.small_searches import digits_study
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a search of two trials of two epochs, with MLflow's database beside it."""
+    storage = tmp_path_factory.mktemp("storage")
+    study = digits_study(storage, name="mine", budget__trials=2, budget__epochs=2)
+    assert driver.search(study.with_values({"scheduler.kind": "none"})) == "finished"
+    return storage / "mine"
+
+
+def in_mlflow(statement: str) -> Callable[[Path], None]:
+    return lambda folder: in_database(folder.parent / "mlflow.db", statement)
+
+
+def in_mirror(statement: str) -> Callable[[Path], None]:
+    return lambda folder: in_database(folder / "optuna.db", statement)
+
+
+def in_database(file: Path, statement: str) -> None:
+    with sqlite3.connect(file) as database:
+        assert database.execute(statement).rowcount > 0
+    database.close()
+
+
+def cut_a_history(folder: Path) -> None:
+    (file,) = folder.glob("trials/0001/epoch-0002/history.json")
+    first, second = json.loads(file.read_text())
+    file.write_text(json.dumps([second, first]))
+
+
+def change_a_history(folder: Path) -> None:
+    (file,) = folder.glob("trials/0001/epoch-0002/history.json")
+    first, second = json.loads(file.read_text())
+    file.write_text(json.dumps([first | {"val_loss": 9.0}, second]))
+
+
+def take_mlflow_away(folder: Path) -> None:
+    (folder.parent / "mlflow.db").rename(folder.parent / "away.db")
+
+
+def put_back(kept: Path, storage: Path) -> None:
+    """Gives every file its content again; MLflow holds its database open, which stays the same file."""
+    if (storage / "away.db").exists():
+        (storage / "away.db").rename(storage / "mlflow.db")
+    shutil.copytree(kept, storage, dirs_exist_ok=True)
+
+
+SCORE = "key = 'val_accuracy' AND step = 2"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (in_mlflow(f"DELETE FROM metrics WHERE {SCORE}"), "MLflow: trial 0: epoch 2 is missing"),
+        (
+            in_mlflow(
+                "INSERT INTO metrics SELECT key, value, timestamp + 1, run_uuid, step, is_nan "
+                f"FROM metrics WHERE {SCORE}"
+            ),
+            "MLflow: trial 1: epoch 2 is there 2 times",
+        ),
+        (in_mlflow("UPDATE runs SET status = 'RUNNING'"), "MLflow: trial 1: its status is RUNNING"),
+        (
+            in_mlflow("DELETE FROM tags WHERE key = 'tunebook.search_id'"),
+            "MLflow: the run of trial 0 is missing",
+        ),
+        (take_mlflow_away, "MLflow could not be asked: "),
+        (
+            in_mirror("DELETE FROM trial_intermediate_values WHERE step = 2"),
+            "optuna.db: trial 0: epoch 2 is missing",
+        ),
+        (in_mirror("DELETE FROM trials"), "optuna.db: trial 1 is missing"),
+        (lambda folder: (folder / "optuna.db").unlink(), "optuna.db: no such file"),
+        (lambda folder: (folder / "optuna.db").write_text("no database"), "optuna.db cannot be read: "),
+        (cut_a_history, "checkpoints: trial 1: expected the epochs 1 to 2, got [2, 1]"),
+        (change_a_history, "checkpoints: trial 1: epoch 1 has other scores than the journal"),
+        (lambda folder: shutil.rmtree(folder / "trials"), "checkpoints: trial 0: none of a finished trial"),
+    ],
+)
+def test_each_difference_is_a_line(
+    finished: Path, change: Callable[[Path], None], line: str, tmp_path: Path
+) -> None:
+    """The search's files are put back afterwards: its study names their places."""
+    shutil.copytree(finished.parent, tmp_path / "kept")
+    try:
+        change(finished)
+        assert line in str(audit(Search(finished)))
+    finally:
+        put_back(tmp_path / "kept", finished.parent)
+
+
+def test_a_finished_search_agrees_in_all_its_parts(finished: Path) -> None:
+    found = audit(Search(finished))
+    assert not found.differences
+    assert "2 trials, 4 epochs, each once" in str(found)

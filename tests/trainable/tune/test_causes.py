@@ -1,0 +1,82 @@
+"""Whose fault a failed attempt was, by the text of its error, as Ray writes it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from trainable.errors import crashes_named
+from trainable.tune.causes import REFUSALS, DiskRefused, cause_of, last_error, refusals_named
+
+TRACEBACK = """\x1b[36mray::ResourceTrainable.train()\x1b[39m (pid=3986, ip=127.0.0.1, repr=<...>)
+  File "/x/worker.py", line 99, in step
+    self._checkpoints.save(self._run.state_dict(), self._run.history)
+OSError: [Errno 28] No space left on device
+
+The above exception was the direct cause of the following exception:
+
+\x1b[36mray::ResourceTrainable.train()\x1b[39m (pid=3986, ip=127.0.0.1, repr=<...>)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/x/causes.py", line 39, in refusals_named
+    raise DiskRefused(f"{in_words(refused)}") from error
+{last}
+"""
+DIED = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: ResourceTrainable\n\tpid: 7\n"
+    "The actor is dead because its {}"
+)
+
+
+def test_the_last_error_of_a_traceback_is_one_line_without_modules() -> None:
+    text = TRACEBACK.replace("{last}", "trainable.tune.causes.DiskRefused: No space left\n  on device: x")
+    assert last_error(text) == "DiskRefused: No space left on device: x"
+
+
+def test_an_error_without_a_message_and_a_text_without_a_traceback_are_read_too() -> None:
+    assert last_error(TRACEBACK.replace("{last}", "RuntimeError")) == "RuntimeError"
+    assert last_error(DIED.format("worker process has died.")).startswith("The actor died unexpectedly")
+    assert last_error("") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("trainable.tune.causes.DiskRefused: No space left on device", "disk"),
+        ("ray.exceptions.OutOfDiskError: Local disk is full", "disk"),
+        ("trainable.errors.RunError: recipe abc: OSError: No space left on device", "crash"),
+        ("ValueError: DiskRefused: the node has died, it was preempted", "crash"),
+        (
+            "trainable.tune.team.RankLost: rank 1 has died: its node was removed",
+            "infrastructure",
+        ),
+        (DIED.format("worker process has died. Worker exits with an exit code 3."), "crash"),
+        (DIED.format("node has died. Node Id: abc."), "infrastructure"),
+        (DIED.format("node was terminated: it was preempted"), "preempted"),
+    ],
+)
+def test_the_cause_of_a_failure_is_known_from_its_text(text: str, cause: str) -> None:
+    assert cause_of(last_error(text)) == cause
+
+
+@pytest.mark.parametrize("number", REFUSALS)
+def test_what_a_disk_refuses_is_named_also_below_other_errors(number: int) -> None:
+    with pytest.raises(DiskRefused, match=f"{os.strerror(number)}: /x"), refusals_named():
+        save(number)
+
+
+def save(number: int) -> None:
+    """Raises what torch.save raises on a full disk, within a run."""
+    with crashes_named("recipe abc"):
+        try:
+            raise OSError(number, os.strerror(number), "/x")
+        except OSError:
+            raise RuntimeError("unexpected pos 704 vs 598")  # noqa: B904
+
+
+def test_other_errors_pass_unchanged() -> None:
+    for error in (OSError(errno.ENOENT, "no such file"), ValueError("wrong")):
+        with pytest.raises(type(error)) as raised, refusals_named():
+            raise error
+        assert raised.value is error
