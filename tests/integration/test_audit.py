@@ -53,15 +53,12 @@ def change_a_history(folder: Path) -> None:
     file.write_text(json.dumps([first | {"val_loss": 9.0}, second]))
 
 
-def take_mlflow_away(folder: Path) -> None:
-    (folder.parent / "mlflow.db").rename(folder.parent / "away.db")
-
-
-def put_back(kept: Path, storage: Path) -> None:
-    """Gives every file its content again; MLflow holds its database open, which stays the same file."""
-    if (storage / "away.db").exists():
-        (storage / "away.db").rename(storage / "mlflow.db")
-    shutil.copytree(kept, storage, dirs_exist_ok=True)
+def copied(folder: Path, storage: Path) -> Path:
+    """Returns a search's copy in another storage, with the MLflow database there."""
+    shutil.copytree(folder.parent, storage)
+    study = storage / folder.name / "study.yaml"
+    study.write_text(study.read_text().replace(str(folder.parent), str(storage)))
+    return storage / folder.name
 
 
 SCORE = "key = 'val_accuracy' AND step = 2"
@@ -83,7 +80,7 @@ SCORE = "key = 'val_accuracy' AND step = 2"
             in_mlflow("DELETE FROM tags WHERE key = 'tunebook.search_id'"),
             "MLflow: the run of trial 0 is missing",
         ),
-        (take_mlflow_away, "MLflow could not be asked: "),
+        (lambda folder: (folder.parent / "mlflow.db").unlink(), "MLflow could not be asked: "),
         (
             in_mirror("DELETE FROM trial_intermediate_values WHERE step = 2"),
             "optuna.db: trial 0: epoch 2 is missing",
@@ -99,13 +96,9 @@ SCORE = "key = 'val_accuracy' AND step = 2"
 def test_each_difference_is_a_line(
     finished: Path, change: Callable[[Path], None], line: str, tmp_path: Path
 ) -> None:
-    """The search's files are put back afterwards: its study names their places."""
-    shutil.copytree(finished.parent, tmp_path / "kept")
-    try:
-        change(finished)
-        assert line in str(audit(Search(finished)))
-    finally:
-        put_back(tmp_path / "kept", finished.parent)
+    folder = copied(finished, tmp_path / "storage")
+    change(folder)
+    assert line in str(audit(Search(folder)))
 
 
 def test_a_finished_search_agrees_in_all_its_parts(finished: Path) -> None:
