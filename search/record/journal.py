@@ -163,9 +163,8 @@ class Journal:
     Raises JournalError where the file is damaged, UserError where it cannot be written to.
     """
 
-    def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: str | Path, clock: Callable[[], float] | None = None) -> None:
         self.path = Path(folder) / EVENTS_FILE
-        self._clock = clock
         self._file, self._synced = _opened(self.path)
         try:
             events, self._end, torn = _read(self.path, START)
@@ -178,6 +177,7 @@ class Journal:
         os.fsync(self._file)
         sync_folder(Path(folder))
         self.events: tuple[Event, ...] = tuple(events)
+        self._clock = clock or steady_clock(events[-1].time if events else 0.0)
 
     def append(self, event: SomeEvent) -> SomeEvent:
         """Write one event and return it as written, with its sequence number and time.
@@ -228,6 +228,21 @@ def _opened(path: Path) -> tuple[int, int]:
             raise
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be written to: {error.strerror}") from None
+
+
+def steady_clock(latest: float) -> Callable[[], float]:
+    """Returns a clock of seconds since 1970 that begins at `latest` or later, and never jumps.
+
+    The machine's clock may be set while a search runs. By this one no run ends before it starts, and no jump
+    is counted as time that was worked. It counts on while the machine sleeps.
+    """
+    began, running = max(time.time(), latest), awake_or_asleep()
+    return lambda: began + awake_or_asleep() - running
+
+
+def awake_or_asleep() -> float:
+    """Returns seconds that count also while the machine sleeps, where the system can count them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def check_format(path: Path) -> None:

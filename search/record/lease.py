@@ -20,6 +20,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from search.record.home import DRIVER_FILE
+from search.record.journal import awake_or_asleep
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 from trainable.recipe.base import Spec
@@ -75,7 +76,7 @@ class Lease:
     @property
     def sure(self) -> bool:
         """Whether certainly nobody has taken the search over; after a pause only the next beat can say."""
-        return not self._lost and _now() - self._renewed < SILENCE_SECONDS / 2
+        return not self._lost and awake_or_asleep() - self._renewed < SILENCE_SECONDS / 2
 
     def __enter__(self) -> Self:
         # not below the clock, in case someone has deleted what earlier drivers wrote
@@ -100,10 +101,10 @@ class Lease:
     def _keep_beating(self) -> None:
         while not self._ends.wait(BEAT_SECONDS) and not self._lost:
             try:
-                began = _now()
+                began = awake_or_asleep()
                 if self._is_anothers():
                     self._lost = True
-                elif _now() - began < SILENCE_SECONDS / 2:  # otherwise what was read is old
+                elif awake_or_asleep() - began < SILENCE_SECONDS / 2:  # otherwise what was read is old
                     self._beat()
             except StoreError as error:  # tried again: only another driver can take the lease
                 logger.warning("%s", error)
@@ -113,7 +114,7 @@ class Lease:
         return self._lost or (found is not None and found.owner != self._owner and found.term >= self._term)
 
     def _beat(self, *, ended: bool = False) -> None:
-        began = _now()
+        began = awake_or_asleep()
         self._count += 1
         beat = Beat(owner=self._owner, term=self._term, count=self._count, ended=ended)
         self._store.write(DRIVER_FILE, beat.model_dump_json().encode())
@@ -153,8 +154,3 @@ def is_driven(store: Store) -> bool:
     """Says whether a driver seems to be at work there, by the age of its last beat."""
     found, age = read(store), store.age(DRIVER_FILE)
     return found is not None and not found.ended and age is not None and age < RECENT_SECONDS
-
-
-def _now() -> float:
-    """Returns seconds that count also while the machine sleeps, where the system can count them."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -18,6 +18,7 @@ from search.followers.uri import database_file
 from search.record.home import MIRROR_FILE, Home
 from search.record.trials import Trial
 from search.results.search import Search
+from search.results.tables import counted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError, UserError
 from trainable.files.store import StoreError
@@ -40,8 +41,8 @@ class Audit:
         if self.differences:
             return "\n".join(self.differences)
         return (
-            f"journal, MLflow, {MIRROR_FILE} and checkpoints agree: {self.trials} trials, "
-            f"{self.epochs} epochs, each once"
+            f"journal, MLflow, {MIRROR_FILE} and checkpoints agree: {counted(self.trials, 'trial')}, "
+            f"{counted(self.epochs, 'epoch')}, each once"
         )
 
 

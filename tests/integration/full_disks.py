@@ -26,6 +26,10 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def make_read_only(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
 def fill(folder: Path) -> Path:
     """Returns a file that takes all the room there is, to the last page."""
     ballast = folder / "ballast"

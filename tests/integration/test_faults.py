@@ -15,12 +15,14 @@ import pytest
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent
 from search.results.search import Search
 from search.running import reaper
+from search.running.driver import resume, sync
 from search.running.private_ray import PREFIX
 from tests.integration.drivers import Driver, tunebook
 from tests.integration.full_disks import fill, small_disk
 from tests.integration.processes import THIS_MACHINE, children, command_of, listening, name_of
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
+from trainable.errors import UserError
 
 pytestmark = pytest.mark.integration
 
@@ -86,6 +88,16 @@ def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) ->
         assert code == 0, said
         assert epochs_by_trial(events_in(folder)) == {trial: list(range(1, 7)) for trial in range(2)}
         assert_all_agree(folder)
+
+
+def test_a_search_on_a_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        study = digits_study(tmp_path, name="mine").with_values({"storage": str(disk)})
+        study.write(disk / "mine")
+        make_read_only(disk)
+        for go_on in (resume, sync):
+            with pytest.raises(UserError, match="mine: cannot be written to: Read-only file system"):
+                go_on(disk / "mine")
 
 
 def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(

@@ -55,6 +55,25 @@ def test_events_are_read_back_as_they_were_returned(tmp_path: Path) -> None:
     assert {event.time for event in written} == {TIME}
 
 
+def test_times_never_go_back_and_jumps_of_the_machine_s_clock_are_no_time_that_was_worked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = 86400.0
+    for jumps in ((0.0, day, -2 * day), (-day, 3 * day, -day)):  # the second driver begins a day too early
+        wall = TIME + jumps[0]
+        monkeypatch.setattr("time.time", lambda: wall)  # noqa: B023  # it is the wall of this turn
+        with Journal(tmp_path) as journal:
+            before = journal.events
+            first, *_ = written = [journal.append(EVENTS[0])] if not before else [journal.append(EVENTS[-1])]
+            for jump in jumps[1:]:
+                wall += jump
+                written.append(journal.append(EVENTS[-1]))
+        times = [event.time for event in (*before, *written)]
+        assert times == sorted(times)
+        assert written[-1].time - first.time < day / 2
+    assert times[-1] - times[0] < day / 2
+
+
 def test_each_event_is_one_line_that_begins_with_its_kind(tmp_path: Path) -> None:
     write(tmp_path, *EVENTS)
     lines = (tmp_path / EVENTS_FILE).read_text().splitlines()
