@@ -18,7 +18,7 @@ from search.running import reaper
 from search.running.driver import resume, sync
 from search.running.private_ray import PREFIX
 from tests.integration.drivers import Driver, tunebook
-from tests.integration.full_disks import fill, small_disk
+from tests.integration.full_disks import fill, make_read_only, small_disk
 from tests.integration.processes import THIS_MACHINE, children, command_of, listening, name_of
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
