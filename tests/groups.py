@@ -9,6 +9,7 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 SERVICES = (
+    "tests/integration/test_bad_services.py",
     "tests/integration/test_cluster.py",
     "tests/integration/test_jobs.py",
     "tests/integration/test_mlflow_server.py",
