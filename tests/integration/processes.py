@@ -25,6 +25,12 @@ def is_rank(pid: int) -> bool:
     return _read(pid, "cmdline").startswith("ray::Rank")
 
 
+def processor_seconds(pid: int) -> float:
+    """Returns how long a process has computed so far."""
+    times = _read(pid, "stat").rpartition(")")[2].split()
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK") if times else 0.0
+
+
 def is_below(pid: int, ancestor: int) -> bool:
     """Says whether a process was started by another one, or by what that one started."""
     while pid > 1 and pid != ancestor:

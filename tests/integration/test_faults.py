@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,14 +16,25 @@ import pytest
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent
 from search.results.search import Search
 from search.running import reaper
-from search.running.driver import resume, sync
+from search.running.driver import resume, search, sync
 from search.running.private_ray import PREFIX
 from tests.integration.drivers import Driver, tunebook
 from tests.integration.full_disks import fill, make_read_only, small_disk
-from tests.integration.processes import THIS_MACHINE, children, command_of, listening, name_of
+from tests.integration.processes import (
+    THIS_MACHINE,
+    children,
+    command_of,
+    everyone,
+    is_below,
+    is_rank,
+    listening,
+    name_of,
+    processor_seconds,
+)
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
 from trainable.errors import UserError
+from trainable.tune.causes import cause_of
 
 pytestmark = pytest.mark.integration
 
@@ -145,6 +157,37 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
         *("resumed", "resumed", "finished"),
     ]
     assert_all_agree(folder)
+
+
+def test_a_rank_that_is_killed_in_a_collective_costs_no_epoch_that_was_saved(
+    tmp_path: Path, ray_session: None
+) -> None:
+    """Rank 1 is stopped, and killed as soon as rank 0 computes no more, since it waits for rank 1."""
+    study = digits_study(tmp_path, name="mine", budget__trials=1, budget__epochs=8, resources__workers=2)
+    study, folder = study.with_values({"scheduler.kind": "none"}), tmp_path / "mine"
+    killer = threading.Thread(target=kill_a_waiting_rank_s_partner, args=(folder,))
+    killer.start()
+    assert search(study) == "finished"
+    killer.join()
+    events = events_in(folder)
+    assert epochs_by_trial(events) == {0: list(range(1, 9))}
+    (retry,) = [each for each in events if isinstance(each, RetryEvent)]
+    assert cause_of(retry.reason) == "infrastructure"
+    assert_all_agree(folder)
+
+
+def kill_a_waiting_rank_s_partner(folder: Path) -> None:
+    wait_until(lambda: has_epochs(3)(events_in(folder)), every=0.05)
+    first, second = sorted(pid for pid in filter(is_rank, everyone()) if is_below(pid, os.getpid()))
+    os.kill(second, signal.SIGSTOP)
+    computed: list[float] = []
+
+    def is_waiting() -> bool:
+        computed.append(processor_seconds(first))
+        return len(computed) > 1 and computed[-1] - computed[-2] < 0.05
+
+    wait_until(is_waiting, every=0.5)
+    os.kill(second, signal.SIGKILL)
 
 
 def own_processes(temporary: Path) -> list[int]:
