@@ -55,7 +55,7 @@ LAUNCHES = {
     "an epoch of bf16": 114,
     "an epoch of fp16": 125,
     "EMA, clipping, views": 132,
-    "sync_norm in two ranks": 593,
+    "sync_norm in two ranks": 237,
     "two ranks": 143,
     "frozen, then thawed": 66,
     "micro-batches, checkpointed": 400,

@@ -1,4 +1,4 @@
-"""Computes BatchNorm over the batch of all ranks, on any device: torch's own works on GPUs only."""
+"""Computes BatchNorm over the batch of all ranks: on CUDA by torch's kernels for it, elsewhere without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from trainable.models.layers import BATCH_NORMS
+from trainable.models.norm_kernels import NormByKernels
 from trainable.ranks import Ranks
 
 
@@ -65,12 +66,30 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
             raise ValueError(f"expected at least 2 dimensions, got {input.dim()}")
 
     def forward(self, features: Tensor) -> Tensor:
-        normalised = self._over_all_ranks(features) if self.training else super().forward(features)
+        normalised = self._over_ranks(features) if self.training else super().forward(features)
         for layer in self.children():
             normalised = layer(normalised)
         return normalised
 
-    def _over_all_ranks(self, features: Tensor) -> Tensor:
+    def _over_ranks(self, features: Tensor) -> Tensor:
+        return self._by_kernels(features) if features.is_cuda else self._by_functions(features)
+
+    def _by_kernels(self, features: Tensor) -> Tensor:
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        normalised: Tensor = NormByKernels.apply(
+            features,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            self._share_of_a_batch(),
+            self.eps,
+            self._shared.ranks,
+        )
+        return normalised
+
+    def _by_functions(self, features: Tensor) -> Tensor:
         normalised, mean, variance, count = _OverRanks.apply(
             features, self.weight, self.bias, self.eps, self._shared.ranks
         )
@@ -85,10 +104,15 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
-        cumulative = self.momentum is None
-        share: Any = 1.0 / self.num_batches_tracked.double() if cumulative else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), float(share))
-        self.running_var.lerp_(variance.to(self.running_var.dtype), float(share))
+        share = self._share_of_a_batch()
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+    def _share_of_a_batch(self) -> float:
+        """Returns the weight of the last batch in the running statistics: without momentum, in their mean."""
+        if self.momentum is None and self.num_batches_tracked is not None:
+            return 1.0 / float(self.num_batches_tracked)
+        return self.momentum or 0.0
 
 
 class _OverRanks(torch.autograd.Function):

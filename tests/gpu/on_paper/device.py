@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.gpu.on_paper.ddp import DataParallelOnPaper
 from tests.gpu.on_paper.paper import Paper
+from tests.gpu.on_paper.shapes import add_shapes
 
 HERE = Path(__file__).parent
 
@@ -49,6 +50,7 @@ def on_paper(memory: int = 80 * 2**30) -> Iterator[Paper]:
     with contextlib.ExitStack() as stack:
         for name, answer in {**_of_the_driver(memory), **_of_tensors(paper)}.items():
             stack.enter_context(mock.patch(name, answer))
+        stack.callback(add_shapes()._destroy)
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # the others have no shapes on paper
         yield stack.enter_context(paper)
 
