@@ -18,7 +18,10 @@ Change = Callable[[Tensor, Draws], Tensor]
 
 def on_device(drawn: NDArray[Any], device: torch.device) -> Tensor:
     """Returns numbers drawn on the host as a tensor on a device, without waiting for the device."""
-    return torch.from_numpy(drawn).to(device, non_blocking=True)
+    tensor = torch.from_numpy(drawn)
+    if device.type == "cuda":  # from memory that is not pinned, a large copy waits for the device
+        tensor = tensor.pin_memory()  # which torch uses again only after the copy
+    return tensor.to(device, non_blocking=True)
 
 
 def replaced(images: Tensor, rows: Integers, others: Tensor) -> Tensor:

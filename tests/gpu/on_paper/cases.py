@@ -36,6 +36,8 @@ class Case:
     world: int = 1
     side: int = SIZE
     """Images have one channel of so many pixels a side, and three channels above SIZE."""
+    images: int = 48
+    """So many images train, if they are larger than SIZE."""
     memory: int = 80 * 2**30
     """The device has so many bytes; images stay on it if they take a quarter or less."""
 
@@ -84,12 +86,23 @@ EPOCHS: dict[str, Case] = {
     ),
 }
 
+MASKS = {
+    name: Case(
+        {**BF16, "loop.batch_size": 512, "augmentation.masking.kind": kind, **more}, 0, side=64, images=1536
+    )
+    for name, kind, more in (
+        ("erasing in large batches", "erasing", {}),
+        ("gridmask in large batches", "gridmask", {"augmentation.masking.ramp": 0.0}),
+        ("hide and seek in large batches", "hide_and_seek", {}),
+    )
+}
+
 LAMB = {"fp16, lamb": Case({**FP16, "optimizer.kind": "lamb"}, epochs=0)}
 
 
 def cases() -> dict[str, Case]:
     """Returns the steps that a watch on the CPU looks at, too, and whole epochs."""
-    return {**{name: Case(values, epochs=0) for name, values in CASES.items()}, **LAMB, **EPOCHS}
+    return {**{name: Case(values, epochs=0) for name, values in CASES.items()}, **MASKS, **LAMB, **EPOCHS}
 
 
 Plant = Callable[[Tensor], Tensor]
@@ -155,7 +168,7 @@ def record(case: Case, model: nn.Module | None = None) -> Record:
 
 def _recorded(case: Case, model: nn.Module | None, paper: Paper) -> Record:
     ranks = Ranks(0, case.world, start_reduce=Sum)  # type: ignore[arg-type]
-    run = Run(_recipe(case), data=_data(case.side), device=torch.device("cuda"), ranks=ranks, model=model)
+    run = Run(_recipe(case), data=_data(case), device=torch.device("cuda"), ranks=ranks, model=model)
     with run.probing():
         run.train_on(next(run.windows()))
         paper.clear()
@@ -177,16 +190,16 @@ def _recipe(case: Case) -> Recipe:
     return Recipe().with_values({"data.path": "arrays", "loop.batch_size": 16, **values})
 
 
-def _data(side: int) -> DataSet:
-    if side == SIZE:
+def _data(case: Case) -> DataSet:
+    if case.side == SIZE:
         return data_set()
     random = np.random.default_rng(0)
 
     def part(count: int) -> tuple[Any, Any]:
-        pixels = random.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+        pixels = random.integers(0, 256, (count, case.side, case.side, 3), dtype=np.uint8)
         return pixels, np.arange(count) % CLASSES
 
-    return from_arrays(part(48), part(20))
+    return from_arrays(part(case.images), part(20))
 
 
 def main() -> None:
