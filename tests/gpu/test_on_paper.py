@@ -17,6 +17,7 @@ import pytest
 from tests.gpu.on_paper.cases import PLANTED, cases
 from tests.gpu.on_paper.device import stubs
 from tests.missing import stop_without
+from trainable.training.memory import CONTEXT_BYTES
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +59,7 @@ LAUNCHES = {
     "an epoch of bf16": 114,
     "an epoch of fp16": 125,
     "EMA, clipping, views": 132,
-    "sync_norm in two ranks": 237,
+    "sync_norm in two ranks": 224,
     "two ranks": 143,
     "frozen, then thawed": 66,
     "micro-batches, checkpointed": 400,
@@ -135,6 +136,12 @@ def test_a_step_on_paper_mixes_no_devices_waits_for_nothing_and_launches_no_more
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_an_epoch_on_paper_waits_where_it_may(name: str, records: dict[str, dict[str, Record]]) -> None:
     assert records["cases"][name]["epoch_waits"].keys() <= IN_AN_EPOCH.keys()
+
+
+def test_a_worker_with_a_share_of_a_gpu_leaves_room_for_its_context(records: dict[str, Any]) -> None:
+    whole = 80 * 2**30
+    for share, fraction in records["shares"].items():
+        assert fraction * whole + CONTEXT_BYTES == pytest.approx(float(share) * whole)
 
 
 SEEN = {

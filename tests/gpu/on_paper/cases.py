@@ -18,10 +18,13 @@ from tests.gpu.on_paper.device import on_paper
 from tests.gpu.on_paper.paper import Paper
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
+from tests.trainable.tune.in_process import InProcess
 from trainable.data import DataSet, from_arrays
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.run import Run
+from trainable.tune.seat import Seat
+from trainable.tune.worker import Worker
 
 STEPS = 3
 """A case takes so many steps after its first, in which optimizers make their state."""
@@ -202,12 +205,22 @@ def _data(case: Case) -> DataSet:
     return from_arrays(part(case.images), part(20))
 
 
+def _shares() -> dict[str, float]:
+    """Returns what part of 80 GiB a worker with a part of a GPU may allocate."""
+    fractions = {}
+    for share in (0.5, 0.25):
+        with on_paper() as paper:
+            Worker(Seat(InProcess(data_set()), "cuda", threads=1, step_seconds=60.0, gpu_share=share))
+            fractions[str(share)] = paper.memory_fraction
+    return fractions
+
+
 def main() -> None:
     torch.set_num_threads(1)
     only = sys.argv[1:]
     found = {name: record(case) for name, case in cases().items() if not only or name in only}
     planted = {name: record(Case({}, epochs=0), Faulty(plant)) for name, plant in PLANTED.items()}
-    records = {"cases": found, "planted": planted}
+    records = {"cases": found, "planted": planted, "shares": _shares()}
     json.dump(records, sys.stdout, default=dataclasses.asdict)
 
 

@@ -98,11 +98,15 @@ def _of_tensors(paper: Paper) -> dict[str, Any]:
     def is_pinned(each: Tensor, *_: Any) -> bool:
         return paper.is_pinned(each)
 
+    def allow(fraction: float, *_: Any) -> None:
+        paper.memory_fraction = fraction
+
     return {
         "torch.tensor": tensor,
         "torch.empty": allocated,
         "torch.Tensor.pin_memory": lambda each, *_: paper.pin(each.clone()),
         "torch.Tensor.is_pinned": is_pinned,
+        "torch.cuda.set_per_process_memory_fraction": allow,
         "torch.cuda.synchronize": lambda *_: paper.wait("the whole device"),
         # torch takes its kernels for many tensors at once only for these types
         "torch.optim.optimizer._foreach_supported_types": [Tensor, torch.nn.Parameter, FakeTensor],

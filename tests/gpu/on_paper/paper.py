@@ -61,6 +61,8 @@ class Paper(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
         """Counts what waits for the device, as `what in folder/file.py function`."""
         self.launches = 0
+        self.memory_fraction = 1.0
+        """Torch may allocate so much of the device's memory in this process."""
         self.pinned: list[Tensor] = []
         """Holds what is pinned on paper, so that no other memory gets its address."""
 
