@@ -105,7 +105,10 @@ class TrialEvent(Stamped):
 
 
 class StartEvent(Stamped):
-    """An attempt at a trial began, with `epoch` epochs already done (those that its checkpoint covers)."""
+    """An attempt at a trial began, with `epoch` epochs done already (those that its newest checkpoint has).
+
+    Where that checkpoint cannot be read, which the attempt itself finds out, it goes on from the one before.
+    """
 
     event: Literal["start"] = "start"
     trial: Annotated[int, Field(ge=0)]

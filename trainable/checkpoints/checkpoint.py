@@ -22,12 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+
 from trainable.errors import StateError
+from trainable.files.regular import read_regular, why
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import EpochResult
 
 STATE = "state.pt"
 HISTORY = "history.json"
+LARGEST_HISTORY = 2**27
+"""So many bytes are read: 100,000 epochs have fewer."""
+_HISTORY: TypeAdapter[tuple[EpochResult, ...]] = TypeAdapter(tuple[EpochResult, ...])
 NAME = re.compile(r"epoch-(\d{4,})(?:-step-(\d{6,}))?")
 UNFINISHED = ".epoch-"
 KEEP_LAST = 2
@@ -61,17 +67,25 @@ class Checkpoint:
 
     def history(self) -> tuple[EpochResult, ...]:
         """Returns the results of the epochs covered, first to last.
-        Raises StateError for another version's."""
+        Raises StateError for another version's, and for one that is damaged."""
         file = self.folder / HISTORY
-        return history_in(file.read_text(encoding="utf-8"), str(file))
+        try:
+            text = read_regular(file, LARGEST_HISTORY)
+        except OSError as error:
+            raise StateError(f"{file}: cannot be read: {why(error)}") from None
+        return history_in(text, str(file))
 
 
 def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
-    """Reads a checkpoint's history. Raises StateError for another version's."""
+    """Reads a checkpoint's history. Raises StateError for another version's, and for one that is damaged."""
     try:
-        return tuple(EpochResult.from_tree(tree) for tree in json.loads(text))
-    except TypeError as error:
-        raise StateError(f"{where} was written by another version: {error}") from None
+        return _HISTORY.validate_json(text)
+    except ValidationError as error:
+        item = error.errors(include_url=False)[0]
+        at = ".".join(map(str, item["loc"])) or "its text"
+        raise StateError(
+            f"{where} was written by another version, or is damaged: {at}: {item['msg']}"
+        ) from None
 
 
 def save(

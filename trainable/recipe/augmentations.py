@@ -52,8 +52,12 @@ class ResizedCrop(Spec):
         float, Field(gt=0.0, le=1.0), Purpose("least area of a crop; larger for small nets", "003:62-67")
     ] = 0.08
     scale_max: Annotated[float, Field(gt=0.0, le=1.0), Purpose("largest area of a crop", "003:62")] = 1.0
-    ratio_min: Annotated[float, Field(gt=0.0), Purpose("narrowest crop, width over height", "003:62")] = 0.75
-    ratio_max: Annotated[float, Field(gt=0.0), Purpose("widest crop, width over height", "003:62")] = 4 / 3
+    ratio_min: Annotated[
+        float, Field(ge=0.001, le=1000.0), Purpose("narrowest crop, width over height", "003:62")
+    ] = 0.75
+    ratio_max: Annotated[
+        float, Field(ge=0.001, le=1000.0), Purpose("widest crop, width over height", "003:62")
+    ] = 4 / 3
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:
@@ -111,8 +115,12 @@ class RandomErasing(Spec):
     area_max: Annotated[
         float, Field(gt=0.0, lt=1.0), Purpose("largest share of the image erased", ERASING)
     ] = 0.33
-    ratio_min: Annotated[float, Field(gt=0.0), Purpose("flattest hole, height over width", ERASING)] = 0.3
-    ratio_max: Annotated[float, Field(gt=0.0), Purpose("tallest hole, height over width", ERASING)] = 3.3
+    ratio_min: Annotated[
+        float, Field(ge=0.001, le=1000.0), Purpose("flattest hole, height over width", ERASING)
+    ] = 0.3
+    ratio_max: Annotated[
+        float, Field(ge=0.001, le=1000.0), Purpose("tallest hole, height over width", ERASING)
+    ] = 3.3
 
     @model_validator(mode="after")
     def bounds_are_ordered(self) -> Self:

@@ -54,6 +54,25 @@ def test_a_checkpoint_in_the_midst_of_an_epoch_is_newer_than_the_epoch_before(tm
         checkpoint.save(tmp_path, {}, ())
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"7", b"{}", b"[7]", b"[[]]", b'["x"]', b"\xff", b"[" * 9000, b'[{"epoch": "x"}]', b"[null]"],
+)
+def test_a_damaged_history_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    saved = save(tmp_path, 2)
+    (saved.folder / "history.json").write_bytes(content)
+    with pytest.raises(StateError, match=r"history\.json .*is damaged"):
+        saved.history()
+
+
+def test_a_folder_in_a_historys_place_is_refused_by_name(tmp_path: Path) -> None:
+    saved = save(tmp_path, 2)
+    (saved.folder / "history.json").unlink()
+    (saved.folder / "history.json").mkdir()
+    with pytest.raises(StateError, match=r"history\.json: cannot be read: Is a directory"):
+        saved.history()
+
+
 def test_a_history_of_another_version_is_refused_as_such(tmp_path: Path) -> None:
     saved = save(tmp_path, 1)
     file = saved.folder / "history.json"
