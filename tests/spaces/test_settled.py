@@ -153,6 +153,10 @@ def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
             "optimizer.kind: expected a weight for each of the 3 options, got 1",
         ),
         (changed_at("rule_values", 0, "reason", to=None), "rule_values.0.reason: expected a text, got None"),
+        (
+            changed_at("rule_values", 0, "path", to="adaptive"),
+            "rule_values.0.path: expected a field of a recipe, got 'adaptive'",
+        ),
     ],
 )
 def test_damage_is_reported_with_its_path(damage: Callable[[Any], None], message: str) -> None:
