@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from search.record.lease import Lease
-from trainable.tune.causes import in_words
+from trainable.tune.causes import in_words, refusal_in
 
 STOPPING = b"\nstopping; this takes some seconds; press Ctrl-C again to stop immediately\n"
 
@@ -62,14 +62,18 @@ class StopSwitch:
 
     @contextmanager
     def stopped_by_disk(self) -> Iterator[None]:
-        """Ends the search, instead of raising, where a disk refuses what the block writes.
+        """Ends the search, instead of raising, where the system refuses what the block reads or writes.
 
         Ray would take an error in its callbacks for one of the trial.
         """
         try:
             yield
         except OSError as error:
-            self.break_off(f"the search cannot be written to the disk: {in_words(error)}")
+            logger.info("this ends the search:", exc_info=error)
+            if refusal_in(error) is not None:
+                self.break_off(f"the search cannot be written to the disk: {in_words(error)}")
+            else:  # a disk that is broken, or a connection to Ray
+                self.break_off(f"{type(error).__name__}: {error}")
 
     @contextmanager
     def listening(self) -> Iterator[None]:

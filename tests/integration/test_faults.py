@@ -159,6 +159,25 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     assert_all_agree(folder)
 
 
+TOO_SLOW = """
+from ray._private import node
+
+class Slow(node.Node):
+    def __init__(self, *words, **named):
+        raise Exception("The current node timed out during startup.")
+
+node.Node = Slow
+"""
+
+
+def test_a_ray_that_does_not_start_has_a_last_word_too(tmp_path: Path, temporary: Path) -> None:
+    study, folder = written_study(tmp_path, trials=1, epochs=1), tmp_path / "storage" / "mine"
+    log = tmp_path / "log"
+    slow = Driver("search", study, log=log, first=TOO_SLOW, RAY_TMPDIR=str(temporary))
+    assert_broken_off(slow, folder, "Ray could not be started: The current node timed out during startup.")
+    assert_nothing_left(temporary)
+
+
 def test_a_rank_that_is_killed_in_a_collective_costs_no_epoch_that_was_saved(
     tmp_path: Path, ray_session: None
 ) -> None:
