@@ -3,7 +3,7 @@
     python benchmarks/file_augmentation.py --data FOLDER [--rounds 9] [--count 128]
 
 One process with one thread, as a worker is, decodes and augments a folder's images in batches of 64.
-`tunebook` is trainable.data.loading.FileImages, and `one at a time` the same in batches of one.
+`tunebook` is trainable.data.readers.FileImages, and `one at a time` the same in batches of one.
 `torchvision` is what stood there before: a crop and flips of the PIL image, then the policy on its tensor,
 drawn from torch's global generator, which is seeded for each image. FOLDER holds Fashion-MNIST and the Sign
 Language Digits, as the tests' TUNEBOOK_DATA.
@@ -29,8 +29,9 @@ from torch import Tensor
 from report import Slice, described, environment, in_rounds, plain, ratio, write
 from trainable.augmentation.geometry import padding
 from trainable.data import ArrayPart, DataSet, FilePart, load
-from trainable.data.decode import Form, square, upright
-from trainable.data.loading import FileBatch, FileImages
+from trainable.data.decode import Form, upright
+from trainable.data.loading import train_side
+from trainable.data.readers import Augmented, FileBatch, FileImages
 from trainable.data.source import Integers
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
@@ -136,11 +137,12 @@ def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[di
 
 def ours(data: DataSet, recipe: Recipe, count: int, at_once: int) -> Callable[[], float]:
     """Makes batches as a worker does now, copied once, as on their way into shared memory."""
-    images = FileImages(data, recipe)
+    images, side = FileImages(data.selections, data.form), train_side(data, recipe)
 
     def read(epoch: int, positions: Integers) -> Tensor:
         parts = np.split(positions, range(at_once, len(positions), at_once))
-        return torch.cat([images[FileBatch("train", part, epoch)] for part in parts])
+        how = Augmented(recipe.augmentation, data.info.flips, recipe.loop.seed, epoch)
+        return torch.cat([images[FileBatch("train", part, side, how)] for part in parts])
 
     return epochs(count, read)
 
@@ -155,12 +157,17 @@ def theirs(data: DataSet, recipe: Recipe, count: int) -> Callable[[], float]:
 
     def read(epoch: int, position: int) -> Tensor:
         with source.open(int(indices[position])) as image:
-            shown = upright(image, form.channels) if crop_first else square(image, form)
+            shown = upright(image, form.channels) if crop_first else square_of(image, form)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(hash((epoch, position)) % 2**63)
             return transform(shown)
 
     return epochs(count, lambda epoch, positions: torch.stack([read(epoch, int(at)) for at in positions]))
+
+
+def square_of(image: Image.Image, form: Form) -> Image.Image:
+    """Returns the image stretched to the square, as Pillow does it."""
+    return upright(image, form.channels).resize((form.side, form.side), Image.Resampling.BILINEAR)
 
 
 def epochs(count: int, read: Callable[[int, Integers], Tensor]) -> Callable[[], float]:

@@ -23,9 +23,6 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
     ruled = fixed_by_rule(facts, base, frozenset(pinned))
-    if not info.in_memory:
-        # at least one process decodes; where there are several processors, one is left to the training thread
-        ruled = {**ruled, "loop.workers": max(1, facts.cpus - 1)}
     base = base.with_values({path: value for path, value in ruled.items() if path not in pinned})
     if base.loop.batch_size > facts.train_images:
         message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"

@@ -31,7 +31,10 @@ from trainable.recipe.augmentations import (
 
 
 def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[Change, ...]:
-    """Returns the changes, in order, to a uint8 batch [B, C, side, side] before it is normalised."""
+    """Returns the changes, in order, to a uint8 batch [B, C, side, side] before it is normalised.
+
+    A resized crop may be given larger squares of the same images, in finer detail.
+    """
     return (*_crop(spec, side), *_flips(spec, flips), *_policy(spec))
 
 
@@ -54,7 +57,7 @@ def _crop(spec: Augmentation, side: int) -> tuple[Change, ...]:
             return (padded,)
         case ResizedCrop():
             boxes = make_boxes(spec.crop, side)
-            return (lambda images, draws: resized_crop(images, boxes(draws)),)
+            return (lambda images, draws: resized_crop(images, boxes(draws), side),)
         case _:
             assert_never(spec.crop)
 

@@ -40,18 +40,20 @@ def flip(images: Tensor, chosen: NDArray[np.bool_], axis: int) -> Tensor:
     return replaced(images, rows, mirrored)
 
 
-def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
-    """Resizes each uint8 image's own box [B, 4] (top, left, height, width) bilinearly to the image's size.
+def resized_crop(images: Tensor, boxes: Integers, side: int) -> Tensor:
+    """Resizes each uint8 image's own box [B, 4] (top, left, height, width) bilinearly to `side` pixels.
 
+    Boxes are in pixels of a square of `side`; the images may be larger squares of the same, in finer detail.
     Sampling stays inside the box, as if it had been cut out first (v2.functional.resized_crop without
-    antialiasing: a box is never larger than the result, so there is nothing to alias).
+    antialiasing: a box is hardly larger than the result, by 8 / 7 at most, so there is little to alias).
     """
-    height, width = images.shape[-2:]
-    top, left, box_height, box_width = on_device(boxes.astype(np.float32), images.device).unbind(1)
+    stored = images.shape[-1]
+    scaled = (boxes * (stored / side)).astype(np.float32)
+    top, left, height, width = on_device(scaled, images.device).unbind(1)
     grid = torch.stack(
         [
-            _samples(left, box_width, width)[:, None, :].expand(-1, height, -1),
-            _samples(top, box_height, height)[:, :, None].expand(-1, -1, width),
+            _samples(left, width, side, stored)[:, None, :].expand(-1, side, -1),
+            _samples(top, height, side, stored)[:, :, None].expand(-1, -1, side),
         ],
         dim=-1,
     )
@@ -59,8 +61,9 @@ def resized_crop(images: Tensor, boxes: Integers) -> Tensor:
     return resampled.round_().to(torch.uint8)
 
 
-def _samples(start: Tensor, length: Tensor, side: int) -> Tensor:
-    """Returns positions [B, side] of `side` samples of [start, start + length), in grid_sample's [-1, 1]."""
-    steps = torch.arange(side, device=start.device, dtype=torch.float32) + 0.5
-    inside = (steps * (length / side)[:, None] - 0.5).clamp_(min=0.0).minimum(length[:, None] - 1.0)
+def _samples(start: Tensor, length: Tensor, count: int, side: int) -> Tensor:
+    """Returns positions [B, count] of samples of [start, start + length) in an image of `side` pixels, in
+    grid_sample's [-1, 1]."""
+    steps = torch.arange(count, device=start.device, dtype=torch.float32) + 0.5
+    inside = (steps * (length / count)[:, None] - 0.5).clamp_(min=0.0).minimum(length[:, None] - 1.0)
     return (2.0 * (inside + start[:, None]) + 1.0) / side - 1.0

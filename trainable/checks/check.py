@@ -24,6 +24,7 @@ from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet, load_for
+from trainable.data.loading import readers_of
 from trainable.errors import UserError, first_line
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
@@ -162,7 +163,7 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         yield steps
         return
     yield check_first_steps(steps)
-    workers = subject.recipe.loop.workers
+    workers = readers_of(subject.recipe.loop)
     yield check_loader(steps, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
 
 

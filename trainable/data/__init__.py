@@ -1,16 +1,7 @@
 """Reads images: data sets by name or path, split, decoded, and loaded in batches."""
 
-from trainable.data.dataset import (
-    ArrayPart,
-    DataInfo,
-    DataSet,
-    FilePart,
-    Part,
-    from_arrays,
-    load,
-    load_for,
-    resolve,
-)
+from trainable.data.dataset import DataInfo, DataSet, from_arrays, load, load_for, resolve
+from trainable.data.parts import ArrayPart, FilePart, Part
 from trainable.data.source import Split
 
 __all__ = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,21 @@ from trainable.files.host_memory import available_bytes
 
 LARGEST_LABEL = 2**63 - 1
 
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import Tensor
+
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 """These are images uint8 [N, H, W] or [N, H, W, C], and labels integer [N] or [N, 1]."""
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """Returns a tensor over the same memory: do not write to it."""
+    import torch
+
+    with warnings.catch_warnings():
+        # Ray's arrays are read-only, which torch cannot express; batches are copies, so none is written.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def collect(

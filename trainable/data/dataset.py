@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -21,6 +20,8 @@ from pydantic import TypeAdapter
 from trainable.data import digits, folder, idx, npz, torchvision_sets
 from trainable.data.arrays import Arrays, collect
 from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
+from trainable.data.idle_readers import IdleReaders
+from trainable.data.image_cache import ImageCache, Say, make_cache
 from trainable.data.measure import (
     LARGEST_SIDE,
     SAMPLE,
@@ -28,13 +29,16 @@ from trainable.data.measure import (
     DeviceKind,
     channels_and_side,
     count_values,
+    detail_size_of,
     may_be_held,
     mean_and_std,
     membership_digest,
     sample,
+    stored_files,
 )
+from trainable.data.parts import ArrayPart, FilePart, Members, Part, Views
 from trainable.data.remote_data import cached, data_root
-from trainable.data.source import Collection, Flip, Integers, Pixels, Selection, Split
+from trainable.data.source import Collection, Flip, Selection, Split
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
@@ -45,7 +49,6 @@ from trainable.recipe.training import Stretch
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from trainable.recipe import Recipe
 
@@ -53,50 +56,6 @@ Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
 
 BLOCK = 256
 """So many images of a sample are in memory at once."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ArrayPart:
-    """Holds decoded images in memory; the arrays may be read-only views of shared memory."""
-
-    images: Pixels
-    """The images are uint8 [N, C, H, W]."""
-    labels: Integers
-    """The labels are int64 [N]."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        """Returns images and labels as tensors over the same memory: do not write to them."""
-        import torch
-
-        with warnings.catch_warnings():
-            # Ray's arrays are read-only, which torch cannot express; batches are copies, so none is written.
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            return torch.from_numpy(self.images), torch.from_numpy(self.labels)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FilePart:
-    """Holds images that are read and decoded each time they are used."""
-
-    selection: Selection
-
-    @property
-    def labels(self) -> Integers:
-        """Returns the labels, int64 [N]."""
-        return self.selection.labels
-
-    def __len__(self) -> int:
-        return len(self.selection.indices)
-
-
-Part = ArrayPart | FilePart
-Members = dict[Split, Selection]
-"""Members are the images of each part."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +81,9 @@ class DataInfo:
     digest: str
     """The digest covers which image is in which part with which label, and the stored size."""
     in_memory: bool
+    detail_size: int | None = None
+    """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
+    are read from files."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -155,6 +117,12 @@ class DataSet:
 
     copy: Path | None = None
     """For data behind a URI, this is their copy on the machine that loaded them."""
+    cache: ImageCache | None = None
+    """Machines may keep these images decoded on their disks."""
+    crops: bool = True
+    """This says whether training may ask for resized crops, for which the cache keeps larger squares."""
+    idle_readers: IdleReaders = field(default_factory=IdleReaders)
+    """Processes that read these images' files wait here from one run to the next."""
 
     @property
     def parts(self) -> dict[Split, Part]:
@@ -162,11 +130,36 @@ class DataSet:
         parts: dict[Split, Part] = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
 
-    def be_here(self) -> None:
-        """Makes sure that files behind a URI are on this machine too, where they are read while training.
+    @property
+    def selections(self) -> Members:
+        """Returns the images of each part that is read from files."""
+        return {name: part.selection for name, part in self.parts.items() if isinstance(part, FilePart)}
 
-        Raises DataError if they cannot be copied, or not to the same path.
+    @property
+    def form(self) -> Form:
+        return Form(self.info.channels, self.info.image_size, self.resize)
+
+    def decoded_views(self) -> Views:
+        """Returns the images that are decoded already: those in memory, or in this machine's cache."""
+        held = {
+            (name, self.info.image_size): part.images
+            for name, part in self.parts.items()
+            if isinstance(part, ArrayPart)
+        }
+        return held or (self.cache.views() if self.cache is not None else {})
+
+    def be_here(self, say: Say = lambda line: None) -> None:
+        """Makes sure that this machine has what training needs: a copy of files behind a URI, and the decoded
+        images in its cache.
+
+        Raises DataError if files cannot be copied, or not to the same path, if images are broken, and if a
+        folder that `data.cache` names has no room.
         """
+        self._copy_here()
+        if self.cache is not None:
+            self.cache.fill(self.selections, detail=self.crops, say=say)
+
+    def _copy_here(self) -> None:
         if self.copy is None or self.info.in_memory or self.copy.exists():
             return
         if self.copy.parents[1] != data_root():
@@ -199,7 +192,8 @@ def load(
 def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
     """Loads the images of a recipe for a run on a device, made square as its evaluation says."""
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
-    return load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
+    data = load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
+    return replace(data, crops=recipe.augmentation.crop.kind == "resized")
 
 
 def from_arrays(
@@ -281,6 +275,9 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
     hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind)
     parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
+    detail = None if hold else detail_size_of(members["train"], form)
+    stored = stored_files(members)
+    digest = membership_digest(members, collection.classes, stored.bytes)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -294,10 +291,12 @@ def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: D
         mean=mean,
         std=std,
         flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=membership_digest(members, collection.classes),
+        digest=digest,
         in_memory=hold,
+        detail_size=detail,
     )
-    return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize)
+    cache = None if hold else make_cache(spec.cache, members, form, detail, f"{digest} {stored.digest}")
+    return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize, cache=cache)
 
 
 def _members(collection: Collection, spec: Data) -> Members:

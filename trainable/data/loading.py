@@ -7,26 +7,28 @@ What is random in a batch depends on (seed, epoch, position) alone. The caller c
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, assert_never, final
+from collections.abc import Iterator, Sequence
+from typing import final
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
-from trainable.augmentation.augment import make_augment, make_boxes
+from trainable.augmentation.augment import make_augment
 from trainable.augmentation.change import on_device
 from trainable.augmentation.draws import Draws
-from trainable.augmentation.geometry import resized_crop
 from trainable.augmentation.masking import make_masking
-from trainable.data import ArrayPart, DataSet, FilePart, Split
-from trainable.data.decode import Form, is_finer, part_of_square, square, to_array
+from trainable.data import DataSet, Split
+from trainable.data.arrays import as_tensor
+from trainable.data.idle_readers import Reading
+from trainable.data.parts import View, Views
+from trainable.data.prefetch import prefetched
+from trainable.data.readers import Augmented, FileBatch, Readers
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe
-from trainable.recipe.augmentations import NoCrop, ResizedCrop
+from trainable.recipe.augmentations import ResizedCrop
+from trainable.recipe.training import Loop
 
 Batch = tuple[Tensor, Tensor]
 """A batch is images float32 [B, C, H, W], normalised, and labels int64 [B];
@@ -39,18 +41,27 @@ RESIDENT_SHARE = 4
 def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float = 1.0) -> Loader:
     """Returns the loader of a data set for a recipe; `gpu_share`, in (0, 1], is the run's share of the GPU.
 
-    Raises DataError if the set was loaded for another form.
+    Images that are decoded already, in memory or in this machine's cache, are taken from there; others are
+    read from their files, and are the same. Raises DataError if the set was loaded for another form.
     """
     if not 0.0 < gpu_share <= 1.0:
         raise ValueError(f"gpu_share must be above 0 and at most 1, got {gpu_share}")
     _check_agree(data, recipe)
-    match data.train:
-        case ArrayPart():
-            return ArrayLoader(data, recipe, device, gpu_share)
-        case FilePart():
-            return FileLoader(data, recipe, device)
-        case _:
-            assert_never(data.train)
+    views = data.decoded_views()
+    if {("train", train_side(data, recipe)), ("validation", data.info.image_size)} <= views.keys():
+        return ArrayLoader(data, recipe, device, gpu_share, views)
+    return FileLoader(data, recipe, device)
+
+
+def train_side(data: DataSet, recipe: Recipe) -> int:
+    """Returns the side of the squares that training images are made from: resized crops need more detail."""
+    cut = isinstance(recipe.augmentation.crop, ResizedCrop)
+    return data.info.detail_size if cut and data.info.detail_size is not None else data.info.image_size
+
+
+def readers_of(loop: Loop) -> int:
+    """Returns how many processes read image files: `auto` leaves one of the run's threads to the steps."""
+    return max(1, torch.get_num_threads() - 1) if loop.workers == "auto" else loop.workers
 
 
 class Loader(abc.ABC):
@@ -126,151 +137,84 @@ class Loader(abc.ABC):
 
 @final
 class ArrayLoader(Loader):
-    """Loads images from memory, on the device if they fit, and augments a batch at a time."""
+    """Loads decoded images from memory or from a mapped file, on the device if they fit, and augments a batch
+    at a time. A part that is not decoded is read from its files."""
 
-    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
+    def __init__(
+        self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float, views: Views
+    ) -> None:
         super().__init__(data, recipe, device)
-        total = sum(part.images.nbytes for part in self.parts.values() if isinstance(part, ArrayPart))
+        self.views = views
+        total = sum(pixels.nbytes for pixels in views.values())
         self.resident = device.type != "cuda" or may_reside(total, _device_bytes(device), gpu_share)
-        """This says whether parts are copied to the device and stay there."""
+        """This says whether views are copied to the device and stay there."""
+        self.side, self.train_side = data.info.image_size, train_side(data, recipe)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
-        self.images: dict[str, Tensor] = {}
-        """Parts are copied to the device when first asked for: during a search, a test part is not."""
+        self.images: dict[View, Tensor] = {}
+        """Views are copied to the device when first asked for: during a search, a test part is not."""
+        self.files = FileLoader(data, recipe, device)
 
     def close(self) -> None:
         self.images.clear()
+        self.files.close()
 
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        for batch, images in zip(batches, self._plain("train", batches), strict=True):
+        squares = self._gathered(("train", self.train_side), batches)
+        for batch, images in zip(batches, squares, strict=True):
             draws = Draws(self.seed, epoch, batch)
             for change in self.augment:
                 images = change(images, draws)
             yield images
 
     def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        held = self._images_of(name)
-        for batch in batches:
-            chosen = held.index_select(0, on_device(batch, held.device))
-            yield chosen.to(self.device, non_blocking=True)
+        if (name, self.side) not in self.views:
+            return self.files._plain(name, batches)
+        return self._gathered((name, self.side), batches)
 
-    def _images_of(self, name: Split) -> Tensor:
-        if name not in self.images:
-            part = self.parts[name]
-            assert isinstance(part, ArrayPart)  # all parts of a data set are of one kind
-            images, _ = part.tensors()
-            self.images[name] = images.to(self.device) if self.resident else images
-        return self.images[name]
+    def _gathered(self, view: View, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        held = self._images_of(view)
+        if not self.resident:
+            yield from prefetched(held, batches, self.device)
+            return
+        for batch in batches:
+            yield held.index_select(0, on_device(batch, held.device))
+
+    def _images_of(self, view: View) -> Tensor:
+        if view not in self.images:
+            images = as_tensor(self.views[view])
+            self.images[view] = images.to(self.device) if self.resident else images
+        return self.images[view]
 
 
 @final
 class FileLoader(Loader):
-    """Decodes images each time, in `loop.workers` processes that live as long as the loader."""
+    """Decodes images each time, in `loop.workers` processes, which the data set keeps for the next run."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)
-        self.batches: list[FileBatch] = []
-        """The workers read these batches, those of the current turn."""
-        self.turn = 0
-        workers = recipe.loop.workers
-        self.reader: DataLoader[Tensor] | None = DataLoader(
-            FileImages(data, recipe),
-            sampler=self.batches,
-            batch_size=None,  # a worker reads a whole batch at once
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            prefetch_factor=recipe.loop.prefetch if workers > 0 else None,
-            pin_memory=device.type == "cuda",
-            generator=torch.Generator(),  # else it would draw from the global one, and a resumed run differ
-        )
+        self.data = data
+        self.side, self.train_side = data.info.image_size, train_side(data, recipe)
+        self.augmentation, self.flips = recipe.augmentation, data.info.flips
+        self.how = Reading(readers_of(recipe.loop), recipe.loop.prefetch, pinned=device.type == "cuda")
+        self.readers: Readers | None = None
 
     def close(self) -> None:
-        self.reader = None  # its workers end with it
+        if self.readers is not None:
+            self.data.idle_readers.give_back(self.readers)
+            self.readers = None
 
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        return self._read([FileBatch("train", batch, epoch) for batch in batches])
+        how = Augmented(self.augmentation, self.flips, self.seed, epoch)
+        return self._read([FileBatch("train", batch, self.train_side, how) for batch in batches])
 
     def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        return self._read([FileBatch(name, batch, None) for batch in batches])
+        return self._read([FileBatch(name, batch, self.side) for batch in batches])
 
     def _read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
-        assert self.reader is not None, "the loader is closed"
-        self.turn = turn = self.turn + 1
-        self.batches[:] = batches
-        for images in self.reader:
-            if turn != self.turn:  # the workers serve one turn at a time: these images are another's
-                raise RuntimeError("new batches were requested before the last ones were all read")
+        if self.readers is None:
+            self.readers = self.data.idle_readers.take(self.data.selections, self.data.form, self.how)
+        for images in self.readers.read(batches):
             yield images.to(self.device, non_blocking=True)
-
-
-class FileBatch(NamedTuple):
-    """Names images to read together:
-    their part, their positions in it [B], and the training epoch, if any."""
-
-    part: Split
-    positions: Integers
-    epoch: int | None
-    """It is None for evaluation: nothing is augmented."""
-
-
-class FileImages(Dataset[Tensor]):
-    """Does a worker's job: it reads a batch as uint8 [B, C, side, side], augmented if it is for training.
-
-    The whole batch is augmented at once, by the same changes as images in memory. Only the box of a resized
-    crop is cut from the image itself if that has finer pixels than its square.
-    """
-
-    def __init__(self, data: DataSet, recipe: Recipe) -> None:
-        info, spec = data.info, recipe.augmentation
-        self.form = Form(info.channels, info.image_size, data.resize)
-        self.seed = recipe.loop.seed
-        self.boxes = make_boxes(spec.crop, info.image_size) if isinstance(spec.crop, ResizedCrop) else None
-        """This draws the boxes of a resized crop, which is made while decoding; `augment` does the rest."""
-        rest = spec if self.boxes is None else spec.model_copy(update={"crop": NoCrop()})
-        self.augment = make_augment(rest, info.flips, info.image_size)
-        self.selections = {
-            name: part.selection for name, part in data.parts.items() if isinstance(part, FilePart)
-        }
-
-    def __getitem__(self, batch: FileBatch) -> Tensor:
-        if batch.epoch is None:
-            return self._squares(batch)
-        draws = Draws(self.seed, batch.epoch, batch.positions)
-        images = self._squares(batch) if self.boxes is None else self._crops(batch, self.boxes(draws))
-        for change in self.augment:
-            images = change(images, draws)
-        return images
-
-    def _squares(self, batch: FileBatch) -> Tensor:
-        return self._decoded(batch, lambda image, _: square(image, self.form))
-
-    def _crops(self, batch: FileBatch, boxes: Integers) -> Tensor:
-        """Returns each image's box [B, 4] of its square,
-        cut from the image itself if that has finer pixels."""
-        squares: list[int] = []
-
-        def cut(image: Image.Image, row: int) -> Image.Image:
-            if is_finer(image, self.form):
-                return part_of_square(image, self.form, boxes[row])
-            squares.append(row)
-            return square(image, self.form)
-
-        images = self._decoded(batch, cut)
-        if squares:
-            images[squares] = resized_crop(images[squares], boxes[squares])
-        return images
-
-    def _decoded(self, batch: FileBatch, shape: Callable[[Image.Image, int], Image.Image]) -> Tensor:
-        """Returns what `shape` makes of each stored image and its row in the batch."""
-        source, indices = self.selections[batch.part]
-        chosen = indices[batch.positions].tolist()
-        pixels = np.empty((len(chosen), self.form.channels, self.form.side, self.form.side), np.uint8)
-        for row, index in enumerate(chosen):
-            try:
-                with source.open(index) as image:
-                    pixels[row] = to_array(shape(image, row))
-            except Exception as error:  # Pillow's plug-ins raise nearly anything
-                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
-        return torch.from_numpy(pixels)
 
 
 def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:

@@ -6,12 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from trainable.data.source import Integers, Pixels, Selection, Source, Split
+from trainable.data.decode import Form, detail_side
+from trainable.data.source import FileSource, Integers, Pixels, Selection, Source, Split
 from trainable.files.host_memory import available_bytes
+from trainable.recipe.training import Stretch
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -52,6 +54,14 @@ def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:
     return (1 if modes[True] > modes[False] else 3), int(median(sides))
 
 
+def detail_size_of(train: Selection, form: Form) -> int | None:
+    """Returns the side of the squares that resized crops are cut from, if most images have more pixels than
+    the recipe's."""
+    measured = channels_and_side(sample(train))
+    seen = 1.0 if isinstance(form.resize, Stretch) else form.resize.ratio
+    return detail_side(form.side) if measured is not None and measured[1] * seen > form.side else None
+
+
 def _header(source: Source, index: int) -> tuple[str, int, int] | None:
     try:
         with source.open(index) as image:
@@ -83,17 +93,40 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means.tolist()), tuple(deviations.tolist())
 
 
-def membership_digest(parts: Mapping[Split, Selection], classes: Sequence[str]) -> str:
+class StoredFiles(NamedTuple):
+    """Says how many bytes a data set's files have, with a digest of each file's size and time of change."""
+
+    bytes: int
+    digest: str
+
+
+def stored_files(parts: Mapping[Split, Selection]) -> StoredFiles:
+    """Looks at every file once, without opening it."""
+    size, digest = 0, hashlib.sha256()
+    for part in sorted(parts):
+        source, indices = parts[part]
+        if isinstance(source, FileSource):
+            found = source.sizes_and_times(indices)
+            size += int(found[:, 0].sum())
+            digest.update(found.tobytes())
+        else:
+            size += source.stored_bytes(indices)
+    return StoredFiles(size, digest.hexdigest()[:16])
+
+
+def membership_digest(
+    parts: Mapping[Split, Selection], classes: Sequence[str], size: int | None = None
+) -> str:
     """Returns sixteen hexadecimal digits over which image is in which part with which label,
-    and the stored size."""
+    and the stored size in bytes, which is asked for if it is not given."""
     lines = sorted(
         f"{part}\t{selection.source.name(int(index))}\t{classes[label]}\n"
         for part, selection in parts.items()
         for index, label in zip(selection.indices, selection.labels, strict=True)
     )
-    size = sum(selection.source.stored_bytes(selection.indices) for selection in parts.values())
+    stored = stored_files(parts).bytes if size is None else size
     digest = hashlib.sha256("".join(lines).encode())
-    digest.update(f"{size}\n".encode())
+    digest.update(f"{stored}\n".encode())
     return digest.hexdigest()[:16]
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from trainable.errors import DataError
+from trainable.files.alone import alone
 from trainable.files.cache import cache_root
 from trainable.files.store import Store, StoreError
 
@@ -37,7 +35,7 @@ def cached(uri: str, expected: str | None = None) -> Path:
     if expected not in (None, digest):
         raise DataError(f"data.path: files of {uri} have changed since the search loaded them")
     copy = data_root() / digest / store.name
-    with _alone(copy.parent):
+    with alone(copy.parent):
         if not copy.exists():
             _copy(store, copy)
     return copy
@@ -69,12 +67,3 @@ def _copy(store: Store, copy: Path) -> None:
         raise DataError(f"data.path: {error}") from None
     finally:
         shutil.rmtree(coming)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lets only this process work in the folder inside the block; others wait."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

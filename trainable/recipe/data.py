@@ -11,8 +11,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trainable.files.paths import usable_path
-from trainable.files.store import without_credentials
+from trainable.files.store import is_uri, without_credentials
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
+
+
+def a_local_folder(text: str) -> str:
+    """Returns the path unchanged. Raises ValueError for a URI: arrays are mapped
+    from a machine's own disk."""
+    if is_uri(text):
+        raise ValueError(f"expected auto, off, or a folder on each machine's own disk, got the URI {text}")
+    return text
 
 
 class Classification(Spec):
@@ -78,6 +86,16 @@ class Data(Spec):
     in_memory: Annotated[
         bool | None, Purpose("holds decoded images in memory, at the size they are trained at", "ours")
     ] = None
+    cache: Annotated[
+        str,
+        Field(min_length=1),
+        AfterValidator(a_local_folder),
+        Purpose(
+            "where each machine keeps image files that it has decoded: auto, off, or a folder; it changes "
+            "speed alone and is not in the digest",
+            "ours",
+        ),
+    ] = "auto"
 
     @property
     def bundled(self) -> bool:

@@ -102,7 +102,8 @@ class Recipe(Spec):
         return leaves(self.model_dump(mode="json", exclude={"provenance"}))
 
     def digest(self) -> str:
-        """Returns twelve hexadecimal digits that depend on every field but the provenance."""
+        """Returns twelve hexadecimal digits that depend on every field but the provenance and `data.cache`,
+        which change no result."""
         return digest_of(self.model_dump(mode="json", exclude={"provenance"}))
 
     def get(self, path: str) -> Any:
@@ -123,6 +124,9 @@ class Recipe(Spec):
 
 def digest_of(recipe: Tree) -> str:
     """Returns the digest of a whole recipe, without a provenance, that is plain data."""
+    data = recipe.get("data")
+    if isinstance(data, Mapping):
+        recipe = {**recipe, "data": {name: value for name, value in data.items() if name != "cache"}}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -118,10 +118,12 @@ class Loop(Spec):
         int, Field(ge=0, lt=2**32), Purpose("decides weights, order and augmentation", "ours")
     ] = 0
     workers: Annotated[
-        int,
-        Field(ge=0, le=1024),
-        Purpose("processes that decode images not held in memory", "000:56, 002:8, 004:37"),
-    ] = 0
+        Annotated[int, Field(ge=0, le=1024)] | Literal["auto"],
+        Purpose(
+            "processes that decode image files; auto is the run's threads but one, and at least one",
+            "000:56, 002:8, 004:37",
+        ),
+    ] = "auto"
     prefetch: Annotated[
         int,
         Field(ge=1, le=1024),

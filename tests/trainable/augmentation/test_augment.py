@@ -191,7 +191,7 @@ def test_resized_crop_equals_torchvisions_on_every_image() -> None:
     images = noise(40, side=24)
     boxes = drawn_boxes(40, side=24)
 
-    resized = resized_crop(images, boxes)
+    resized = resized_crop(images, boxes, 24)
 
     for image, box, result in zip(images, boxes.tolist(), resized, strict=True):
         reference = functional.resized_crop(image.float(), *box, size=[24, 24], antialias=False)
@@ -201,7 +201,19 @@ def test_resized_crop_equals_torchvisions_on_every_image() -> None:
 def test_the_whole_image_as_its_box_is_the_image() -> None:
     images = noise(2)
 
-    assert torch.equal(resized_crop(images, np.array([[0, 0, 16, 16]] * 2)), images)
+    assert torch.equal(resized_crop(images, np.array([[0, 0, 16, 16]] * 2), 16), images)
+
+
+def test_a_box_is_the_same_part_of_a_larger_square_of_the_image() -> None:
+    """A ramp shows where it was cut, and not how sharp it is."""
+    ramps = [torch.linspace(0.0, 255.0, 2 * side + 1)[1::2].expand(2, 1, side, side) for side in (24, 28)]
+    boxes = np.array([[0, 6, 12, 12], [3, 0, 20, 24]])
+
+    plain, detail = (resized_crop(ramp.round().to(torch.uint8), boxes, 24).float() for ramp in ramps)
+
+    assert detail.shape == (2, 1, 24, 24)
+    inner = (..., slice(2, -2))
+    assert (plain[inner] - detail[inner]).abs().max() <= 2.0
 
 
 def test_crops_and_flips_of_views_are_those_of_copies() -> None:

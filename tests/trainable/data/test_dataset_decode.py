@@ -1,6 +1,7 @@
 """Tests what an image file becomes, and what the images say of themselves."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +12,17 @@ from trainable.data.decode import (
     Broken,
     Form,
     decode,
-    is_finer,
-    part_of_square,
     raise_broken,
     square,
+    squares,
     to_array,
     upright,
 )
+from trainable.data.jpeg import jpeg_pixels
 from trainable.data.measure import (
     channels_and_side,
     count_values,
+    detail_size_of,
     may_be_held,
     mean_and_std,
     membership_digest,
@@ -94,20 +96,20 @@ def test_stretching_keeps_everything_and_the_central_crop_the_middle() -> None:
     image = Image.new("L", (30, 10), 0)
     image.paste(255, (10, 0, 20, 10))
 
-    stretched = np.asarray(square(image, Form(1, 10, Stretch())))
-    cropped = np.asarray(square(image, Form(1, 10, CenterCrop(ratio=1.0))))
+    stretched = square(image, Form(1, 10, Stretch()))
+    cropped = square(image, Form(1, 10, CenterCrop(ratio=1.0)))
 
-    assert stretched.shape == cropped.shape == (10, 10)
-    assert stretched[:, 0].max() == 0
+    assert stretched.shape == cropped.shape == (1, 10, 10)
+    assert stretched[0, :, 0].max() == 0
     assert cropped.min() == 255
 
 
 def test_the_central_crop_leaves_out_what_its_ratio_says() -> None:
     image = Image.fromarray(np.tile(np.arange(0, 200, 2, dtype=np.uint8), (100, 1)))
 
-    cropped = np.asarray(square(image, Form(1, 50, CenterCrop(ratio=0.5))))
+    cropped = square(image, Form(1, 50, CenterCrop(ratio=0.5)))
 
-    assert cropped[0].tolist() == np.arange(50, 150, 2).tolist()
+    assert cropped[0, 0].tolist() == np.arange(50, 150, 2).tolist()
 
 
 def test_large_jpegs_are_decoded_small_with_nearly_the_same_result(tmp_path: Path) -> None:
@@ -116,9 +118,10 @@ def test_large_jpegs_are_decoded_small_with_nearly_the_same_result(tmp_path: Pat
     Image.fromarray(pixels).save(tmp_path / "a.jpg", quality=95)
 
     with Image.open(tmp_path / "a.jpg") as drafted:
-        small = np.asarray(square(drafted, Form(3, 32))).astype(int)
+        small = square(drafted, Form(3, 32)).astype(int)
         assert drafted.size == (128, 128)
-    whole = np.asarray(Image.fromarray(pixels).resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+    resized = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BILINEAR)
+    whole = to_array(resized).astype(int)
 
     assert np.abs(small - whole).max() <= 6
 
@@ -239,53 +242,77 @@ def test_a_cpu_holds_a_gibibyte_at_most() -> None:
     assert not may_be_held(2**60, "cuda")
 
 
-FINE = np.random.default_rng(0).integers(0, 256, (48, 96, 3), dtype=np.uint8)
+def photograph(seed: int = 0) -> Image.Image:
+    """Soft spots of colour with some noise."""
+    generator = np.random.default_rng(seed)
+    spots = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+    pixels = np.asarray(spots.resize((250, 187), Image.Resampling.BICUBIC)) + generator.normal(
+        0, 6, (187, 250, 3)
+    )
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-@pytest.mark.parametrize("resize", [Stretch(), CenterCrop(ratio=0.5)], ids=lambda resize: resize.kind)
-def test_the_whole_square_as_a_part_is_the_square(resize: Stretch | CenterCrop) -> None:
-    form = Form(3, 12, resize)
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"quality": 30}])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_jpeg_has_the_pixels_that_pillow_reads(
+    tmp_path: Path, mode: str, channels: int, options: dict[str, Any]
+) -> None:
+    photograph().convert(mode).save(tmp_path / "a.jpg", **options)
 
-    part = part_of_square(Image.fromarray(FINE), form, np.array([0, 0, 12, 12]))
+    with Image.open(tmp_path / "a.jpg") as image:
+        image.draft("L" if channels == 1 else "RGB", image.size)
+        found = jpeg_pixels(image, channels)
+    with Image.open(tmp_path / "a.jpg") as image:
+        image.draft("L" if channels == 1 else "RGB", image.size)
+        expected = to_array(upright(image, channels))
 
-    assert part == square(Image.fromarray(FINE), form)
+    assert found is not None
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("kind", ["turned", "cmyk", "png", "broken"])
+def test_pillow_reads_what_torchcodec_does_not(tmp_path: Path, kind: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / ("a.png" if kind == "png" else "a.jpg")
+    photograph().convert("CMYK" if kind == "cmyk" else "RGB").save(
+        path, exif=exif if kind == "turned" else b""
+    )
+    if kind == "broken":
+        truncate(path)
+
+    with Image.open(path) as image:
+        assert jpeg_pixels(image, 3) is None
+
+
+@pytest.mark.parametrize("side", [32, 200, 300])
+def test_squares_are_pillows_up_to_a_level(side: int) -> None:
+    expected = to_array(photograph().resize((side, side), Image.Resampling.BILINEAR)).astype(int)
+
+    assert np.abs(square(photograph(), Form(3, side)) - expected).max() <= 1
+
+
+def test_a_square_is_the_same_alone_and_beside_a_larger_one(tmp_path: Path) -> None:
+    """The size at which a JPEG is decoded must not depend on which squares are made of it."""
+    for size in range(90, 180, 3):
+        photograph().resize((size, size)).save(tmp_path / "a.jpg")
+        with Image.open(tmp_path / "a.jpg") as image:
+            plain, detail = squares(image, Form(3, 28), [28, 32])
+        with Image.open(tmp_path / "a.jpg") as image:
+            np.testing.assert_array_equal(square(image, Form(3, 28)), plain)
+        with Image.open(tmp_path / "a.jpg") as image:
+            np.testing.assert_array_equal(squares(image, Form(3, 28), [32])[0], detail)
 
 
 @pytest.mark.parametrize(
-    ("resize", "cut"),
-    [
-        (Stretch(), (16, 16, 64, 40)),
-        (CenterCrop(), (34, 17, 55, 38)),
-        (CenterCrop(ratio=1.0), (32, 16, 56, 40)),
-    ],
+    ("size", "expected"), [((20, 16), None), ((16, 20), None), ((20, 17), 19), ((40, 40), 19)]
 )
-def test_a_part_of_the_square_is_cut_from_the_same_part_of_the_image(
-    resize: Stretch | CenterCrop, cut: tuple[int, int, int, int]
+def test_there_is_more_detail_for_crops_if_most_images_are_larger(
+    tmp_path: Path, size: tuple[int, int], expected: int | None
 ) -> None:
-    """Its rim is left out: there the smoothing sees pixels beside the box, which are not in the reference."""
-    part = part_of_square(Image.fromarray(FINE), Form(3, 12, resize), np.array([4, 2, 6, 6]))
+    names = [f"{number}.png" for number in range(3)]
+    for name in names:
+        write_image(tmp_path / name, size=size)
 
-    reference = Image.fromarray(FINE).crop(cut).resize((12, 12), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(np.asarray(part)[1:-1, 1:-1], np.asarray(reference)[1:-1, 1:-1])
-
-
-def test_a_small_part_of_a_jpeg_keeps_its_detail(tmp_path: Path) -> None:
-    """It has a quarter of the side: the JPEG may be decoded at half of its size, not at an eighth."""
-    stored = Image.fromarray(np.random.default_rng(0).integers(0, 256, (256, 256), dtype=np.uint8))
-    stored.save(tmp_path / "a.jpg", quality=95)
-
-    with Image.open(tmp_path / "a.jpg") as image:
-        part = part_of_square(image, Form(1, 16), np.array([4, 8, 4, 4]))
-        assert image.size == (128, 128)
-
-    reference = stored.crop((128, 64, 192, 128)).resize((16, 16), Image.Resampling.BILINEAR)
-    assert np.corrcoef(np.asarray(part).ravel(), np.asarray(reference).ravel())[0, 1] > 0.9
-
-
-def test_an_image_is_finer_than_its_square_by_what_the_square_shows_of_it() -> None:
-    image = Image.new("L", (20, 16))
-
-    assert is_finer(image, Form(1, 19))
-    assert not is_finer(image, Form(1, 20))
-    assert is_finer(image, Form(1, 13, CenterCrop()))
-    assert not is_finer(image, Form(1, 14, CenterCrop()))
+    assert detail_size_of(select(tmp_path, *names), Form(3, 16)) == expected

@@ -1,6 +1,5 @@
 """Tests that batches are the same whatever the workers, the batch and what came before."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
-from tests.waiting import wait_until
 from trainable.data import ArrayPart, DataSet, from_arrays, load
 from trainable.data.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
 from trainable.errors import DataError
@@ -153,6 +151,7 @@ def worked(folder: Path) -> Iterator[Loader]:
     loader = make_loader(data, recipe(EVERYTHING, workers=2), CPU)
     yield loader
     loader.close()
+    data.idle_readers.end()
 
 
 @pytest.fixture(scope="module")
@@ -175,18 +174,16 @@ def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unwo
 @pytest.mark.parametrize("prefetch", [1, 3])
 def test_a_worker_is_as_many_batches_ahead_as_the_recipe_says(folder: Path, prefetch: int) -> None:
     data = load(Data(path=str(folder), image_size=12, in_memory=False))
-    asked = Recipe(loop=Loop(workers=1, prefetch=prefetch))
-    loader = make_loader(data, asked, CPU)
+    loader = make_loader(data, Recipe(loop=Loop(workers=1, prefetch=prefetch)), CPU)
     assert isinstance(loader, FileLoader)
-    assert loader.reader is not None
+    readers = data.idle_readers.take(data.selections, data.form, loader.how)
 
-    assert loader.reader.prefetch_factor == prefetch
-    loader.close()
+    assert readers._loader.prefetch_factor == prefetch
 
 
 def test_gridmask_comes_in_over_the_recipes_epochs(data: DataSet) -> None:
     masked = Augmentation(crop=NoCrop(), flip_probability=0.0, masking=GridMask(probability=1.0, ramp=0.5))
-    loader = make_loader(data, Recipe(augmentation=masked, loop=Loop(epochs=4)), CPU)
+    loader = make_loader(data, Recipe(augmentation=masked, loop=Loop(epochs=4, workers=0)), CPU)
     plain = epoch(make_loader(data, recipe(), CPU))
 
     hidden = [(epoch(loader, number) != plain).flatten(1).any(1).double().mean() for number in range(3)]
@@ -213,25 +210,6 @@ def test_two_turns_at_once_are_refused(worked: Loader) -> None:
         next(first)
 
 
-@pytest.mark.integration
-def test_no_worker_outlives_the_loader(folder: Path) -> None:
-    data = load(Data(path=str(folder), image_size=12, in_memory=False))
-    loader = make_loader(data, recipe(workers=1), CPU)
-    before = children()
-
-    epoch(loader)
-    assert len(children() - before) == 1
-    loader.close()
-
-    wait_until(lambda: not children() - before)
-
-
-def children() -> set[str]:
-    """Returns the process numbers of this process's children that are alive."""
-    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return {pid for pid in listed if "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()}
-
-
 def test_an_image_that_breaks_later_is_named(folder: Path, tmp_path: Path) -> None:
     for number in range(8):
         write_noise_jpeg(tmp_path / ("a", "b")[number % 2] / f"{number}.jpg", seed=number)
@@ -245,7 +223,7 @@ def test_an_image_that_breaks_later_is_named(folder: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_the_memory_format_is_the_recipes(data: DataSet, channels_last: bool) -> None:
-    asked = Recipe(augmentation=EVERYTHING, precision=Precision(channels_last=channels_last))
+    asked = recipe(EVERYTHING).model_copy(update={"precision": Precision(channels_last=channels_last)})
     form = torch.channels_last if channels_last else torch.contiguous_format
     loader = make_loader(data, asked, CPU)
 
@@ -266,8 +244,8 @@ def test_the_images_in_memory_are_neither_copied_nor_written_to() -> None:
     epoch(loader)
 
     np.testing.assert_array_equal(data.train.images, before)
-    assert np.shares_memory(loader.images["train"].numpy(), data.train.images)
-    assert list(loader.images) == ["train"]
+    assert np.shares_memory(loader.images["train", 8].numpy(), data.train.images)
+    assert list(loader.images) == [("train", 8)]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +278,7 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
     here = epoch(make_loader(data, recipe(augmentation), CPU))
     # A grey level here and there depends on the last digit of a position or a blend.
     assert ((there.cpu() - here).abs() > 1e-4).double().mean() < 0.01
-    assert [(name, held.is_cuda) for name, held in loader.images.items()] == [("train", True)]
+    assert [(name, held.is_cuda) for name, held in loader.images.items()] == [(("train", 8), True)]
 
 
 @pytest.mark.gpu
@@ -313,7 +291,7 @@ def test_images_beyond_the_share_of_a_gpu_stay_off_it() -> None:
 
     there = epoch(crowded)
 
-    assert not crowded.images["train"].is_cuda
+    assert not crowded.images["train", 8].is_cuda
     assert torch.equal(there, epoch(make_loader(data, recipe(), device)))
 
 

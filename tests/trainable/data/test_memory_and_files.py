@@ -1,4 +1,4 @@
-"""Tests that images in memory and images read from files are augmented alike, whatever reads them."""
+"""Tests that images in memory, in the cache and in files are augmented alike, whatever reads them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from trainable.data import FilePart, load
-from trainable.data.loading import make_loader
+from trainable.data import load
+from trainable.data.loading import ArrayLoader, FileLoader, make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
     Augmentation,
@@ -61,17 +61,27 @@ def images(
     *,
     in_memory: bool,
     workers: int = 0,
+    stored: bool = False,
     resize: Stretch | CenterCrop | None = None,
 ) -> list[torch.Tensor]:
     """Returns the training images of epochs 1 and 2, in grey levels."""
     asked = Recipe(
-        data=Data(path=str(root), image_size=SIDE, flips=("horizontal", "vertical"), in_memory=in_memory),
+        data=Data(
+            path=str(root),
+            image_size=SIDE,
+            flips=("horizontal", "vertical"),
+            in_memory=in_memory,
+            cache="auto" if stored else "off",
+        ),
         augmentation=augmentation,
         evaluation=Evaluation(resize=resize or Stretch()),
         loop=Loop(workers=workers),
     )
     data = load(asked.data, resize=asked.evaluation.resize)
+    if stored:
+        data.be_here()
     loader = make_loader(data, asked, torch.device("cpu"))
+    assert isinstance(loader, ArrayLoader if stored or in_memory else FileLoader)
     epochs = [torch.cat([batch for batch, _ in loader.train(BATCHES, epoch)]) for epoch in (1, 2)]
     loader.close()
     return [epoch * loader.std + loader.mean for epoch in epochs]
@@ -129,26 +139,19 @@ def test_a_resized_crop_of_a_larger_file_is_the_box_that_memory_cuts(
     assert other_boxes.mean() > 5 * apart.mean()
 
 
-def test_images_of_many_sizes_in_a_batch_are_each_cut_from_what_is_finest(
-    tmp_path: Path, as_large: Path, larger: Path
+@pytest.mark.parametrize("resize", [Stretch(), CenterCrop()], ids=lambda resize: resize.kind)
+@pytest.mark.parametrize("crop", CROPS, ids=lambda crop: crop.kind)
+@pytest.mark.parametrize("size", ["as_large", "larger"])
+def test_the_cache_gives_the_pixels_of_the_files(
+    size: str,
+    crop: NoCrop | PadCrop | ResizedCrop,
+    resize: Stretch | CenterCrop,
+    request: pytest.FixtureRequest,
 ) -> None:
-    spec = Augmentation(crop=ResizedCrop())
+    root: Path = request.getfixturevalue(size)
+    spec = Augmentation(crop=crop, policy=TrivialAugment(), masking=RandomErasing())
 
-    def size_of(number: int) -> tuple[int, int]:
-        return (SIDE, SIDE) if number % 3 else (6 * SIDE, 4 * SIDE)
+    read = images(root, spec, in_memory=False, resize=resize)
+    stored = images(root, spec, in_memory=False, resize=resize, stored=True)
 
-    mixed = images(write_smooth_images(tmp_path, size_of), spec, in_memory=False)
-
-    fine = np.array([int(Path(name).stem) % 3 == 0 for name in names_of(tmp_path)])
-    for epoch in (0, 1):
-        small = images(as_large, spec, in_memory=False)[epoch]
-        large = images(larger, spec, in_memory=False)[epoch]
-        expected = torch.where(torch.from_numpy(fine).view(-1, 1, 1, 1), large, small)
-        torch.testing.assert_close(mixed[epoch], expected)
-
-
-def names_of(root: Path) -> list[str]:
-    """Returns the names of the training images, in the order of the data set."""
-    part = load(Data(path=str(root), image_size=SIDE, in_memory=False)).train
-    assert isinstance(part, FilePart)
-    return [part.selection.source.name(int(index)) for index in part.selection.indices]
+    assert all(map(torch.equal, read, stored))

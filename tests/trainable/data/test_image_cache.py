@@ -1,0 +1,353 @@
+"""Tests that a machine decodes a data set once, keeps what is whole, and says what it cannot keep."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.trainable.small_images import truncate, write_noise_jpeg
+from tests.waiting import wait_until
+from trainable.data import DataSet, image_cache, load
+from trainable.data.image_cache import ImageCache, StoredArray
+from trainable.data.loading import ArrayLoader, FileLoader, make_loader
+from trainable.data.prefetch import prefetched
+from trainable.data.source import FileSource
+from trainable.errors import DataError, RecipeError
+from trainable.files.alone import alone
+from trainable.recipe import Recipe
+from trainable.recipe.augmentations import Augmentation, NoCrop, ResizedCrop
+from trainable.recipe.data import Data
+from trainable.recipe.training import Loop
+
+SIDE, IMAGES = 16, 40
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks have four images of three channels and 19 pixels, the larger side for crops."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_cache, "BLOCK_BYTES", 4 * 3 * 19 * 19)
+    monkeypatch.setattr(image_cache, "SPARE_BYTES", 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(IMAGES):
+        path = (
+            tmp_path / "pets" / ("train", "val")[number >= 30] / ("a", "b")[number % 2] / f"{number:02}.jpg"
+        )
+        write_noise_jpeg(path, seed=number, size=30)
+    return tmp_path / "pets"
+
+
+def loaded(folder: Path, cache: str = "auto") -> DataSet:
+    return load(Data(path=str(folder), image_size=SIDE, in_memory=False, cache=cache))
+
+
+def cache_of(data: DataSet) -> ImageCache:
+    assert data.cache is not None
+    return data.cache
+
+
+def array(data: DataSet, side: int = SIDE) -> StoredArray:
+    cache = cache_of(data)
+    count = IMAGES if side == SIDE else 30
+    return StoredArray(cache.folder, count, 3, side, 4)
+
+
+def epoch(data: DataSet, augmentation: Augmentation) -> torch.Tensor:
+    loader = make_loader(data, Recipe(augmentation=augmentation, loop=Loop(workers=0)), CPU)
+    batches = [*loader.train(torch.arange(30).split(7), 1), *loader.evaluate("validation")]
+    loader.close()
+    return torch.cat([images for images, _ in batches])
+
+
+def paths(data: DataSet) -> tuple[str, ...]:
+    """Returns the training files, in the order of the data set."""
+    source = data.selections["train"].source
+    assert isinstance(source, FileSource)
+    return source.paths
+
+
+def said(data: DataSet) -> list[str]:
+    lines: list[str] = []
+    data.be_here(lines.append)
+    return lines
+
+
+def test_the_first_who_needs_it_decodes_and_later_ones_map_the_same_files(folder: Path) -> None:
+    data = loaded(folder)
+    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader)
+
+    first, again = said(data), said(pickle.loads(pickle.dumps(loaded(folder))))
+
+    assert len(first) == 1
+    assert "decoding 40 images once" in first[0]
+    assert again == []
+    assert isinstance(make_loader(data, Recipe(), CPU), ArrayLoader)
+    views = data.decoded_views()
+    assert {view: pixels.shape for view, pixels in views.items()} == {
+        ("train", 16): (30, 3, 16, 16),
+        ("validation", 16): (10, 3, 16, 16),
+        ("train", 19): (30, 3, 19, 19),
+    }
+    assert all(isinstance(pixels, np.memmap) and not pixels.flags.writeable for pixels in views.values())
+
+
+def test_larger_squares_are_stored_only_where_a_crop_may_ask_for_them(folder: Path) -> None:
+    data = replace(loaded(folder), crops=False)
+
+    data.be_here()
+
+    assert data.decoded_views().keys() == {("train", 16), ("validation", 16)}
+    cropped = Recipe(augmentation=Augmentation(crop=ResizedCrop()))
+    assert isinstance(make_loader(data, Recipe(augmentation=Augmentation(crop=NoCrop())), CPU), ArrayLoader)
+    assert isinstance(make_loader(data, cropped, CPU), FileLoader)
+    plain_at = array(data)._pixels_file.stat().st_mtime_ns
+    replace(data, crops=True).be_here()
+    assert isinstance(make_loader(data, cropped, CPU), ArrayLoader)
+    assert array(data)._pixels_file.stat().st_mtime_ns == plain_at
+
+
+def test_files_or_forms_that_differ_are_kept_apart(folder: Path) -> None:
+    keys = {cache_of(loaded(folder)).key}
+    keys.add(cache_of(load(Data(path=str(folder), image_size=17, in_memory=False))).key)
+    keys.add(cache_of(load(Data(path=str(folder), image_size=SIDE, channels=1, in_memory=False))).key)
+    file = next(folder.rglob("*.jpg"))
+    os.utime(file, ns=(0, 10**18))
+    keys.add(cache_of(loaded(folder)).key)
+
+    assert len(keys) == 4, "an image that was replaced by one of equal size has another time of change"
+
+
+def test_off_is_files_and_arrays_have_no_cache(folder: Path) -> None:
+    assert loaded(folder, cache="off").cache is None
+    assert load(Data(path="digits", in_memory=False)).cache is None
+    assert load(Data(path=str(folder), in_memory=True)).cache is None
+
+
+def test_the_cache_is_no_part_of_a_recipes_digest_and_no_uri() -> None:
+    assert Recipe(data=Data(cache="off")).digest() == Recipe(data=Data(cache="/scratch")).digest()
+    assert Recipe(data=Data(image_size=8)).digest() != Recipe().digest()
+    with pytest.raises(RecipeError, match=r"data\.cache: .*own disk.*s3://bucket"):
+        Recipe.from_tree({"data": {"cache": "s3://bucket/images"}})
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5])
+def test_blocks_without_a_mark_are_decoded_again_and_others_are_not(folder: Path, kept: int) -> None:
+    data = loaded(folder)
+    data.be_here()
+    expected = epoch(data, Augmentation(crop=ResizedCrop()))
+    for side in (16, 19):
+        stored = array(data, side)
+        pixels = np.memmap(stored._pixels_file, np.uint8, "r+", shape=(stored.count, 3, side, side))
+        marks = stored.marks()
+        marks[kept:] = 0
+        stored._marks_file.write_bytes(marks.tobytes())
+        pixels[4 * kept :] = 99  # as a block that was torn
+        pixels.flush()
+    for path in paths(data)[: 4 * kept]:  # those that are kept are not even opened
+        (folder / path).unlink()
+    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader), "what is not whole is not used"
+
+    data.be_here()
+
+    assert torch.equal(epoch(data, Augmentation(crop=ResizedCrop())), expected)
+
+
+def test_files_of_another_length_are_not_taken_for_whole(folder: Path) -> None:
+    data = loaded(folder)
+    data.be_here()
+    os.truncate(array(data)._pixels_file, 1000)
+
+    assert ("train", 16) not in data.decoded_views()
+    data.be_here()
+    assert ("train", 16) in data.decoded_views()
+
+
+SCRIPT = """
+import pickle, sys
+from pathlib import Path
+from trainable.data import image_cache
+image_cache.BLOCK_BYTES, image_cache.SPARE_BYTES = 4 * 3 * 19 * 19, 0
+data = pickle.loads(Path(sys.argv[1]).read_bytes())
+data.be_here(lambda line: print(line, flush=True))
+"""
+
+
+def start(data: DataSet, tmp_path: Path, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    file = tmp_path / "data.pickle"
+    file.write_bytes(pickle.dumps(data))
+    command = [sys.executable, "-c", SCRIPT, str(file)]
+    return subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before
+    )
+
+
+@pytest.mark.integration
+def test_a_killed_process_leaves_what_is_whole_and_one_that_waits_goes_on(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The first is stopped at an image that is a pipe, which nobody writes into, and killed there."""
+    data = loaded(folder)
+    expected = epoch(data, Augmentation(crop=ResizedCrop()))
+    blocked = folder / paths(data)[17]
+    blocked.rename(tmp_path / "aside.jpg")
+    os.mkfifo(blocked)
+
+    first = start(data, tmp_path)
+    wait_until(lambda: int(array(data).marks().sum()) == 4)
+    second = start(data, tmp_path)
+    assert second.stdout is not None
+    assert "waiting for another process" in second.stdout.readline()
+    blocked.unlink()
+    (tmp_path / "aside.jpg").rename(blocked)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    told, errors = second.communicate()
+
+    assert second.returncode == 0, errors
+    assert "decoding 40 images once" in told
+    assert torch.equal(epoch(data, Augmentation(crop=ResizedCrop())), expected)
+
+
+def no_large_files() -> None:
+    """Lets this process write files of 10 kB at most, as a quota or a full disk would."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("where", ["auto", "named"])
+def test_a_disk_that_fills_up_is_said_and_only_a_named_folder_is_an_error(
+    folder: Path, tmp_path: Path, where: str
+) -> None:
+    data = loaded(folder, "auto" if where == "auto" else str(tmp_path / "named"))
+
+    process = start(data, tmp_path, no_large_files)
+    told, errors = process.communicate()
+
+    if where == "auto":
+        assert process.returncode == 0
+        assert "File too large; images are read from their files" in told
+    else:
+        assert "DataError: data.cache: " in errors
+    assert data.decoded_views() == {}
+
+
+@pytest.mark.parametrize("where", ["auto", "named"])
+def test_too_little_room_is_said_before_anything_is_decoded(
+    folder: Path, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_cache, "SPARE_BYTES", 2**60)
+    data = loaded(folder, "auto" if where == "auto" else str(tmp_path / "named"))
+    message = r"data\.cache: decoded images need [\d,]+ bytes in .*, which has [\d,]+ free"
+
+    if where == "named":
+        with pytest.raises(DataError, match=message):
+            data.be_here()
+    else:
+        (line,) = said(data)
+        assert line.endswith("images are read from their files")
+    assert not array(data)._pixels_file.exists()
+    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader)
+
+
+def test_a_cache_that_cannot_be_written_leaves_the_files(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+
+    (line,) = said(loaded(folder))
+
+    assert line.startswith("data.cache: ")
+
+
+def test_all_broken_images_are_named_and_mended_ones_complete_the_cache(folder: Path) -> None:
+    data = loaded(folder)
+    files = sorted(folder.rglob("*.jpg"))
+    broken = [files[3], files[35]]
+    whole = [file.read_bytes() for file in broken]
+    for file in broken:
+        truncate(file)
+
+    with pytest.raises(
+        DataError, match=rf"2 of 40 images cannot be decoded[^$]*{broken[0].name}[^$]*{broken[1].name}"
+    ):
+        data.be_here()
+
+    for file, content in zip(broken, whole, strict=True):
+        file.write_bytes(content)
+    data.be_here()
+    assert isinstance(make_loader(data, Recipe(), CPU), ArrayLoader)
+
+
+def test_a_test_part_is_read_from_its_files(tmp_path: Path) -> None:
+    for number in range(24):
+        path = (
+            tmp_path / "set" / ("train", "val", "test")[number % 3] / ("a", "b")[number % 2] / f"{number}.png"
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 20), (number, 0, 0)).save(path)
+    data = loaded(tmp_path / "set")
+    data.be_here()
+    loader = make_loader(data, Recipe(loop=Loop(workers=0)), CPU)
+    assert isinstance(loader, ArrayLoader)
+
+    images = torch.cat([images for images, _ in loader.evaluate("test")]) * loader.std + loader.mean
+
+    assert sorted(images[:, 0, 0, 0].round().int().tolist()) == list(range(2, 24, 3))
+
+
+def test_one_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    waited: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("this would wait")
+
+    with alone(tmp_path / "here", lambda: waited.append("first")):
+        pass
+        with pytest.raises(RuntimeError), alone(tmp_path / "here", fail):
+            pass
+    assert waited == []
+
+
+@pytest.mark.parametrize("sizes", [[5], [4, 4, 4, 4, 4, 2], []])
+def test_prefetched_batches_are_those_of_the_array_in_order(sizes: list[int]) -> None:
+    held = torch.arange(60, dtype=torch.uint8).view(20, 3)
+    batches = [np.random.default_rng(size).permutation(20)[:size] for size in sizes]
+
+    found = list(prefetched(held, batches, CPU))
+
+    assert [each.tolist() for each in found] == [held[batch].tolist() for batch in batches]
+
+
+def test_an_error_while_prefetching_is_raised_where_the_batch_is_asked_for() -> None:
+    batches = prefetched(torch.zeros(4, 3), [np.array([0, 1]), np.array([7, 8])], CPU)
+    assert len(next(batches)) == 2
+
+    with pytest.raises(IndexError):
+        next(batches)
+
+
+def test_prefetching_ends_with_its_iterator() -> None:
+    import threading
+
+    before = threading.active_count()
+    batches = prefetched(torch.zeros(4, 3), [np.array([0])] * 50, CPU)
+    next(batches)
+
+    batches.close()  # type: ignore[attr-defined]
+
+    assert threading.active_count() == before

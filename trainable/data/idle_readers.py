@@ -1,0 +1,48 @@
+"""Keeps the processes that read a data set's files from one run to the next: starting them takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from trainable.data.decode import Form
+from trainable.data.source import Selection, Split
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from trainable.data.readers import Readers
+
+
+class Reading(NamedTuple):
+    """Says how many processes read images, how many batches each is ahead, and whether memory is pinned."""
+
+    workers: int
+    prefetch: int
+    pinned: bool
+
+
+@final
+class IdleReaders:
+    """Holds the readers that no run uses. A pickle of it is empty: processes stay where they are."""
+
+    def __init__(self) -> None:
+        self._idle: list[Readers] = []
+
+    def take(self, selections: Mapping[Split, Selection], form: Form, how: Reading) -> Readers:
+        """Returns idle readers of these images, or new ones; idle ones that read otherwise end."""
+        from trainable.data.readers import FileImages, Readers
+
+        fitting = [each for each in self._idle if each.how == how and each.reads(selections, form)]
+        self._idle = fitting[1:]
+        return fitting[0] if fitting else Readers(FileImages(selections, form), how)
+
+    def give_back(self, readers: Readers) -> None:
+        """Keeps readers for the next run."""
+        if readers.how.workers:
+            self._idle.append(readers)
+
+    def end(self) -> None:
+        """Ends the idle readers' processes."""
+        self._idle.clear()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_idle": []}

@@ -1,0 +1,270 @@
+"""Keeps a data set's images decoded on a machine's disk, as arrays that all its trials and ranks map.
+
+Each image is decoded once a machine. A folder holds an array for each side in pixels, and a mark for each
+block of images that is whole. A block is on the disk before its mark is, so that after a kill, or a loss of
+power, only blocks without a mark are decoded again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainable.data.decode import Broken, Form, decode_sides, raise_broken
+from trainable.data.source import FileSource, Pixels, Selection, Split
+from trainable.errors import DataError
+from trainable.files.alone import alone
+from trainable.files.cache import cache_root
+
+Say = Callable[[str], None]
+
+VERSION = 1
+"""Raise it when the same files would be decoded to other pixels: it is in the name of the folder."""
+
+CACHED: tuple[Split, ...] = ("train", "validation")
+"""These parts are stored, in this order. A test part is read once, after everything: from its files."""
+
+BLOCK_BYTES = 2**26
+"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most."""
+
+SPARE_BYTES = 2**30
+"""So much of the disk stays free, for checkpoints and the search's own files."""
+
+
+class NoRoom(Exception):
+    """Says that the disk cannot hold the images."""
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """Holds images uint8 [count, C, side, side] in a file, `block` images under each mark."""
+
+    folder: Path
+    count: int
+    channels: int
+    side: int
+    block: int
+
+    def marks(self) -> NDArray[np.uint8]:
+        """Returns 1 for each block that is whole, else 0."""
+        blocks = -(-self.count // self.block)
+        try:
+            found = np.fromfile(self._marks_file, np.uint8)
+            whole = self._pixels_file.stat().st_size == self.count * self.image_bytes
+        except OSError:
+            return np.zeros(blocks, np.uint8)
+        return found if whole and len(found) == blocks else np.zeros(blocks, np.uint8)
+
+    def pixels(self) -> Pixels | None:
+        """Returns the images, mapped and read-only, or None if some are missing."""
+        if not self.marks().all():
+            return None
+        shape = (self.count, self.channels, self.side, self.side)
+        return np.memmap(self._pixels_file, np.uint8, "r", shape=shape)
+
+    def prepare(self) -> None:
+        """Makes the files at their full length, without taking room on the disk yet."""
+        marks = self.marks()
+        self._pixels_file.parent.mkdir(parents=True, exist_ok=True)
+        for file, size in (
+            (self._pixels_file, self.count * self.image_bytes),
+            (self._marks_file, len(marks)),
+        ):
+            with file.open("ab") as opened:
+                opened.truncate(size)
+        self._marks_file.write_bytes(marks.tobytes())
+
+    def write(self, block: int, images: Pixels) -> None:
+        """Writes a block, and marks it once it is on the disk."""
+        _write(self._pixels_file, images.tobytes(), block * self.block * self.image_bytes)
+        _write(self._marks_file, b"\1", block)
+
+    @property
+    def image_bytes(self) -> int:
+        return self.channels * self.side * self.side
+
+    @property
+    def _pixels_file(self) -> Path:
+        return self.folder / f"{self.side}.pixels"
+
+    @property
+    def _marks_file(self) -> Path:
+        return self.folder / f"{self.side}.marks"
+
+
+@dataclass(frozen=True)
+class ImageCache:
+    """Says where machines keep a data set's images, and in which form. It is cheap to pickle."""
+
+    key: str
+    """It names the images' folder: a digest of the files, their parts and their form."""
+    root: str | None
+    """This is the folder that a person named, or None for the person's own cache on each machine."""
+    form: Form
+    counts: Mapping[Split, int]
+    """There are so many images in each part of CACHED."""
+    detail_size: int | None
+    """Training images are kept at this side too, for resized crops, if they have so much detail."""
+
+    @property
+    def folder(self) -> Path:
+        root = Path(self.root) if self.root is not None else cache_root() / "images"
+        return root / self.key
+
+    def views(self) -> dict[tuple[Split, int], Pixels]:
+        """Returns the images of whole arrays, by part and side; none on a machine where nothing is stored."""
+        found: dict[tuple[Split, int], Pixels] = {}
+        ends = list(accumulate(self.counts.values()))
+        if (plain := self._plain.pixels()) is not None:
+            for part, start, end in zip(self.counts, [0, *ends], ends, strict=False):
+                found[part, self._plain.side] = plain[start:end]
+        if self._detail is not None and (detail := self._detail.pixels()) is not None:
+            found["train", self._detail.side] = detail
+        return found
+
+    def fill(self, parts: Mapping[Split, Selection], *, detail: bool, say: Say) -> None:
+        """Decodes the images that are missing on this machine, with larger squares too if `detail`.
+
+        Other processes that need them wait. If the disk cannot hold them it says so, and images are read from
+        their files. Raises DataError with the broken images, and for want of room in a folder that a person
+        named.
+        """
+        arrays = [self._plain, *([self._detail] if detail and self._detail is not None else [])]
+        if all(array.marks().all() for array in arrays):
+            return
+        try:
+            with alone(self.folder, lambda: say("waiting for another process that decodes these images")):
+                self._fill(arrays, [parts[name] for name in self.counts], say)
+        except (NoRoom, OSError) as error:
+            if self.root is not None:
+                raise DataError(f"data.cache: {error}") from None
+            say(f"data.cache: {error}; images are read from their files")
+
+    def _fill(self, arrays: Sequence[StoredArray], parts: Sequence[Selection], say: Say) -> None:
+        missing = {array: np.flatnonzero(array.marks() == 0) for array in arrays}
+        needed = sum(len(blocks) * array.block * array.image_bytes for array, blocks in missing.items())
+        _check_room(needed, self.folder)
+        for array in (each for each in arrays if len(missing[each])):
+            array.prepare()
+        blocks = sorted({int(block) for found in missing.values() for block in found})
+        if not blocks:
+            return
+        say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e9:.1f} GB)")
+        broken: list[Broken] = []
+        for block in _shown(blocks):
+            broken += _store(block, [each for each in arrays if block in missing[each]], parts, self.form)
+        raise_broken(broken, sum(map(_size, parts)), "data.path")
+
+    @property
+    def _block(self) -> int:
+        side = self.detail_size or self.form.side
+        return max(1, BLOCK_BYTES // (self.form.channels * side * side))
+
+    @property
+    def _plain(self) -> StoredArray:
+        count = sum(self.counts.values())
+        return StoredArray(self.folder, count, self.form.channels, self.form.side, self._block)
+
+    @property
+    def _detail(self) -> StoredArray | None:
+        if self.detail_size is None:
+            return None
+        return StoredArray(
+            self.folder, self.counts["train"], self.form.channels, self.detail_size, self._block
+        )
+
+
+def make_cache(
+    spec: str, members: Mapping[Split, Selection], form: Form, detail_size: int | None, digest: str
+) -> ImageCache | None:
+    """Returns the cache that `data.cache` asks for, or None if there is none: only files are worth it.
+
+    `digest` is that of the files and of which is in which part.
+    """
+    if spec == "off" or not all(isinstance(each.source, FileSource) for each in members.values()):
+        return None
+    root = None if spec == "auto" else os.path.abspath(os.path.expanduser(spec))
+    what = [VERSION, digest, form.channels, form.side, form.resize.model_dump(), detail_size]
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+    counts = {part: len(members[part].indices) for part in CACHED}
+    return ImageCache(key, root, form, counts, detail_size)
+
+
+def _store(block: int, arrays: Sequence[StoredArray], parts: Sequence[Selection], form: Form) -> list[Broken]:
+    """Decodes a block's images and writes them into the arrays. Returns the broken ones: then it writes none.
+
+    The arrays count images alike, and the array with larger squares ends after the training part.
+    """
+    _check_room(sum(array.block * array.image_bytes for array in arrays), arrays[0].folder)
+    start, end = block * arrays[0].block, (block + 1) * arrays[0].block
+    pieces, broken = [], list[Broken]()
+    for selection in _between(parts, start, end):
+        pixels, faults = decode_sides(selection, form, [array.side for array in arrays])
+        pieces.append(pixels)
+        broken += faults
+    if not broken:
+        for array, found in zip(arrays, zip(*pieces, strict=True), strict=True):
+            array.write(block, np.concatenate(found)[: array.count - start])
+    return broken
+
+
+def _between(parts: Sequence[Selection], start: int, end: int) -> Iterator[Selection]:
+    """Yields the images from `start` to `end`, counted over all parts."""
+    for part in parts:
+        chosen = part.indices[max(0, start) : max(0, end)]
+        if len(chosen):
+            yield Selection(part.source, chosen)
+        start, end = start - len(part.indices), end - len(part.indices)
+
+
+def _check_room(needed: int, folder: Path) -> None:
+    """Raises NoRoom if so many more bytes would leave less than SPARE_BYTES of the folder's disk free."""
+    free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    if needed + SPARE_BYTES > free:
+        raise NoRoom(
+            f"decoded images need {needed:,} bytes in {folder}, which has {free:,} free, and "
+            f"{SPARE_BYTES:,} of them stay free"
+        )
+
+
+def _write(file: Path, content: bytes, offset: int) -> None:
+    """Writes to a file, and returns when it is on the disk. Raises NoRoom at a quota or a full disk."""
+    handle = os.open(file, os.O_WRONLY)
+    try:
+        left = memoryview(content)
+        while left:
+            written = os.pwrite(handle, left, offset)
+            left, offset = left[written:], offset + written
+        os.fdatasync(handle)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise NoRoom(f"{file} cannot take {len(content):,} more bytes: {error.strerror}") from None
+        raise
+    finally:
+        os.close(handle)
+
+
+def _size(selection: Selection) -> int:
+    return len(selection.indices)
+
+
+def _shown(blocks: Sequence[int]) -> Iterator[int]:
+    """Yields the blocks, and shows progress where a person looks on."""
+    if not sys.stderr.isatty():
+        yield from blocks
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(blocks, "decoding images", console=Console(stderr=True), transient=True)

@@ -1,0 +1,57 @@
+"""Defines the parts of a data set: decoded images in memory, or image files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from trainable.data.arrays import as_tensor
+from trainable.data.source import Integers, Pixels, Selection, Split
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import Tensor
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrayPart:
+    """Holds decoded images in memory; the arrays may be read-only views of shared memory."""
+
+    images: Pixels
+    """The images are uint8 [N, C, H, W]."""
+    labels: Integers
+    """The labels are int64 [N]."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Returns images and labels as tensors over the same memory: do not write to them."""
+        return as_tensor(self.images), as_tensor(self.labels)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilePart:
+    """Holds images that are read and decoded each time they are used."""
+
+    selection: Selection
+
+    @property
+    def labels(self) -> Integers:
+        """Returns the labels, int64 [N]."""
+        return self.selection.labels
+
+    def __len__(self) -> int:
+        return len(self.selection.indices)
+
+
+Part = ArrayPart | FilePart
+Members = dict[Split, Selection]
+"""Members are the images of each part."""
+
+View = tuple[Split, int]
+"""A view is a part, and the side in pixels of its squares."""
+Views = Mapping[View, Pixels]
+"""Views are images that are decoded already, uint8 [N, C, side, side]."""

@@ -1,0 +1,169 @@
+"""Reads batches of images from their files, in processes that are kept from one run to the next."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from multiprocessing.context import BaseContext
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from trainable.augmentation.augment import make_augment
+from trainable.augmentation.change import Change
+from trainable.augmentation.draws import Draws
+from trainable.data.decode import Form, squares
+from trainable.data.idle_readers import Reading
+from trainable.data.source import Flip, Integers, Selection, Split
+from trainable.errors import DataError
+from trainable.recipe.augmentations import Augmentation
+
+
+class FileBatch(NamedTuple):
+    """Names images to read together: their part, their positions in it [B], and the side of their squares."""
+
+    part: Split
+    positions: Integers
+    side: int
+    augmented: Augmented | None = None
+    """It is None for evaluation."""
+
+
+class Augmented(NamedTuple):
+    """Says how a training batch is augmented, except for masking."""
+
+    spec: Augmentation
+    flips: tuple[Flip, ...]
+    seed: int
+    epoch: int
+
+
+class FileImages(Dataset[Tensor]):
+    """Does a reading process's job: it reads a batch as uint8 [B, C, side, side], and augments it.
+
+    The whole batch is augmented at once, by the same changes as images in memory.
+    """
+
+    def __init__(self, selections: Mapping[Split, Selection], form: Form) -> None:
+        self.selections = dict(selections)
+        self.form = form
+
+    def __getitem__(self, batch: FileBatch) -> Tensor:
+        images = torch.from_numpy(self._squares(batch))
+        if (asked := batch.augmented) is not None:
+            draws = Draws(asked.seed, asked.epoch, batch.positions)
+            for change in _changes(asked.spec, asked.flips, self.form.side):
+                images = change(images, draws)
+        return images
+
+    def _squares(self, batch: FileBatch) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+        source, indices = self.selections[batch.part]
+        chosen = indices[batch.positions].tolist()
+        pixels = np.empty((len(chosen), self.form.channels, batch.side, batch.side), np.uint8)
+        for row, index in enumerate(chosen):
+            try:
+                with source.open(index) as image:
+                    (pixels[row],) = squares(image, self.form, [batch.side])
+            except Exception as error:  # Pillow's plug-ins raise nearly anything
+                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
+        return pixels
+
+
+@final
+class Readers:
+    """Reads batches in `workers` processes, or in this one if there are none.
+
+    The processes come from a server without threads, CUDA or NCCL (forkserver), which has imported what they
+    need: a fork of a process that has used CUDA may dead-lock, and keeps the device open. They start with the
+    first batch, and end with this object or with this process.
+    """
+
+    def __init__(self, images: FileImages, how: Reading) -> None:
+        self.images, self.how = images, how
+        self._batches: list[FileBatch] = []
+        """The processes read these batches, those of the current turn."""
+        self._turn = 0
+        parallel = how.workers > 0
+        self._loader: DataLoader[Tensor] = DataLoader(
+            images,
+            sampler=self._batches,
+            batch_size=None,  # a process reads a whole batch at once
+            num_workers=how.workers,
+            persistent_workers=parallel,
+            prefetch_factor=how.prefetch if parallel else None,
+            pin_memory=how.pinned,
+            multiprocessing_context=_server() if parallel else None,
+            worker_init_fn=_end_with_the_run if parallel else None,
+            generator=torch.Generator(),  # else it would draw from the global one, and a resumed run differ
+        )
+
+    def reads(self, selections: Mapping[Split, Selection], form: Form) -> bool:
+        """Returns whether these are the images that it reads: the same objects, as comparing paths takes
+        long."""
+        known = self.images.selections
+        return (
+            self.images.form == form
+            and known.keys() == selections.keys()
+            and all(
+                known[name].source is each.source and known[name].indices is each.indices
+                for name, each in selections.items()
+            )
+        )
+
+    def read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
+        """Yields each batch's images. Read all batches of one call before the next call."""
+        self._turn = turn = self._turn + 1
+        self._batches[:] = batches
+        with _without_main():
+            read = iter(self._loader)
+        for images in read:
+            if turn != self._turn:  # the processes serve one turn at a time: these images are another's
+                raise RuntimeError("new batches were requested before the last ones were all read")
+            yield images
+
+
+@lru_cache(maxsize=8)
+def _changes(spec: Augmentation, flips: tuple[Flip, ...], side: int) -> tuple[Change, ...]:
+    return make_augment(spec, flips, side)
+
+
+def _end_with_the_run(_: int) -> None:
+    """Ends this reading process as soon as the process that it reads for has ended, however it did.
+
+    torch's own watch is for the parent, which is the server of forks here; and that lives as long as this.
+    """
+    reads_for = multiprocessing.parent_process()
+    assert reads_for is not None
+
+    def watch() -> None:
+        reads_for.join()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _server() -> BaseContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "torchcodec.decoders"])
+    return context
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hides the main module, which a new process would import: Ray's worker, or a person's script that trains
+    without asking for `__name__ == "__main__"`. The readers need nothing of it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,24 @@
+"""Lets one process of a machine at a time work in a folder of the cache, while the others wait."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Lets only this process work in the folder inside the block; calls `on_wait` before it waits for others.
+
+    The kernel releases the lock of a process that is killed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
