@@ -87,6 +87,7 @@ def train(
         images = data if data is not None else load_for(recipe, device, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+        images.be_here(say)
         run = Run(recipe, data=images, device=device, download=download)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,8 @@ class Node:
 
     cpus: int
     gpus: int
+    store_bytes: int | None = None
+    """Ray's object store there holds so many bytes, where that is known."""
 
     def fits(self, trial: PerTrial) -> int:
         """Returns how many workers of such a trial it holds.
@@ -50,6 +52,18 @@ class Hardware:
     @property
     def gpus(self) -> int:
         return sum(node.gpus for node in self.nodes)
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Returns how large a data set may be that every machine holds: half of the smallest object store, as
+        Ray spills and copies there too. None means that nothing is known."""
+        known = [node.store_bytes for node in self.nodes if node.store_bytes is not None]
+        return min(known) // 2 if known else None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Returns whether these are machines of a Ray cluster, and not this process's own machine."""
+        return any(node.store_bytes is not None for node in self.nodes)
 
     def fits(self, trial: PerTrial) -> int:
         """Returns how many such trials run at once."""

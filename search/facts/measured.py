@@ -33,9 +33,20 @@ class Measured:
     """Whether they were read from the folder of a search that has begun."""
 
 
-def load_data(base: Recipe, trial: PerTrial, *, download: bool = False) -> DataSet:
-    """Returns the images of a recipe, for the kind of device that a trial gets."""
-    return load(base.data, resize=base.evaluation.resize, device_kind=_device_kind(trial), download=download)
+def load_data(
+    base: Recipe, trial: PerTrial, *, download: bool = False, most_bytes: int | None = None
+) -> DataSet:
+    """Returns the images of a recipe, for the kind of device that a trial gets.
+
+    They are held in memory only if they take at most `most_bytes`.
+    """
+    return load(
+        base.data,
+        resize=base.evaluation.resize,
+        device_kind=_device_kind(trial),
+        download=download,
+        most_bytes=most_bytes,
+    )
 
 
 def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:

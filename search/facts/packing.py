@@ -89,4 +89,6 @@ def _measured(recipe: Recipe, data: DataSet) -> Footprint:
 
 
 def _footprint_of_shared(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
-    return footprint(recipe, data.get())
+    images = data.get()
+    images.be_here()
+    return footprint(recipe, images)

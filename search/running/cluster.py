@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from search.facts.hardware import Hardware, Node
@@ -59,9 +59,15 @@ def joined(address: str) -> Iterator[Hardware]:
         ) from None
     try:
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        yield Hardware(tuple(Node(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in alive))
+        yield Hardware(tuple(map(_node, alive)))
     finally:
         ray.shutdown()
+
+
+def _node(has: Mapping[str, float]) -> Node:
+    """Returns a machine of a cluster from the resources that Ray lists for it."""
+    store = has.get("object_store_memory")
+    return Node(int(has.get("CPU", 0)), int(has.get("GPU", 0)), None if store is None else int(store))
 
 
 @contextlib.contextmanager

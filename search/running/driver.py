@@ -182,7 +182,7 @@ def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bo
         return "finished"
     study = read_search(home.folder)
     with _machines(address) as hardware:
-        prepared = prepare_again(study, home, search, hardware, download=download)
+        prepared = prepare_again(study, home, search, hardware, download=download, say=report.say)
         return _drive(prepared, hardware, lease, search.record.seconds(search.record.latest))
 
 

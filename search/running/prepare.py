@@ -12,7 +12,7 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import Study
-from search.study.space import build_space, check_trials, far_rates
+from search.study.space import build_space, check_trials, far_rates, may_crop
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
@@ -48,7 +48,7 @@ def prepare(
     """
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
-    data = load_data(base, trial, download=download)
+    data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes)
     facts = with_written_facts(measured_anew(base, data.info, trial), study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_weights(prepared.space.base, data.info, download=download)
@@ -65,11 +65,17 @@ def prepare(
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
-    return prepared
+    return _with_images_here(prepared, hardware, say)
 
 
 def prepare_again(
-    study: Study, home: Home, search: Search, hardware: Hardware, *, download: bool = False
+    study: Study,
+    home: Home,
+    search: Search,
+    hardware: Hardware,
+    *,
+    download: bool = False,
+    say: Say = silent,
 ) -> Prepared:
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
@@ -79,7 +85,8 @@ def prepare_again(
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = study.base_recipe()
-    data = load_data(base.model_copy(update={"data": resolve(study.data, info)}), trial, download=download)
+    resolved = base.model_copy(update={"data": resolve(study.data, info)})
+    data = load_data(resolved, trial, download=download)
     if data.info.digest != info.digest:
         raise UserError(
             f"{study.data.path}: the images or their labels have changed since the search began "
@@ -88,7 +95,19 @@ def prepare_again(
     check_trials(study, search.space, facts)
     check_weights(search.space.base, data.info, download=download)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
-    return Prepared(study, home, data, facts, search.space, trial, concurrent, search.pruning, download)
+    space, pruning = search.space, search.pruning
+    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download)
+    return _with_images_here(prepared, hardware, say)
+
+
+def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepared:
+    """Decodes the images into this machine's cache if trials run here: then every fault is named before
+    they start. In a cluster the first trial on each machine does it."""
+    data = replace(prepared.data, crops=may_crop(prepared.space))
+    data.idle_readers.end()  # those of the probes: the trials have their own
+    if not hardware.is_cluster:
+        data.be_here(say)
+    return replace(prepared, data=data)
 
 
 def write_facts(prepared: Prepared) -> None:

@@ -171,21 +171,28 @@ class DataSet:
 
 
 def load(
-    spec: Data, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu", download: bool = False
+    spec: Data,
+    *,
+    resize: Resize | None = None,
+    device_kind: DeviceKind = "cpu",
+    download: bool = False,
+    most_bytes: int | None = None,
 ) -> DataSet:
     """Loads the data set that a recipe's `data` section describes, split, measured and checked.
 
     Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
-    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them. Raises
-    DataError for whatever cannot be used, with all broken images.
+    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them; it is
+    not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
+    images.
     """
     if not is_uri(spec.path):
-        return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind)
+        return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind, most_bytes)
     if idx.NAME.fullmatch(Store(spec.path).name):
         raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
     copy = cached(spec.path)
     collection = _read(spec.model_copy(update={"path": str(copy)}), download)
-    data = _assemble(replace(collection, path=spec.path), spec, resize or Stretch(), device_kind)
+    collection = replace(collection, path=spec.path)
+    data = _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
     return replace(data, copy=copy)
 
 
@@ -268,11 +275,17 @@ def _format(spec: Data, path: Path) -> Format:
     raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
 
 
-def _assemble(collection: Collection, spec: Data, resize: Resize, device_kind: DeviceKind) -> DataSet:
+def _assemble(
+    collection: Collection,
+    spec: Data,
+    resize: Resize,
+    device_kind: DeviceKind,
+    most_bytes: int | None = None,
+) -> DataSet:
     members = _members(collection, spec)
     form = _form(members["train"], spec, resize, device_kind)
     size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
-    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind)
+    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
     parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
     detail = None if hold else detail_size_of(members["train"], form)

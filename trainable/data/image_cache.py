@@ -25,7 +25,7 @@ from trainable.data.decode import Broken, Form, decode_sides, raise_broken
 from trainable.data.source import FileSource, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
-from trainable.files.cache import cache_root
+from trainable.files.cache import SPARE_BYTES, cache_root
 
 Say = Callable[[str], None]
 
@@ -37,9 +37,6 @@ CACHED: tuple[Split, ...] = ("train", "validation")
 
 BLOCK_BYTES = 2**26
 """The larger squares of a block take so many bytes: so much is decoded again after a kill, at most."""
-
-SPARE_BYTES = 2**30
-"""So much of the disk stays free, for checkpoints and the search's own files."""
 
 
 class NoRoom(Exception):

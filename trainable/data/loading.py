@@ -60,8 +60,9 @@ def train_side(data: DataSet, recipe: Recipe) -> int:
 
 
 def readers_of(loop: Loop) -> int:
-    """Returns how many processes read image files: `auto` leaves one of the run's threads to the steps."""
-    return max(1, torch.get_num_threads() - 1) if loop.workers == "auto" else loop.workers
+    """Returns how many processes read image files: by default all of the run's threads but one, which is
+    left to the steps, and at least one."""
+    return max(1, torch.get_num_threads() - 1) if loop.workers is None else loop.workers
 
 
 class Loader(abc.ABC):

@@ -130,8 +130,8 @@ def membership_digest(
     return digest.hexdigest()[:16]
 
 
-def may_be_held(size: int, device_kind: DeviceKind) -> bool:
-    """Returns whether so many decoded bytes fit in memory:
-    a quarter of what is free, at most 1 GiB on a CPU."""
-    limit = available_bytes() // 4
+def may_be_held(size: int, device_kind: DeviceKind, most: int | None = None) -> bool:
+    """Returns whether so many decoded bytes fit in memory: a quarter of what is free, at most 1 GiB on a CPU,
+    and at most `most`, which is what other machines can hold."""
+    limit = min(available_bytes() // 4, size if most is None else most)
     return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)

@@ -27,6 +27,9 @@ from trainable.data.source import Flip, Integers, Selection, Split
 from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
+PRELOADED = [__name__, "torchcodec.decoders", "torchvision.transforms.v2.functional"]
+"""The server of forks imports these once: they take a process four seconds. The last one is for policies."""
+
 
 class FileBatch(NamedTuple):
     """Names images to read together: their part, their positions in it [B], and the side of their squares."""
@@ -153,7 +156,7 @@ def _end_with_the_run(_: int) -> None:
 
 def _server() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "torchcodec.decoders"])
+    context.set_forkserver_preload(PRELOADED)
     return context
 
 

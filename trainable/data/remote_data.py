@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainable.errors import DataError
 from trainable.files.alone import alone
-from trainable.files.cache import cache_root
+from trainable.files.cache import SPARE_BYTES, cache_root
 from trainable.files.store import Store, StoreError
 
 COMING = ".coming-"
@@ -37,6 +37,7 @@ def cached(uri: str, expected: str | None = None) -> Path:
     copy = data_root() / digest / store.name
     with alone(copy.parent):
         if not copy.exists():
+            _check_room(store, copy.parent)
             _copy(store, copy)
     return copy
 
@@ -52,6 +53,17 @@ def digest_of(store: Store) -> str:
         raise DataError(f"data.path: {store}: nothing is there")
     followed = json.dumps([store.at().uri, sorted(files.items())])
     return hashlib.sha256(followed.encode()).hexdigest()[:16]
+
+
+def _check_room(store: Store, folder: Path) -> None:
+    """Raises DataError if the disk cannot hold the copy."""
+    needed = sum(size for size, _ in store.files().values())
+    free = shutil.disk_usage(folder).free
+    if needed + SPARE_BYTES > free:
+        raise DataError(
+            f"data.path: {store}: a copy needs {needed:,} bytes in {folder}, which has {free:,} free, and "
+            f"{SPARE_BYTES:,} of them stay free; set XDG_CACHE_HOME to a folder on a larger disk"
+        )
 
 
 def _copy(store: Store, copy: Path) -> None:

@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+SPARE_BYTES = 2**30
+"""So much of a disk stays free beside what is cached there, for checkpoints and the search's own files."""
+
 
 def cache_root() -> Path:
     """Returns $XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""

@@ -118,12 +118,13 @@ class Loop(Spec):
         int, Field(ge=0, lt=2**32), Purpose("decides weights, order and augmentation", "ours")
     ] = 0
     workers: Annotated[
-        Annotated[int, Field(ge=0, le=1024)] | Literal["auto"],
+        int | None,
+        Field(ge=0, le=1024),
         Purpose(
-            "processes that decode image files; auto is the run's threads but one, and at least one",
+            "processes that decode image files; by default the run's threads but one, and at least one",
             "000:56, 002:8, 004:37",
         ),
-    ] = "auto"
+    ] = None
     prefetch: Annotated[
         int,
         Field(ge=1, le=1024),

@@ -148,16 +148,47 @@ def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
 
 
-@pytest.mark.parametrize(("cpus", "loaders"), [(1, 1), (2, 1), (6, 5)])
-def test_processors_of_a_trial_decode_its_images_but_for_one_that_trains(
-    tmp_path: Path, cpus: int, loaders: int
+@pytest.mark.parametrize("cpus", [1, 2, 6])
+def test_a_trials_processors_decode_its_images_unless_the_study_says_how_many_do(
+    tmp_path: Path, cpus: int
 ) -> None:
     write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
     study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
         {"resources.cpus": cpus, "base.loop.batch_size": 4}
     )
     prepared = prepare(study, Home(tmp_path), MACHINE8)
-    assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, loaders)
+    assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, None)
     assert prepared.concurrent == 8 // cpus
     pinned = study.with_values({"base.loop.workers": 3})
     assert prepare(pinned, Home(tmp_path), MACHINE8).space.base.loop.workers == 3
+
+
+def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_trials(
+    tmp_path: Path,
+) -> None:
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
+        {"base.loop.batch_size": 4}
+    )
+    said: list[str] = []
+
+    elsewhere = prepare(study, Home(tmp_path), Hardware((Node(8, 0, 2**30),)), say=said.append)
+    assert (elsewhere.data.decoded_views(), said) == ({}, [])
+    here = prepare(study, Home(tmp_path), MACHINE8, say=said.append)
+    assert len(here.data.decoded_views()) == 2
+    assert "decoding 20 images once" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("store_bytes", "held"), [(None, True), (2**20, True), (2 * 24 * 3 * 10 * 10 - 2, False)]
+)
+def test_what_is_held_in_memory_fits_into_half_of_the_smallest_object_store(
+    tmp_path: Path, store_bytes: int | None, held: bool
+) -> None:
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "channels": 3}}).with_values(
+        {"base.loop.batch_size": 4}
+    )
+    machines = Hardware((Node(8, 0, 2**40), Node(8, 0, store_bytes)))
+
+    assert prepare(study, Home(tmp_path), machines).data.info.in_memory is held

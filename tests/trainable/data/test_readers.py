@@ -116,9 +116,7 @@ def test_a_pickle_takes_no_processes_along(data: DataSet) -> None:
     assert pickle.loads(pickle.dumps(data)).idle_readers._idle == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "count", "expected"), [("auto", 1, 1), ("auto", 4, 3), (0, 4, 0), (7, 1, 7)]
-)
-def test_auto_leaves_a_thread_to_the_steps(asked: int, count: int, expected: int) -> None:
+@pytest.mark.parametrize(("asked", "count", "expected"), [(None, 1, 1), (None, 4, 3), (0, 4, 0), (7, 1, 7)])
+def test_one_thread_is_left_to_the_steps_by_default(asked: int | None, count: int, expected: int) -> None:
     with threads(count):
-        assert readers_of(Loop.model_validate({"workers": asked})) == expected
+        assert readers_of(Loop(workers=asked)) == expected

@@ -1,0 +1,212 @@
+"""Measures how many images a second of processor time a run gets from files and from the cache.
+
+    python benchmarks/data.py --data FOLDER [--rounds 7] [--count 480]
+
+Images are JPEGs of 500 x 375, made from the Sign Language Digits below FOLDER (as the tests' TUNEBOOK_DATA),
+and are wanted at 224 px. One process with one thread does what the host must do for a batch; augmentation is
+the device's work and is left out. Arms take turns within a round:
+
+- `Pillow`: decodes and resizes with Pillow alone, as tunebook did before it had a cache;
+- `files`: tunebook's readers: torchcodec decodes, and torch resizes;
+- `first epoch`: decodes all images into a new cache, waits for the disk, and gathers all batches from it;
+- `first epoch, crops`: the same with the larger squares too, from which resized crops are cut;
+- `later epoch` and `later epoch, crops`: gather all batches from the cache, whose pages are in memory.
+
+A ratio is the median over rounds of the ratio to Pillow within a round, with least and most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from report import described, environment, in_rounds, plain, ratio, write
+from trainable.data import DataSet, FilePart, load
+from trainable.data.arrays import as_tensor
+from trainable.data.decode import to_array, upright
+from trainable.data.jpeg import jpeg_pixels
+from trainable.data.prefetch import prefetched
+from trainable.data.readers import FileBatch, FileImages
+from trainable.data.source import Integers, Pixels
+from trainable.recipe.data import Data
+
+SIDE, DETAIL, BATCH = 224, 256, 64
+NOISE, QUALITY = 12.0, 93
+"""These make files of about 87 kB, as photographs of this size have."""
+COPIES = 30
+"""A later epoch is read so many times in a slice, or it would be too short to time."""
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(1)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])  # one thread decodes
+    where = environment(1)
+    with tempfile.TemporaryDirectory(dir=options.disk) as folder:
+        data = photographs(Path(options.data), Path(folder), options.count)
+        arms = arms_of(data, Path(folder))
+        slices = in_rounds(arms, options.rounds)
+        kilobytes = statistics.mean(file.stat().st_size for file in Path(folder).rglob("*.jpg")) / 1e3
+        apart = parity(data)
+    ratios = {
+        arm: ratio(slices[arm], slices["Pillow"], lambda each: each.thrift) for arm in arms if arm != "Pillow"
+    }
+    rows = [f"| {arm} | {rates(slices[arm])} | {shown(ratios.get(arm))} |" for arm in arms]
+    page = (
+        "# What images cost\n\nImages a second of processor time, with one thread, and their ratio to Pillow's: "
+        f"median, least and most of n = {options.rounds} rounds. {data.info.train_images} training and "
+        f"{data.info.validation_images} validation images, JPEG of 500 x 375 with {kilobytes:.0f} kB, at {SIDE} px."
+        "\n\n| arm | images a second | ratio |\n|-|-|-|\n" + "\n".join(rows) + f"\n\n{apart}\n\n"
+    )
+    record: dict[str, Any] = {
+        "environment": where,
+        "ratios": ratios,
+        "slices": plain(slices),
+        "parity": apart,
+    }
+    write(options.name, record, page + described(where))
+
+
+def photographs(data: Path, folder: Path, count: int) -> DataSet:
+    """Writes enlarged images with noise, without which a JPEG is too cheap, and loads them."""
+    for number, small in enumerate(
+        sorted((data / "sign-language-digits" / "Dataset").glob("*/*"))[:: 2000 // count]
+    ):
+        large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
+        noise = np.random.default_rng(number).normal(0.0, NOISE, (375, 500, 3))
+        path = folder / "photos" / small.parent.name / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.clip(np.asarray(large) + noise, 0.0, 255.0).astype(np.uint8)
+        Image.fromarray(pixels).save(path, quality=QUALITY)
+    spec = Data(path=str(folder / "photos"), image_size=SIDE, in_memory=False, test_fraction=0.0)
+    return load(spec)
+
+
+def arms_of(data: DataSet, folder: Path) -> dict[str, Callable[[], float]]:
+    ready = [with_cache(data, folder / f"ready-{crops}", crops) for crops in (False, True)]
+    for each in ready:
+        each.be_here()
+    fresh = (folder / f"fresh-{number}" for number in range(10**6))
+    return {
+        "Pillow": lambda: from_files(data, pillow_square),
+        "files": lambda: through_readers(data),
+        "first epoch": lambda: first_epoch(with_cache(data, next(fresh), crops=False), SIDE),
+        "first epoch, crops": lambda: first_epoch(with_cache(data, next(fresh), crops=True), DETAIL),
+        "later epoch": lambda: sum(from_cache(ready[0], SIDE) for _ in range(COPIES)),
+        "later epoch, crops": lambda: sum(from_cache(ready[1], DETAIL) for _ in range(COPIES)),
+    }
+
+
+def with_cache(data: DataSet, folder: Path, crops: bool) -> DataSet:
+    assert data.cache is not None
+    return replace(data, cache=replace(data.cache, root=str(folder)), crops=crops)
+
+
+def batches(data: DataSet) -> Iterator[tuple[Any, Integers]]:
+    """Yields an epoch's batches: the training part in random order, then the validation part."""
+    order = np.random.default_rng(0).permutation(data.info.train_images)
+    for name, positions in (("train", order), ("validation", np.arange(data.info.validation_images))):
+        for start in range(0, len(positions), BATCH):
+            yield name, positions[start : start + BATCH]
+
+
+def from_files(data: DataSet, square: Callable[[Image.Image], Pixels]) -> float:
+    """Makes an epoch's batches from files by a function of one image."""
+    done = 0
+    for name, positions in batches(data):
+        part = data.parts[name]
+        assert isinstance(part, FilePart)
+        pixels = np.empty((len(positions), 3, SIDE, SIDE), np.uint8)
+        for row, index in enumerate(part.selection.indices[positions].tolist()):
+            with part.selection.source.open(index) as image:
+                pixels[row] = square(image)
+        done += len(pixels)
+    return float(done)
+
+
+def pillow_square(image: Image.Image) -> Pixels:
+    return to_array(upright(image, 3).resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+
+
+def through_readers(data: DataSet) -> float:
+    images = FileImages(data.selections, data.form)
+    return float(sum(len(images[FileBatch(name, positions, SIDE)]) for name, positions in batches(data)))
+
+
+def first_epoch(data: DataSet, side: int) -> float:
+    data.be_here()
+    return from_cache(data, side)
+
+
+def from_cache(data: DataSet, side: int) -> float:
+    """Gathers an epoch's batches, as on their way to a GPU: training images of `side` pixels."""
+    views, done, found = data.decoded_views(), 0, list(batches(data))
+    for name, at in (("train", side), ("validation", SIDE)):
+        wanted = [positions for part, positions in found if part == name]
+        held = as_tensor(views[name, at])  # type: ignore[index]
+        done += sum(len(images) for images in gathered(held, wanted))
+    return float(done)
+
+
+def gathered(held: torch.Tensor, wanted: list[Integers]) -> Iterator[torch.Tensor]:
+    """Gathers batches into a ring of buffers, without the copy to a device, which a GPU makes by itself."""
+    return prefetched(held, wanted, torch.device("cpu"))
+
+
+def parity(data: DataSet) -> str:
+    """Says how far the decoders and the resizing are apart on these images."""
+    decoded, resized = 0, 0
+    source, indices = data.selections["train"]
+    for index in indices.tolist():
+        with source.open(index) as image:
+            found = jpeg_pixels(image, 3)
+        with source.open(index) as image:
+            pillow = to_array(upright(image, 3))
+        assert found is not None
+        decoded = max(decoded, int(np.abs(found.numpy().astype(int) - pillow).max()))
+    ours = FileImages(data.selections, data.form)[FileBatch("train", np.arange(len(indices)), SIDE)].numpy()
+    for row, index in enumerate(indices.tolist()):
+        with source.open(index) as image:
+            resized = max(resized, int(np.abs(ours[row].astype(int) - pillow_square(image)).max()))
+    return (
+        f"Over {len(indices)} images, torchcodec's pixels differ from Pillow's by {decoded} levels at most, and "
+        f"the squares by {resized}."
+    )
+
+
+def rates(arm: Any) -> str:
+    found = [each.thrift for each in arm]
+    return f"{statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})"
+
+
+def shown(figure: dict[str, float] | None) -> str:
+    return f"{figure['median']:.2f} ({figure['min']:.2f} to {figure['max']:.2f})" if figure else "1"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what images cost, from files and from the cache.")
+    parser.add_argument(
+        "--data", default=os.environ.get("TUNEBOOK_DATA"), help="a folder with sign-language-digits"
+    )
+    parser.add_argument("--count", type=int, default=480, help="images")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--disk", help="the folder in which images and caches are written for a while")
+    parser.add_argument("--name", default="data")
+    options = parser.parse_args()
+    if options.data is None:
+        parser.error("--data: give the folder, or set TUNEBOOK_DATA")
+    return options
+
+
+if __name__ == "__main__":
+    main()
