@@ -63,9 +63,10 @@ def main() -> None:
     }
     rows = [f"| {arm} | {rates(slices[arm])} | {shown(ratios.get(arm))} |" for arm in arms]
     page = (
-        "# What images cost\n\nImages a second of processor time, with one thread, and their ratio to Pillow's: "
-        f"median, least and most of n = {options.rounds} rounds. {data.info.train_images} training and "
-        f"{data.info.validation_images} validation images, JPEG of 500 x 375 with {kilobytes:.0f} kB, at {SIDE} px."
+        "# What images cost\n\nImages a second of processor time, with one thread, and their ratio to "
+        f"Pillow's: median, least and most of n = {options.rounds} rounds. {data.info.train_images} training "
+        f"and {data.info.validation_images} validation images, JPEG of 500 x 375 with {kilobytes:.0f} kB, at "
+        f"{SIDE} px."
         "\n\n| arm | images a second | ratio |\n|-|-|-|\n" + "\n".join(rows) + f"\n\n{apart}\n\n"
     )
     record: dict[str, Any] = {
@@ -79,9 +80,8 @@ def main() -> None:
 
 def photographs(data: Path, folder: Path, count: int) -> DataSet:
     """Writes enlarged images with noise, without which a JPEG is too cheap, and loads them."""
-    for number, small in enumerate(
-        sorted((data / "sign-language-digits" / "Dataset").glob("*/*"))[:: 2000 // count]
-    ):
+    found = sorted((data / "sign-language-digits" / "Dataset").glob("*/*"))
+    for number, small in enumerate(found[:: len(found) // count]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
         noise = np.random.default_rng(number).normal(0.0, NOISE, (375, 500, 3))
         path = folder / "photos" / small.parent.name / f"{number}.jpg"
@@ -179,8 +179,8 @@ def parity(data: DataSet) -> str:
         with source.open(index) as image:
             resized = max(resized, int(np.abs(ours[row].astype(int) - pillow_square(image)).max()))
     return (
-        f"Over {len(indices)} images, torchcodec's pixels differ from Pillow's by {decoded} levels at most, and "
-        f"the squares by {resized}."
+        f"Over {len(indices)} images, torchcodec's pixels differ from Pillow's by {decoded} levels at most, "
+        f"and the squares by {resized}."
     )
 
 
