@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ray import tune
 
+from search.facts.packing import _footprint_of_shared
 from tests.integration.small_trials import Listed, Recorder
+from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
-from trainable.errors import RecipeError
+from trainable.data import load
+from trainable.errors import DataError, RecipeError
+from trainable.recipe.data import Data
 from trainable.training.run import Run
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
@@ -53,3 +58,13 @@ def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retr
     (error,) = results.errors
     assert isinstance(error.cause, RecipeError)
     assert [fault.path for fault in error.cause.faults] == ["precision.kind"]
+
+
+def test_gpu_memory_is_measured_where_the_images_are_brought_to_first(tmp_path: Path) -> None:
+    """Without the copy of data behind a URI, a machine with a GPU could not measure a step."""
+    write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
+    here = load(Data(path=str(tmp_path / "pets"), in_memory=False))
+    elsewhere = replace(here, copy=Path("/elsewhere/tunebook/data/digest/pets"))
+
+    with pytest.raises(DataError, match="XDG_CACHE_HOME"):
+        _footprint_of_shared(small_recipe(), Shared.put(elsewhere))

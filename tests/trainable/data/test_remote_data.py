@@ -13,7 +13,7 @@ import pytest
 
 from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
-from trainable.data import ArrayPart, DataSet, load
+from trainable.data import ArrayPart, DataSet, load, remote_data
 from trainable.data.remote_data import cached
 from trainable.errors import DataError
 from trainable.files.store import Store
@@ -122,6 +122,16 @@ def test_a_search_does_not_go_on_with_files_that_have_changed(folder: Path, uri:
     Store(uri).put(next(folder.rglob("*.*")), "dog/another.png")
     with pytest.raises(DataError, match=r"s3://.*changed"):
         data.be_here()
+
+
+def test_a_disk_without_room_is_named_before_anything_is_copied(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_data, "SPARE_BYTES", 2**60)
+
+    with pytest.raises(DataError, match=r"data\.path: s3://.*: a copy needs [\d,]+ bytes in .*free"):
+        load(Data(path=uri))
+    assert not list((tmp_path / "cache").rglob("*.png"))
 
 
 def test_a_single_file_and_nothing_at_all(uri: str, bucket: str, tmp_path: Path) -> None:
