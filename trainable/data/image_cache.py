@@ -35,8 +35,10 @@ VERSION = 1
 CACHED: tuple[Split, ...] = ("train", "validation")
 """These parts are stored, in this order. A test part is read once, after everything: from its files."""
 
-BLOCK_BYTES = 2**26
-"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most."""
+BLOCK_BYTES = 2**24
+"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most. Memory of
+this size is used again for the next block; with 64 MiB each block's pages were new, which took as long as
+decoding."""
 
 
 class NoRoom(Exception):
@@ -82,10 +84,15 @@ class StoredArray:
                 opened.truncate(size)
         self._marks_file.write_bytes(marks.tobytes())
 
-    def write(self, block: int, images: Pixels) -> None:
-        """Writes a block, and marks it once it is on the disk."""
-        _write(self._pixels_file, images.tobytes(), block * self.block * self.image_bytes)
-        _write(self._marks_file, b"\1", block)
+    def write(self, block: int, pieces: Sequence[Pixels]) -> None:
+        """Writes a block's images, those beyond `count` left out, and marks it once it is on the disk."""
+        start, left = block * self.block, self.count - block * self.block
+        contents = []
+        for piece in pieces:
+            contents.append(piece[: max(0, left)].reshape(-1).data)
+            left -= len(piece)
+        _write(self._pixels_file, contents, start * self.image_bytes)
+        _write(self._marks_file, [memoryview(b"\1")], block)
 
     @property
     def image_bytes(self) -> int:
@@ -212,7 +219,7 @@ def _store(block: int, arrays: Sequence[StoredArray], parts: Sequence[Selection]
         broken += faults
     if not broken:
         for array, found in zip(arrays, zip(*pieces, strict=True), strict=True):
-            array.write(block, np.concatenate(found)[: array.count - start])
+            array.write(block, found)
     return broken
 
 
@@ -235,18 +242,20 @@ def _check_room(needed: int, folder: Path) -> None:
         )
 
 
-def _write(file: Path, content: bytes, offset: int) -> None:
+def _write(file: Path, contents: Sequence[memoryview], offset: int) -> None:
     """Writes to a file, and returns when it is on the disk. Raises NoRoom at a quota or a full disk."""
     handle = os.open(file, os.O_WRONLY)
     try:
-        left = memoryview(content)
-        while left:
-            written = os.pwrite(handle, left, offset)
-            left, offset = left[written:], offset + written
+        for left in filter(len, contents):
+            while left:
+                written = os.pwrite(handle, left, offset)
+                left, offset = left[written:], offset + written
         os.fdatasync(handle)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise NoRoom(f"{file} cannot take {len(content):,} more bytes: {error.strerror}") from None
+            raise NoRoom(
+                f"{file} cannot take {sum(map(len, contents)):,} more bytes: {error.strerror}"
+            ) from None
         raise
     finally:
         os.close(handle)
