@@ -147,6 +147,10 @@ class Ledger:
                 self.fail(number, f"its values make no recipe: {'; '.join(map(str, error.faults))}")
         return None
 
+    def propose_again(self, trial: int) -> Proposal | None:
+        """Returns a trial whose last attempt failed, or what `propose` returns if it has ended."""
+        return self._proposal(trial) if self.ended(trial) is None else self.propose()
+
     def start(self, trial: int, epoch: int) -> None:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
         if self.ended(trial) is None:

@@ -48,6 +48,8 @@ class Hardware:
     """Lists the machines that trials may use; the workers of one trial may run on several."""
 
     nodes: tuple[Node, ...]
+    cluster: bool = False
+    """Whether they are those of a running Ray cluster, which machines may join and leave."""
 
     @property
     def gpus(self) -> int:

@@ -21,6 +21,7 @@ RAY_SETTINGS = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # a trial's reason goes to the journal
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: one clean stop
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Ray's own snapshots are never restored from
+    "TUNE_MAX_PENDING_TRIALS_PG": "10000",  # how many trials there are at once is the searcher's decision
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -58,10 +59,17 @@ def joined(address: str) -> Iterator[Hardware]:
             f"(if {NO_TOKEN})"
         ) from None
     try:
-        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        yield Hardware(tuple(map(_node, alive)))
+        yield alive_machines()
     finally:
         ray.shutdown()
+
+
+def alive_machines() -> Hardware:
+    """Returns the machines of the Ray that this process has joined, with what trials may use of them."""
+    import ray
+
+    nodes = tuple(_node(each["Resources"]) for each in ray.nodes() if each["Alive"])
+    return Hardware(nodes, cluster=True)
 
 
 def _node(has: Mapping[str, float]) -> Node:

@@ -33,10 +33,12 @@ from search.results import report
 from search.results.export import export_recipe, recipe_text
 from search.results.picture import draw
 from search.results.search import Search
-from search.running.cluster import joined, local_ray
+from search.running.cluster import alive_machines, joined, local_ray
+from search.running.machines import check_machines
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import drop_all_checkpoints, run_trials, stored_history
+from search.running.room import ClusterRoom
 from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.verdicts.conclusions import conclusion
@@ -79,6 +81,7 @@ def search(
         refuse_existing(home, study)
         with _machines(address) as hardware:
             prepared = prepare(study, home, hardware, download=download, say=report.say)
+            check_machines(prepared.per_trial, prepared.space, hardware, report.say)
             write_facts(prepared)
             study.write(home.folder)  # last: a folder with a study in it can be resumed
             return _drive(prepared, hardware, lease)
@@ -183,6 +186,7 @@ def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bo
     study = read_search(home.folder)
     with _machines(address) as hardware:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say)
+        check_machines(prepared.per_trial, prepared.space, hardware, report.say)
         return _drive(prepared, hardware, lease, search.record.seconds(search.record.latest))
 
 
@@ -240,11 +244,13 @@ def _train(
 ) -> None:
     """Trains all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
     is_stored = in_store.has_stored if in_store is not None else None
+    live = ClusterRoom(prepared.per_trial, prepared.study.concurrent, alive_machines)
+    room = live if hardware.cluster else lambda: prepared.concurrent
     try:
         # ray.init sets its own handler for SIGTERM
         with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
             if not switch.stops:
-                run_trials(prepared, ledger, switch, view.update, is_stored=is_stored, died=died)
+                run_trials(prepared, ledger, switch, view.update, room, is_stored=is_stored, died=died)
     except RayNotStarted as error:
         switch.break_off(str(error))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from search.facts.hardware import PerTrial
+from search.facts.hardware import Hardware, PerTrial
+from search.facts.measured import Say
 from spaces.space import Space
 from trainable.errors import UserError
 
@@ -16,25 +17,33 @@ def compiles(space: Space) -> bool:
     return bool(space.base.get(COMPILES)) or any(each.path == COMPILES for each in space.dimensions)
 
 
-def check_this_machine(trial: PerTrial, may_compile: bool) -> None:
-    """Raises UserError if this machine cannot train such trials."""
-    from trainable.training.devices import problem_here
+def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) -> None:
+    """Raises UserError naming the machines that cannot train a space's trials, and why.
+
+    Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
+    If trials train without a GPU since PyTorch cannot use this machine's driver, it says so.
+    """
+    if hardware.cluster:
+        _check_cluster("cuda" if trial.gpus else "cpu", compiles(space))
+    else:
+        _check_this_machine(trial, compiles(space), say)
+
+
+def _check_this_machine(trial: PerTrial, may_compile: bool, say: Say) -> None:
+    from trainable.training.devices import driver_problem, problem_here
 
     if (problem := problem_here("cuda" if trial.gpus else "cpu", may_compile)) is not None:
         raise UserError(f"this machine: {problem}")
+    if not trial.gpus and (problem := driver_problem()) is not None:
+        say(f"trials train without a GPU: {problem}")
 
 
-def check_cluster(trial: PerTrial, may_compile: bool) -> None:
-    """Raises UserError naming the machines of the joined Ray that cannot train such trials, and why.
-
-    Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
-    Each machine answers after the seconds that it needs to import PyTorch.
-    """
-    if not trial.gpus and not may_compile:
+def _check_cluster(kind: str, may_compile: bool) -> None:
+    """Asks all machines at once; each answers after the seconds that it needs to import PyTorch."""
+    if kind == "cpu" and not may_compile:
         return
     import ray
 
-    kind = "cuda" if trial.gpus else "cpu"
     nodes = [each for each in ray.nodes() if each["Alive"] and each["Resources"].get(_resource(kind), 0) > 0]
     answers = ray.get([_asked(each["NodeID"]).remote(kind, may_compile) for each in nodes])
     problems = {

@@ -25,6 +25,7 @@ from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
+from search.running.retries import Retries
 from search.running.switch import StopSwitch
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError
@@ -50,33 +51,34 @@ def run_trials(
     ledger: Ledger,
     switch: StopSwitch,
     on_progress: Callable[[], None],
+    room: Callable[[], int],
     trainable: type[TrialTrainable] = TrialTrainable,
     is_stored: Callable[[int], bool] | None = None,
     died: Callable[[], str | None] = lambda: None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    A trial starts when `is_stored` says that its record is where it must be. Returns when all have
-    ended, or soon after the switch says stop; the journal then says what is left. Raises RayDied as soon as
-    `died` says in words that Ray has.
+    `room` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
+    record is where it must be. Returns when all have ended, or soon after the switch says stop; the journal
+    then says what is left. Raises RayDied as soon as `died` says in words that Ray has.
     """
+    searcher = LedgerSearcher(ledger, prepared, switch, room, is_stored)
     tuner = tune.Tuner(
         tune.with_resources(
             tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
         ),
         tune_config=tune.TuneConfig(
-            search_alg=LedgerSearcher(ledger, prepared, switch, is_stored),
+            search_alg=searcher,
             scheduler=LedgerScheduler(ledger, switch),
             num_samples=-1,
-            max_concurrent_trials=prepared.concurrent,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(
             name=f"{int(time.time())}",
             storage_path=str(prepared.home.folder / SCRATCH),
-            failure_config=tune.FailureConfig(max_failures=prepared.study.limits.retries),
+            failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is proposed again instead
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[LedgerCallback(ledger, prepared, switch, on_progress)],
+            callbacks=[LedgerCallback(ledger, prepared, switch, on_progress, searcher.propose_again)],
             stop=SwitchStopper(switch, died),
             verbose=0,
         ),
@@ -130,36 +132,52 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         ledger: Ledger,
         prepared: Prepared,
         switch: StopSwitch,
+        room: Callable[[], int],
         is_stored: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__()
+        self._room = room
+        self._live: set[str] = set()
+        """Ray's names of the trials that have not ended."""
         self._ledger = ledger
         self._prepared = prepared
         self._switch = switch
         self._is_stored = is_stored
         self._next: Proposal | None = None
+        self._again: list[int] = []
+
+    def propose_again(self, trial: int) -> None:
+        """Propose a trial that failed, before any new one; it goes on from its checkpoint."""
+        self._again.append(trial)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Returns a trial's configuration, FINISHED, or None; after None, Ray asks again soon.
 
         Ray asks some ten times a second.
         """
+        if len(self._live) >= self._room():
+            return None
         if self._next is None:
             with self._switch.stopped_by_disk():
-                self._next = self._ledger.propose()
+                self._next = self._proposal()
         if self._switch.fault is not None:
             return None
-        if (proposal := self._next) is None:
-            return str(Searcher.FINISHED)
+        if (proposal := self._next) is None:  # a trial that is live may still fail, and be proposed again
+            return None if self._live else str(Searcher.FINISHED)
         if self._is_stored is not None and not self._is_stored(proposal.trial):
             return None
         self._next = None
+        self._live.add(trial_id)
         address = self._prepared.home.checkpoints(proposal.trial)
         assignment = TrialAssignment(proposal.recipe, address, str(self._ledger.search_id))
         return {"trial": proposal.trial, **assignment.config()}
 
+    def _proposal(self) -> Proposal | None:
+        return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()
+
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Does nothing: the scheduler and the callback have called the ledger already."""
+        """Makes room for another trial; the ledger knows already, or learns it from the callback."""
+        self._live.discard(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Does nothing: the journal is the state."""
@@ -194,12 +212,20 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     """Enters in the ledger what happens to a trial apart from its results, and refreshes the display."""
 
     def __init__(
-        self, ledger: Ledger, prepared: Prepared, switch: StopSwitch, on_progress: Callable[[], None]
+        self,
+        ledger: Ledger,
+        prepared: Prepared,
+        switch: StopSwitch,
+        on_progress: Callable[[], None],
+        propose_again: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
         self._prepared = prepared
         self._switch = switch
         self._on_progress = on_progress
+        self._propose_again = propose_again
+        limits = prepared.study.limits
+        self._retries = Retries(limits.retries, limits.machine_retries)
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         number = trial.config["trial"]
@@ -210,11 +236,18 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             done = self._ledger.epochs_done(number)
         self._enter(self._ledger.start, number, done)
 
-    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._enter_failure(self._ledger.retry, trial)
-
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._enter_failure(self._ledger.fail, trial)
+        """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
+        search stops."""
+        reason = self._reason(trial)
+        number, cause = trial.config["trial"], cause_of(reason)
+        if cause == "disk":
+            self._switch.break_off(f"trial {number} cannot be saved: {reason.partition(': ')[2]}")
+        elif self._retries.again(number, cause):
+            self._enter(self._ledger.retry, number, reason)
+            self._propose_again(number)
+        else:
+            self._enter(self._ledger.fail, number, reason)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays."""
@@ -223,14 +256,6 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
-
-    def _enter_failure(self, enter: Callable[[int, str], None], trial: Trial) -> None:
-        """Enters that an attempt failed, unless no trial is to blame: then the whole search stops."""
-        reason = self._reason(trial)
-        number, words = trial.config["trial"], reason.partition(": ")[2]
-        if cause_of(reason) == "disk":
-            self._switch.break_off(f"trial {number} cannot be saved: {words}")
-        self._enter(enter, number, reason)
 
     def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:
         """Enters something in the ledger, unless the search is being broken off."""

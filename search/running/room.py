@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from search.facts.hardware import Hardware, Node, PerTrial
+from search.facts.hardware import Hardware, PerTrial
 
 LOOK_SECONDS = 2.0
 """Ray Tune asks ten times a second; machines are counted at most this often."""
@@ -34,11 +34,3 @@ class ClusterRoom:
             self._looks_from = self.clock() + LOOK_SECONDS
             self._seen = self.look().fits(self.trial) + WAITING
         return self._seen if self.asked is None else min(self._seen, self.asked)
-
-
-def alive_machines() -> Hardware:
-    """Returns the machines of the Ray that this process has joined, with what trials may use of them."""
-    import ray
-
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return Hardware(tuple(Node(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in alive))

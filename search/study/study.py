@@ -130,6 +130,9 @@ class Limits(Spec):
     retries: Annotated[int, Field(ge=0, le=1000)] = Field(
         1, description="of a crashed trial, from its checkpoint"
     )
+    machine_retries: Annotated[int, Field(ge=0, le=1000)] = Field(
+        20, description="of a trial that lost its machine or processes, from its checkpoint"
+    )
 
 
 class Objective(Spec):

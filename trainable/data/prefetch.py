@@ -20,7 +20,8 @@ class _Buffer:
 
     def __init__(self, like: Tensor, size: int, device: torch.device) -> None:
         pinned = device.type == "cuda"
-        self._memory = torch.empty((size, *like.shape[1:]), dtype=like.dtype, pin_memory=pinned)
+        with torch.inference_mode(False):  # scoring asks for batches, and another thread fills the memory
+            self._memory = torch.empty((size, *like.shape[1:]), dtype=like.dtype, pin_memory=pinned)
         self._device = device
         self._copied = torch.cuda.Event() if pinned else None
         self._count = 0
