@@ -63,8 +63,8 @@ def square(image: Image.Image, form: Form) -> Pixels:
 def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels]:
     """Returns the same square of the upright image for each side, uint8 [C, side, side].
 
-    Each is resized from the stored pixels by torch's antialiased bilinear filter, which is Pillow's with
-    AVX2: three times as fast, and at most one level apart. Raises whatever Pillow raises.
+    Each is resized from the stored pixels by torch's antialiased bilinear filter, which is faster
+    than Pillow's and at most one level apart. Raises whatever Pillow raises.
     """
     from torch import from_numpy  # torch takes seconds to import: only where images are decoded
 

@@ -36,8 +36,8 @@ class IdleReaders:
         return fitting[0] if fitting else Readers(FileImages(selections, form), how)
 
     def give_back(self, readers: Readers) -> None:
-        """Keeps readers for the next run."""
-        if readers.how.workers:
+        """Keeps readers for the next run, unless one of their processes may have died."""
+        if readers.how.workers and not readers.failed:
             self._idle.append(readers)
 
     def end(self) -> None:

@@ -28,7 +28,7 @@ from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
 PRELOADED = [__name__, "torchcodec.decoders", "torchvision.transforms.v2.functional"]
-"""The server of forks imports these once: they take a process four seconds. The last one is for policies."""
+"""The server of forks imports these once, and not each of its forks. The last one is for policies."""
 
 
 class FileBatch(NamedTuple):
@@ -92,6 +92,8 @@ class Readers:
 
     def __init__(self, images: FileImages, how: Reading) -> None:
         self.images, self.how = images, how
+        self.failed = False
+        """This says that reading has raised an error: a process may have died, so no other run uses these."""
         self._batches: list[FileBatch] = []
         """The processes read these batches, those of the current turn."""
         self._turn = 0
@@ -128,10 +130,14 @@ class Readers:
         self._batches[:] = batches
         with _without_main():
             read = iter(self._loader)
-        for images in read:
-            if turn != self._turn:  # the processes serve one turn at a time: these images are another's
-                raise RuntimeError("new batches were requested before the last ones were all read")
-            yield images
+        try:
+            for images in read:
+                if turn != self._turn:  # the processes serve one turn at a time: these images are another's
+                    raise RuntimeError("new batches were requested before the last ones were all read")
+                yield images
+        except Exception:
+            self.failed = True
+            raise
 
 
 @lru_cache(maxsize=8)

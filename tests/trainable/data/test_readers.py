@@ -80,6 +80,21 @@ def test_readers_of_other_numbers_or_images_are_not_shared(data: DataSet) -> Non
 
 
 @pytest.mark.integration
+def test_readers_of_which_one_was_killed_are_not_used_again(data: DataSet) -> None:
+    before = descendants(os.getpid()).keys()
+    expected = train(data, workers=1)
+    servers = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    (reader,) = [each for each in descendants(os.getpid()).keys() - before if str(each) not in servers]
+
+    os.kill(reader, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"exited unexpectedly|killed"):
+        train(data, workers=1)
+
+    assert torch.equal(train(data, workers=1), expected)
+    data.idle_readers.end()
+
+
+@pytest.mark.integration
 def test_nothing_remains_of_a_killed_process(tmp_path: Path, data: DataSet) -> None:
     """The script has no `if __name__ == "__main__"`: readers must not run it again."""
     (tmp_path / "data.pickle").write_bytes(pickle.dumps(data))
