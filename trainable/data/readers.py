@@ -128,9 +128,9 @@ class Readers:
         """Yields each batch's images. Read all batches of one call before the next call."""
         self._turn = turn = self._turn + 1
         self._batches[:] = batches
-        with _without_main():
-            read = iter(self._loader)
         try:
+            with _without_main():
+                read = iter(self._loader)
             for images in read:
                 if turn != self._turn:  # the processes serve one turn at a time: these images are another's
                     raise RuntimeError("new batches were requested before the last ones were all read")

@@ -35,9 +35,10 @@ def data(tmp_path: Path) -> DataSet:
 def train(data: DataSet, workers: int = 2, seed: int = 0) -> torch.Tensor:
     """Does what a trial does with its images: it makes a loader, reads an epoch and closes it."""
     loader = make_loader(data, Recipe(loop=Loop(workers=workers, seed=seed)), CPU)
-    images = torch.cat([images for images, _ in loader.train(torch.arange(12).split(3), 0)])
-    loader.close()
-    return images
+    try:
+        return torch.cat([images for images, _ in loader.train(torch.arange(12).split(3), 0)])
+    finally:
+        loader.close()
 
 
 def descendants(process: int) -> dict[int, str]:
