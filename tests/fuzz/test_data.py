@@ -80,7 +80,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
 
 
 @fuzz
-@given(luck=st.randoms(use_true_random=False))
+@given(luck=st.randoms(use_true_random=True))
 def check_one(sets: Sets, luck: mutations.Luck) -> None:
     sets.folder.mkdir()
     try:

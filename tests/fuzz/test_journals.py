@@ -59,7 +59,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 
 
 @fuzz
-@given(luck=st.randoms(use_true_random=False))
+@given(luck=st.randoms(use_true_random=True))
 def check_one(searched: Searched, luck: mutations.Luck) -> None:
     name = luck.choice(FILES)
     damage = luck.choice((bytes_changed, events_changed if name == EVENTS_FILE else json_changed))

@@ -77,7 +77,7 @@ HARDWARE = Hardware((Node(cpus=4, gpus=0),))
 
 
 @fuzz
-@given(luck=st.randoms(use_true_random=False))
+@given(luck=st.randoms(use_true_random=True))
 def check_one(luck: mutations.Luck) -> None:
     if luck.randrange(2):
         tree = mutations.tree(luck.choice(STUDIES), luck, names=NAMES)
