@@ -54,7 +54,7 @@ class Rank:
     def open(self) -> tuple[str, int]:
         """Opens the address where the ranks meet, on rank 0: its host, and a port."""
         host = ray.util.get_node_ip_address()
-        self._store = _store(host, 0, self._seat.workers, is_master=True, wait_for_workers=False)
+        self._store = open_store(host, self._seat.workers)
         return host, self._store.port
 
     def has_started(self) -> None:
@@ -194,6 +194,20 @@ def _error(call: Any) -> Exception | None:
     else:
         found = None
     return found
+
+
+def open_store(host: str, world: int) -> Any:
+    """Returns a store at a free port of this address alone; at all addresses if it is none of this machine's.
+
+    By itself torch listens at all addresses, and anyone who reaches the port can write to the store.
+    """
+    if interface_of(host) is None:  # it is an address by which others reach this machine
+        return _store(host, 0, world, is_master=True, wait_for_workers=False)
+    listener = socket.create_server((host, 0))
+    port = listener.getsockname()[1]
+    return _store(
+        host, port, world, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
 
 
 def _store(host: str, port: int, world: int, **options: Any) -> Any:

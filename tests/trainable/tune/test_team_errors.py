@@ -1,4 +1,4 @@
-"""Tests which rank's error is reported of a failed trial: the one that caused the others."""
+"""Tests which rank's error is reported of a failed trial, and who can reach the address where ranks meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ray.exceptions import ActorPlacementGroupRemoved, OutOfMemoryError, RayActo
 
 from trainable.errors import RunError
 from trainable.ranks import RankSilent
-from trainable.tune.team import RankLost, cause, interface_of
+from trainable.tune.team import RankLost, cause, interface_of, open_store
 
 SILENT = RankSilent("another rank has not answered: Connection closed by peer")
 NAMED = RunError("epoch 3: RankSilent: another rank has not answered: NCCL error")
@@ -39,3 +39,10 @@ def test_where_all_have_waited_the_first_is_reported() -> None:
 def test_the_interface_of_an_address_is_found_by_its_name() -> None:
     assert interface_of("127.0.0.1") in {name for _, name in socket.if_nameindex()}
     assert interface_of("192.0.2.77") is None
+
+
+def test_ranks_meet_at_one_address_of_this_machine_alone() -> None:
+    store = open_store("127.0.0.1", world=2)
+    socket.create_connection(("127.0.0.1", store.port), timeout=5).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", store.port), timeout=5)
