@@ -24,17 +24,25 @@ PAUSE_SECONDS = 0.1
 
 
 def processes_of(folder: str) -> list[int]:
-    """Returns the processes that were started with the folder's variable, but for this one."""
-    mark = f"{VARIABLE}={folder}".encode()
-    found = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if pid != os.getpid() and mark in file.read().split(b"\0"):
-                    found.append(pid)
-        except OSError:  # it has ended, or is another person's
-            continue
-    return found
+    """Returns the processes that were started with the folder's variable, or write a log in the folder."""
+    others = (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
+    return [pid for pid in others if belongs(pid, folder)]
+
+
+def belongs(pid: int, folder: str) -> bool:
+    """Says whether a process is one of a private Ray.
+
+    A process that gives itself a title, as Ray's agents and trials do, may overwrite the variables that it
+    was started with. Those write their output into Ray's folder.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            if f"{VARIABLE}={folder}".encode() in file.read().split(b"\0"):
+                return True
+        outputs = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
+    except OSError:  # it has ended, has closed its output, or is another person's
+        return False
+    return any(path.startswith(f"{folder}/") for path in outputs)
 
 
 def end_processes(folder: str) -> None:

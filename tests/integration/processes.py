@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 LISTENS = "0A"
@@ -54,16 +55,24 @@ def command_of(pid: int) -> str:
 
 def listening(pid: int) -> set[str]:
     """Returns the addresses at which a process accepts connections, in the kernel's hexadecimal form."""
-    sockets = {link[8:-1] for link in map(_link, Path(f"/proc/{pid}/fd").iterdir()) if "socket:" in link}
+    sockets = {link[8:-1] for link in _open_files(pid) if link.startswith("socket:")}
     rows = [row.split() for name in ("net/tcp", "net/tcp6") for row in _read(pid, name).splitlines()[1:]]
     return {row[1].partition(":")[0] for row in rows if row[3] == LISTENS and row[9] in sockets}
 
 
-def _link(path: Path) -> str:
-    try:
-        return str(path.readlink())
-    except OSError:  # closed meanwhile
-        return ""
+def environment_of(pid: int) -> list[str]:
+    """Returns the variables with which a process was started; none where it is gone."""
+    return [each for each in _read(pid, "environ").split("\0") if each]
+
+
+def _open_files(pid: int) -> list[str]:
+    """Returns what a process has open; what is closed meanwhile is left out."""
+    found = []
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(path.readlink()))
+    return found
 
 
 def _parent(pid: int) -> int:

@@ -24,6 +24,7 @@ from tests.integration.processes import (
     THIS_MACHINE,
     children,
     command_of,
+    environment_of,
     everyone,
     is_below,
     is_rank,
@@ -38,8 +39,8 @@ from trainable.tune.causes import cause_of
 
 pytestmark = pytest.mark.integration
 
-EPOCHS = 60
-"""So many epochs last through all drivers of a test."""
+EPOCHS = 24
+"""So many epochs last through all drivers of a test, each of which trains three."""
 
 
 @pytest.fixture
@@ -230,8 +231,8 @@ def assert_private(driver: Driver, temporary: Path) -> None:
     assert {address for pid in processes for address in listening(pid)} <= THIS_MACHINE
     assert all(listening(pid) for pid in processes if name_of(pid) in ("gcs_server", "raylet"))
     for pid in processes[1:]:
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        assert b"RAY_AUTH_MODE=token" in environment
+        if name_of(pid) in ("gcs_server", "raylet"):  # a title that others give themselves hides variables
+            assert "RAY_AUTH_MODE=token" in environment_of(pid)
         assert "/tmp/ray/" not in command_of(pid)
 
 
