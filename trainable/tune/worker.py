@@ -31,8 +31,10 @@ from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.watchdog import Watchdog
 
-SAVE_SECONDS = 600.0
-"""In an epoch that takes longer, a checkpoint is written about so often: a crash costs no more."""
+SAVE_SECONDS = 60.0
+"""In an epoch that takes longer, checkpoints are written at least so far apart: a crash costs little more."""
+SAVE_SHARE = 0.02
+"""Writing them may take this part of the time: large models are saved less often."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Worker:
                 self._checkpoints = checkpoints
             self._run = self._make_run(assignment.recipe)
             state = self._state_to_resume()
-            self._saved_at = time.monotonic()
+            self._save_from = time.monotonic() + SAVE_SECONDS
             if state is not None:
                 self._run.load_state_dict(state)
                 if self._run.history:
@@ -117,13 +119,15 @@ class Worker:
 
     def _save(self) -> None:
         """Writes a checkpoint of the run as it is, on rank 0."""
+        began = time.monotonic()
         if self._checkpoints is not None and self._run is not None:
             self._checkpoints.save(self._run.state_dict(), self._run.history, self._run.steps_into_epoch)
-        self._saved_at = time.monotonic()
+        now = time.monotonic()
+        self._save_from = now + max(SAVE_SECONDS, (now - began) / SAVE_SHARE)
 
     def _save_if_due(self) -> None:
         """Writes a checkpoint in the midst of an epoch if the last one is old."""
-        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+        if time.monotonic() >= self._save_from:
             self._save()
 
     def free(self) -> str:

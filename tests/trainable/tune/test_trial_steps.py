@@ -61,6 +61,7 @@ def test_a_long_epoch_leaves_checkpoints_and_goes_on_from_the_last(
 ) -> None:
     monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
     monkeypatch.setattr(worker, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "SAVE_SHARE", 1e9)
     whole = trial(config(tmp_path / "whole"))
     expected = [numbers(results_of(whole.step())) for _ in range(3)]
     crashed = trial(config(tmp_path / "crashed"))
