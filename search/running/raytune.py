@@ -240,6 +240,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
         search stops."""
         reason = self._reason(trial)
+        trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         number, cause = trial.config["trial"], cause_of(reason)
         if cause == "disk":
             self._switch.break_off(f"trial {number} cannot be saved: {reason.partition(': ')[2]}")
