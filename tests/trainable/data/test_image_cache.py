@@ -179,19 +179,28 @@ def test_files_of_another_length_are_not_taken_for_whole(folder: Path) -> None:
 
 
 SCRIPT = """
-import pickle, sys
+import pickle, sys, threading
 from pathlib import Path
 from trainable.data import image_cache
 image_cache.BLOCK_BYTES, image_cache.SPARE_BYTES = 4 * 3 * 19 * 19, 0
+
+def stop_there(event, arguments):
+    if event == "open" and str(arguments[0]) == sys.argv[2]:
+        threading.Event().wait()
+
+sys.addaudithook(stop_there)
 data = pickle.loads(Path(sys.argv[1]).read_bytes())
 data.be_here(lambda line: print(line, flush=True))
 """
 
 
-def start(data: DataSet, tmp_path: Path, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+def start(
+    data: DataSet, tmp_path: Path, before: Callable[[], None] | None = None, stop_at: Path | None = None
+) -> subprocess.Popen[str]:
+    """Starts a process that fills the cache, and that stops for ever when it opens `stop_at`."""
     file = tmp_path / "data.pickle"
     file.write_bytes(pickle.dumps(data))
-    command = [sys.executable, "-c", SCRIPT, str(file)]
+    command = [sys.executable, "-c", SCRIPT, str(file), str(stop_at)]
     return subprocess.Popen(
         command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before
     )
@@ -201,20 +210,14 @@ def start(data: DataSet, tmp_path: Path, before: Callable[[], None] | None = Non
 def test_a_killed_process_leaves_what_is_whole_and_one_that_waits_goes_on(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The first is stopped at an image that is a pipe, which nobody writes into, and killed there."""
     data = loaded(folder)
     expected = epoch(data, Augmentation(crop=ResizedCrop()))
-    blocked = folder / paths(data)[17]
-    blocked.rename(tmp_path / "aside.jpg")
-    os.mkfifo(blocked)
 
-    first = start(data, tmp_path)
+    first = start(data, tmp_path, stop_at=folder / paths(data)[17])
     wait_until(lambda: int(array(data).marks().sum()) == 4)
     second = start(data, tmp_path)
     assert second.stdout is not None
     assert "waiting for another process" in second.stdout.readline()
-    blocked.unlink()
-    (tmp_path / "aside.jpg").rename(blocked)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     told, errors = second.communicate()
