@@ -104,17 +104,17 @@ def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
     """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined."""
     if (ready := _as_they_are(selection, form)) is not None:
         return ready, []
-    (pixels,), broken = decode_sides(selection, form, [form.side])
-    return pixels, broken
+    pixels = np.empty((len(selection.indices), form.channels, form.side, form.side), np.uint8)
+    return pixels, decode_into([pixels], selection, form)
 
 
-def decode_sides(selection: Selection, form: Form, sides: Sequence[int]) -> tuple[list[Pixels], list[Broken]]:
-    """Returns the images [N, C, side, side] for each side, and the broken ones, whose pixels are undefined.
+def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> list[Broken]:
+    """Writes the images into arrays [N, C, side, side], one for each side. Returns the broken ones, whose
+    pixels are undefined.
 
     Each is decoded once, in threads, one for each processor: the decoders release the interpreter's lock.
     """
     count = len(selection.indices)
-    arrays = [np.empty((count, form.channels, side, side), np.uint8) for side in sides]
 
     def fill(positions: Integers) -> list[Broken]:
         found = (
@@ -124,7 +124,7 @@ def decode_sides(selection: Selection, form: Form, sides: Sequence[int]) -> tupl
 
     chunks = np.array_split(np.arange(count), max(1, count // CHUNK))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return arrays, [fault for faults in pool.map(fill, chunks) for fault in faults]
+        return [fault for faults in pool.map(fill, chunks) for fault in faults]
 
 
 def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:

@@ -8,12 +8,14 @@ power, only blocks without a mark are decoded again.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -21,7 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.decode import Broken, Form, decode_sides, raise_broken
+from trainable.data.cache_limit import NoRoom, keep_within, limit_of
+from trainable.data.decode import Broken, Form, decode_into, raise_broken
 from trainable.data.source import FileSource, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
@@ -36,13 +39,7 @@ CACHED: tuple[Split, ...] = ("train", "validation")
 """These parts are stored, in this order. A test part is read once, after everything: from its files."""
 
 BLOCK_BYTES = 2**24
-"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most. Memory of
-this size is used again for the next block; with 64 MiB each block's pages were new, which took as long as
-decoding."""
-
-
-class NoRoom(Exception):
-    """Says that the disk cannot hold the images."""
+"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,19 @@ class StoredArray:
         return found if whole and len(found) == blocks else np.zeros(blocks, np.uint8)
 
     def pixels(self) -> Pixels | None:
-        """Returns the images, mapped and read-only, or None if some are missing."""
+        """Returns the images, mapped and read-only, or None if some are missing.
+
+        The map keeps a lock on the file for as long as it lives, so that nobody removes what is in use.
+        """
         if not self.marks().all():
             return None
         shape = (self.count, self.channels, self.side, self.side)
-        return np.memmap(self._pixels_file, np.uint8, "r", shape=shape)
+        try:
+            with self._pixels_file.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)  # it belongs to the map's duplicate of this descriptor too
+                return np.memmap(file, np.uint8, "r", shape=shape)
+        except OSError:  # another process has just removed it
+            return None
 
     def prepare(self) -> None:
         """Makes the files at their full length, without taking room on the disk yet."""
@@ -84,15 +89,15 @@ class StoredArray:
                 opened.truncate(size)
         self._marks_file.write_bytes(marks.tobytes())
 
-    def write(self, block: int, pieces: Sequence[Pixels]) -> None:
+    def buffer(self) -> Pixels:
+        """Returns memory for a block's images."""
+        return np.empty((min(self.block, self.count), self.channels, self.side, self.side), np.uint8)
+
+    def write(self, block: int, pixels: Pixels) -> None:
         """Writes a block's images, those beyond `count` left out, and marks it once it is on the disk."""
-        start, left = block * self.block, self.count - block * self.block
-        contents = []
-        for piece in pieces:
-            contents.append(piece[: max(0, left)].reshape(-1).data)
-            left -= len(piece)
-        _write(self._pixels_file, contents, start * self.image_bytes)
-        _write(self._marks_file, [memoryview(b"\1")], block)
+        start = block * self.block
+        _write(self._pixels_file, pixels[: self.count - start].reshape(-1).data, start * self.image_bytes)
+        _write(self._marks_file, memoryview(b"\1"), block)
 
     @property
     def image_bytes(self) -> int:
@@ -146,6 +151,8 @@ class ImageCache:
         """
         arrays = [self._plain, *([self._detail] if detail and self._detail is not None else [])]
         if all(array.marks().all() for array in arrays):
+            with suppress(OSError):  # a cache that is only read has no order of removal
+                (self.folder / ".lock").touch()
             return
         try:
             with alone(self.folder, lambda: say("waiting for another process that decodes these images")):
@@ -157,17 +164,22 @@ class ImageCache:
 
     def _fill(self, arrays: Sequence[StoredArray], parts: Sequence[Selection], say: Say) -> None:
         missing = {array: np.flatnonzero(array.marks() == 0) for array in arrays}
-        needed = sum(len(blocks) * array.block * array.image_bytes for array, blocks in missing.items())
-        _check_room(needed, self.folder)
-        for array in (each for each in arrays if len(missing[each])):
-            array.prepare()
         blocks = sorted({int(block) for found in missing.values() for block in found})
         if not blocks:
             return
+        needed = sum(len(found) * array.block * array.image_bytes for array, found in missing.items())
+        if self.root is None:  # a folder that a person named is the person's to clear
+            keep_within(limit_of(self.folder.parent), self.folder, needed, say)
+        _check_room(needed, self.folder)
+        for array in (each for each in arrays if len(missing[each])):
+            array.prepare()
         say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e9:.1f} GB)")
+        # Blocks share one memory: new pages for each took up to half as long as decoding into them.
+        buffers = {array: array.buffer() for array in arrays}
         broken: list[Broken] = []
         for block in _shown(blocks):
-            broken += _store(block, [each for each in arrays if block in missing[each]], parts, self.form)
+            wanted = {array: buffers[array] for array in arrays if block in missing[array]}
+            broken += _store(block, wanted, parts, self.form)
         raise_broken(broken, sum(map(_size, parts)), "data.path")
 
     @property
@@ -205,21 +217,25 @@ def make_cache(
     return ImageCache(key, root, form, counts, detail_size)
 
 
-def _store(block: int, arrays: Sequence[StoredArray], parts: Sequence[Selection], form: Form) -> list[Broken]:
+def _store(
+    block: int, buffers: Mapping[StoredArray, Pixels], parts: Sequence[Selection], form: Form
+) -> list[Broken]:
     """Decodes a block's images and writes them into the arrays. Returns the broken ones: then it writes none.
 
     The arrays count images alike, and the array with larger squares ends after the training part.
     """
-    _check_room(sum(array.block * array.image_bytes for array in arrays), arrays[0].folder)
-    start, end = block * arrays[0].block, (block + 1) * arrays[0].block
-    pieces, broken = [], list[Broken]()
-    for selection in _between(parts, start, end):
-        pixels, faults = decode_sides(selection, form, [array.side for array in arrays])
-        pieces.append(pixels)
-        broken += faults
+    first = next(iter(buffers))
+    start = block * first.block
+    _check_room(sum(pixels.nbytes for pixels in buffers.values()), first.folder)
+    broken, done = list[Broken](), 0
+    for selection in _between(parts, start, start + first.block):
+        end = done + len(selection.indices)
+        targets = [pixels[done:end] for array, pixels in buffers.items() if start + done < array.count]
+        broken += decode_into(targets, selection, form) if targets else []
+        done = end
     if not broken:
-        for array, found in zip(arrays, zip(*pieces, strict=True), strict=True):
-            array.write(block, found)
+        for array, pixels in buffers.items():
+            array.write(block, pixels[:done])
     return broken
 
 
@@ -242,20 +258,18 @@ def _check_room(needed: int, folder: Path) -> None:
         )
 
 
-def _write(file: Path, contents: Sequence[memoryview], offset: int) -> None:
+def _write(file: Path, content: memoryview, offset: int) -> None:
     """Writes to a file, and returns when it is on the disk. Raises NoRoom at a quota or a full disk."""
     handle = os.open(file, os.O_WRONLY)
     try:
-        for left in filter(len, contents):
-            while left:
-                written = os.pwrite(handle, left, offset)
-                left, offset = left[written:], offset + written
+        left = content
+        while left:
+            written = os.pwrite(handle, left, offset)
+            left, offset = left[written:], offset + written
         os.fdatasync(handle)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise NoRoom(
-                f"{file} cannot take {sum(map(len, contents)):,} more bytes: {error.strerror}"
-            ) from None
+            raise NoRoom(f"{file} cannot take {len(content):,} more bytes: {error.strerror}") from None
         raise
     finally:
         os.close(handle)

@@ -269,6 +269,20 @@ def test_too_little_room_is_said_before_anything_is_decoded(
     assert isinstance(make_loader(data, Recipe(), CPU), FileLoader)
 
 
+def test_what_others_have_stored_already_needs_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = loaded(folder)
+    cache = cache_of(data)
+    with alone(cache.folder):  # as one that waited while another process stored all
+        pass
+    data.be_here()
+    monkeypatch.setattr(image_cache, "SPARE_BYTES", 2**60)
+    lines: list[str] = []
+
+    cache._fill([array(data)], [data.selections["train"], data.selections["validation"]], lines.append)
+
+    assert lines == []
+
+
 def test_a_cache_that_cannot_be_written_leaves_the_files(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
 

@@ -1,0 +1,83 @@
+"""Keeps the cache of decoded images within a part of its disk: sets that were used least recently are
+removed, and none that a process uses."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from trainable.files.alone import alone
+
+SHARE = 2
+"""The cache may take one part in so many of what it has and what is free on its disk."""
+
+
+class NoRoom(Exception):
+    """Says that the disk cannot hold the images."""
+
+
+def limit_of(root: Path) -> int:
+    """Returns how many bytes the decoded images below `root` may take on its disk."""
+    free = shutil.disk_usage(next(each for each in (root, *root.parents) if each.exists())).free
+    return (sum(map(taken, sets_of(root))) + free) // SHARE
+
+
+def sets_of(root: Path) -> list[Path]:
+    """Returns the folders of the decoded sets below `root`, those used least recently first."""
+    found = {file.parent for file in root.glob("*/*.pixels") if (file.parent / ".lock").is_file()}
+    return sorted(found, key=lambda folder: (folder / ".lock").stat().st_mtime_ns)
+
+
+def taken(folder: Path) -> int:
+    """Returns how many bytes of the disk a set takes; what is not yet written takes none."""
+    return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
+
+
+def keep_within(limit: int, folder: Path, needed: int, say: Callable[[str], None]) -> None:
+    """Removes other sets beside `folder` until it may take `needed` more bytes, and says which.
+
+    Raises NoRoom, and removes nothing, if the limit is too low even without all sets that no process uses.
+    """
+    with alone(folder.parent), ExitStack() as held:
+        sets = sets_of(folder.parent)
+        excess, chosen = sum(map(taken, sets)) + needed - limit, list[Path]()
+        for each in sets:
+            if excess > 0 and each != folder and _is_free(each, held):
+                chosen.append(each)
+                excess -= taken(each)
+        if excess > 0:
+            raise NoRoom(
+                f"decoded images need {needed:,} bytes in {folder}, {excess:,} more than remain of the "
+                f"{limit:,} that all of them may take: one part in {SHARE} of what they take and what is free"
+            )
+        for each in chosen:
+            say(f"removing {taken(each):,} bytes of decoded images, not used for the longest time: {each}")
+            _remove(each)
+
+
+def _is_free(folder: Path, held: ExitStack) -> bool:
+    """Returns whether no process fills or reads a set, and keeps others from it while `held` is open."""
+    return all(_locked(held.enter_context(file.open("rb"))) for file in (folder / ".lock", *_pixels(folder)))
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Removes the marks first, without which nothing is taken for whole, and leaves the lock: others may be
+    waiting for it."""
+    for file in (*folder.glob("*.marks"), *_pixels(folder)):
+        file.unlink()
+
+
+def _pixels(folder: Path) -> list[Path]:
+    return list(folder.glob("*.pixels"))
