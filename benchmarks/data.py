@@ -6,13 +6,16 @@ Images are JPEGs of 500 x 375, made from the Sign Language Digits below FOLDER (
 and are wanted at 224 px. One process with one thread does what the host must do for a batch; augmentation is
 the device's work and is left out. Arms take turns within a round:
 
-- `Pillow`: decodes and resizes with Pillow alone, as tunebook did before it had a cache;
+- `ImageFolder`: torchvision's, with its Resize and PILToTensor, as is written by hand: one image at a time;
+- `Pillow`: decodes and resizes with Pillow, one image at a time, as tunebook did before it had a cache;
+- `files, no torchcodec`: tunebook's readers where torchcodec does not load: torch resizes;
 - `files`: tunebook's readers: torchcodec decodes, and torch resizes;
 - `first epoch`: decodes all images into a new cache, waits for the disk, and gathers all batches from it;
 - `first epoch, crops`: the same with the larger squares too, from which resized crops are cut;
 - `later epoch` and `later epoch, crops`: gather all batches from the cache, whose pages are in memory.
 
-A ratio is the median over rounds of the ratio to Pillow within a round, with least and most.
+A ratio is the median over rounds of the ratio within a round to `ImageFolder`, or to `Pillow`, with least
+and most.
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
+from torchvision.transforms.v2 import Compose, PILToTensor, Resize
 
 from report import described, environment, in_rounds, plain, ratio, write
 from trainable.data import DataSet, FilePart, load
 from trainable.data.arrays import as_tensor
-from trainable.data.decode import to_array, upright
+from trainable.data.decode import square, to_array, upright
 from trainable.data.jpeg import jpeg_pixels
 from trainable.data.prefetch import prefetched
 from trainable.data.readers import FileBatch, FileImages
@@ -43,6 +48,7 @@ from trainable.recipe.data import Data
 SIDE, DETAIL, BATCH = 224, 256, 64
 NOISE, QUALITY = 12.0, 93
 """These make files of about 87 kB, as photographs of this size have."""
+BASES = "ImageFolder", "Pillow"
 COPIES = 30
 """A later epoch is read so many times in a slice, or it would be too short to time."""
 
@@ -59,15 +65,21 @@ def main() -> None:
         kilobytes = statistics.mean(file.stat().st_size for file in Path(folder).rglob("*.jpg")) / 1e3
         apart = parity(data)
     ratios = {
-        arm: ratio(slices[arm], slices["Pillow"], lambda each: each.thrift) for arm in arms if arm != "Pillow"
+        base: {arm: ratio(slices[arm], slices[base], lambda each: each.thrift) for arm in arms}
+        for base in BASES
     }
-    rows = [f"| {arm} | {rates(slices[arm])} | {shown(ratios.get(arm))} |" for arm in arms]
+    rows = [
+        " | ".join([f"| {arm}", rates(slices[arm]), *(shown(ratios[base][arm]) for base in BASES)]) + " |"
+        for arm in arms
+    ]
     page = (
         "# What images cost\n\nImages a second of processor time, with one thread, and their ratio to "
-        f"Pillow's: median, least and most of n = {options.rounds} rounds. {data.info.train_images} training "
-        f"and {data.info.validation_images} validation images, JPEG of 500 x 375 with {kilobytes:.0f} kB, at "
-        f"{SIDE} px."
-        "\n\n| arm | images a second | ratio |\n|-|-|-|\n" + "\n".join(rows) + f"\n\n{apart}\n\n"
+        f"ImageFolder's and to Pillow's: median, least and most of n = {options.rounds} rounds. "
+        f"{data.info.train_images} training and {data.info.validation_images} validation images, JPEG of "
+        f"500 x 375 with {kilobytes:.0f} kB, at {SIDE} px.\n\n"
+        "| arm | images a second | to ImageFolder | to Pillow |\n|-|-|-|-|\n"
+        + "\n".join(rows)
+        + f"\n\n{apart}\n\n"
     )
     record: dict[str, Any] = {
         "environment": where,
@@ -98,7 +110,9 @@ def arms_of(data: DataSet, folder: Path) -> dict[str, Callable[[], float]]:
         each.be_here()
     fresh = (folder / f"fresh-{number}" for number in range(10**6))
     return {
+        "ImageFolder": lambda: from_image_folder(data, folder / "photos"),
         "Pillow": lambda: from_files(data, pillow_square),
+        "files, no torchcodec": lambda: from_files(data, lambda image: without_torchcodec(image, data)),
         "files": lambda: through_readers(data),
         "first epoch": lambda: first_epoch(with_cache(data, next(fresh), crops=False), SIDE),
         "first epoch, crops": lambda: first_epoch(with_cache(data, next(fresh), crops=True), DETAIL),
@@ -120,7 +134,7 @@ def batches(data: DataSet) -> Iterator[tuple[Any, Integers]]:
             yield name, positions[start : start + BATCH]
 
 
-def from_files(data: DataSet, square: Callable[[Image.Image], Pixels]) -> float:
+def from_files(data: DataSet, square_of: Callable[[Image.Image], Pixels]) -> float:
     """Makes an epoch's batches from files by a function of one image."""
     done = 0
     for name, positions in batches(data):
@@ -129,9 +143,21 @@ def from_files(data: DataSet, square: Callable[[Image.Image], Pixels]) -> float:
         pixels = np.empty((len(positions), 3, SIDE, SIDE), np.uint8)
         for row, index in enumerate(part.selection.indices[positions].tolist()):
             with part.selection.source.open(index) as image:
-                pixels[row] = square(image)
+                pixels[row] = square_of(image)
         done += len(pixels)
     return float(done)
+
+
+def from_image_folder(data: DataSet, photos: Path) -> float:
+    """Makes an epoch's batches as a person would by hand."""
+    images = ImageFolder(photos, Compose([Resize((SIDE, SIDE)), PILToTensor()]))
+    chosen = ((data.selections[name].indices[positions]) for name, positions in batches(data))
+    return float(sum(len(torch.stack([images[index][0] for index in each.tolist()])) for each in chosen))
+
+
+def without_torchcodec(image: Image.Image, data: DataSet) -> Pixels:
+    image.load()  # an image that Pillow has decoded is not given to torchcodec
+    return square(image, data.form)
 
 
 def pillow_square(image: Image.Image) -> Pixels:
@@ -189,8 +215,8 @@ def rates(arm: Any) -> str:
     return f"{statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})"
 
 
-def shown(figure: dict[str, float] | None) -> str:
-    return f"{figure['median']:.2f} ({figure['min']:.2f} to {figure['max']:.2f})" if figure else "1"
+def shown(figure: dict[str, float]) -> str:
+    return f"{figure['median']:.2f} ({figure['min']:.2f} to {figure['max']:.2f})"
 
 
 def _options() -> argparse.Namespace:
