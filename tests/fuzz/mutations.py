@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 CHANGES = (1, 1, 1, 2, 2, 4)
@@ -64,6 +64,30 @@ def tree(valid: Any, luck: Luck, *, names: tuple[str, ...] = ()) -> Any:
     return changed
 
 
+def crossed(valid: Sequence[Any], luck: Luck) -> Any:
+    """Returns a mixture of two valid documents, mostly with one number changed: much of it is accepted."""
+    mixture = _mixed(luck.choice(valid), luck.choice(valid), luck)
+    numbers = [place for place in _places(mixture) if type(place[0][place[1]]) in (int, float)]
+    if numbers and luck.randrange(4):
+        container, key = luck.choice(numbers)
+        container[key] = _scaled(container[key], luck)
+    return mixture
+
+
+def _mixed(one: Any, other: Any, luck: Luck) -> Any:
+    """Returns each section from one of both, and mixes two sections of the same kind."""
+    if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() != other.keys():
+        return copy.deepcopy(luck.choice((one, other)))
+    if one.get("kind") != other.get("kind"):
+        return copy.deepcopy(luck.choice((one, other)))
+    return {key: _mixed(one[key], other[key], luck) for key in one}
+
+
+def _scaled(value: float, luck: Luck) -> float:
+    whole = isinstance(value, int)
+    return luck.choice((value + 1, value - 1, value * 2, value // 2 if whole else value / 2, value * 10))
+
+
 def content(valid: bytes, luck: Luck, tokens: tuple[bytes, ...] = TOKENS) -> bytes:
     """Returns a file's content with a few changes of its bytes."""
     changed = valid
@@ -88,14 +112,6 @@ def content(valid: bytes, luck: Luck, tokens: tuple[bytes, ...] = TOKENS) -> byt
                 lines.insert(luck.randint(0, len(lines)), luck.choice(lines))
                 changed = b"\n".join(lines)
     return changed
-
-
-def shown(value: object) -> str:
-    """Returns what a failing input was, as far as Python can write it."""
-    try:
-        return repr(value)
-    except RecursionError:
-        return "a tree that is nested too deeply to be written"
 
 
 def odd(luck: Luck, depth: int = 0) -> Any:
