@@ -3,16 +3,12 @@ libjpeg-turbo in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PIL import ExifTags, Image
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor
-
-Decoder = Callable[..., Any]
 
 
 def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
@@ -24,7 +20,8 @@ def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
     stream = getattr(image, "fp", None)
     if image.format != "JPEG" or stream is None or image.mode not in ("L", "RGB"):
         return None
-    decode = _decoder()
+    from trainable.data.jpeg_decoder import decode  # with torch, which takes seconds to import
+
     if decode is None or image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
         return None
     stream.seek(0)
@@ -33,14 +30,3 @@ def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
     except (RuntimeError, ValueError):
         return None
     return pixels
-
-
-@cache
-def _decoder() -> Decoder | None:
-    """Returns torchcodec's decoder, or None where the package does not load: Pillow gives the same pixels."""
-    try:
-        from torchcodec.decoders import decode_jpeg  # type: ignore[attr-defined]  # it is not in __all__
-    except (ImportError, OSError, RuntimeError):
-        return None
-    found: Decoder = decode_jpeg
-    return found

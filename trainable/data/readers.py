@@ -27,7 +27,7 @@ from trainable.data.source import Flip, Integers, Selection, Split
 from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
-PRELOADED = [__name__, "torchcodec.decoders", "torchvision.transforms.v2.functional"]
+PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2.functional"]
 """The server of forks imports these once, and not each of its forks. The last one is for policies."""
 
 

@@ -7,14 +7,29 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.search.planted_searches import Images
 from trainable.data import DataInfo
 
-TREE = Images().info.tree()
+INFO = DataInfo(
+    path="digits",
+    format="digits",
+    classes=tuple("0123456789"),
+    channels=1,
+    image_size=8,
+    train_images=7_000,
+    validation_images=1_500,
+    test_images=1_500,
+    class_counts=(700,) * 10,
+    mean=(0.3,),
+    std=(0.3,),
+    flips=(),
+    digest="0" * 12,
+    in_memory=True,
+)
+TREE = INFO.tree()
 
 
 def test_what_was_written_is_read() -> None:
-    assert DataInfo.from_tree(TREE) == Images().info
+    assert DataInfo.from_tree(TREE) == INFO
 
 
 @pytest.mark.parametrize(

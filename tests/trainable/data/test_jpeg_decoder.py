@@ -1,0 +1,61 @@
+"""Tests that a torchcodec that does not fit the installed torch costs speed, and no training."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainable.small_images import write_noise_jpeg
+
+ROOT = Path(__file__).parents[3]
+READ = """
+import sys, torch
+from trainable.data import load
+from trainable.data.loading import make_loader
+from trainable.recipe import Recipe
+from trainable.recipe.data import Data
+from trainable.recipe.training import Loop
+
+if __name__ == "__main__":
+    data = load(Data(path=sys.argv[1], image_size=12, in_memory=False))
+    loader = make_loader(data, Recipe(loop=Loop(workers=2)), torch.device("cpu"))
+    print(sum(len(images) for images, _ in loader.train(torch.arange(12).split(3), 0)))
+    loader.close()
+    data.idle_readers.end()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "error", ["RuntimeError('Could not load it.\\nWhy:')", "OSError('no symbol')", "AttributeError('ops')"]
+)
+def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path, error: str) -> None:
+    (tmp_path / "broken" / "torchcodec").mkdir(parents=True)
+    (tmp_path / "broken" / "torchcodec" / "__init__.py").write_text(f"raise {error}\n")
+    (tmp_path / "read.py").write_text(READ)
+    for number in range(16):
+        part, label = ("train", "val")[number >= 12], ("a", "b")[number % 2]
+        write_noise_jpeg(tmp_path / "images" / part / label / f"{number}.jpg", seed=number, size=20)
+
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "read.py"), str(tmp_path / "images")],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'broken'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.stdout.split() == ["12"], done.stderr
+    assert "decoded by Pillow" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.integration
+def test_the_commands_help_imports_no_decoder() -> None:
+    code = "import sys, search.__main__; sys.exit('torchcodec' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=300).returncode == 0
