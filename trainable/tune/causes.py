@@ -18,7 +18,11 @@ Cause = Literal["crash", "disk", "infrastructure", "preempted"]
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """The errors of a disk that is full, of a used-up quota, and of a file system that became read-only."""
 FRAME = re.compile(r'  File ".*", line \d+')
-LOST = re.compile(r"^RankLost\b|\bits node\b|\bnode has died\b|\bowner has died\b")
+LOST = re.compile(
+    r"^RankLost\b|^The actor \w+ is unavailable\b|\bits node\b|\bnode has died\b|\bowner has died\b"
+)
+"""A process that dies on a living machine is reported within the second that Ray waits for news of it; one
+whose whole machine is gone is `unavailable` (`timeout_ms_task_wait_for_death_info` of Ray)."""
 TAKEN_BACK = re.compile(r"\bpreempt|\bdrain", re.IGNORECASE)
 
 

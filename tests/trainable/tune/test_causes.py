@@ -23,6 +23,12 @@ The above exception was the direct cause of the following exception:
     raise DiskRefused(f"{in_words(refused)}") from error
 {last}
 """
+UNAVAILABLE = (
+    "The actor c1d9c13220d5b598bee574d202000000 is unavailable: The actor is temporarily unavailable: "
+    "RpcError: RPC error: Socket closed rpc_code: 14. The task may or may not have been executed on the "
+    "actor."
+)
+"""What Ray 2.60 says in the first seconds after a machine is lost."""
 DIED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: ResourceTrainable\n\tpid: 7\n"
     "The actor is dead because its {}"
@@ -54,6 +60,8 @@ def test_an_error_without_a_message_and_a_text_without_a_traceback_are_read_too(
         (DIED.format("worker process has died. Worker exits with an exit code 3."), "crash"),
         (DIED.format("node has died. Node Id: abc."), "infrastructure"),
         (DIED.format("node was terminated: it was preempted"), "preempted"),
+        (UNAVAILABLE, "infrastructure"),
+        (f"RunError: recipe abc: ValueError: {UNAVAILABLE}", "crash"),
     ],
 )
 def test_the_cause_of_a_failure_is_known_from_its_text(text: str, cause: str) -> None:
