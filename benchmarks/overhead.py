@@ -103,7 +103,7 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
         began = time.perf_counter()
         tracker.start()
         trial = NoopTrial.with_checkpoints(CHECKPOINT_BYTES if case.checkpoint else 0)
-        run_trials(prepared, ledger, StopSwitch(), lambda: None, lambda: prepared.concurrent, trial)
+        run_trials(prepared, ledger, StopSwitch(), lambda: None, lambda parked: prepared.concurrent, trial)
         ledger.close("finished")
         backlog = tracker.close(120.0)
         seconds = time.perf_counter() - began

@@ -83,7 +83,7 @@ def tunebook(trials: int, folder: Path) -> float:
         ledger = make_ledger(prepared, journal)
         ledger.begin("ranks")
         began = time.perf_counter()
-        run_trials(prepared, ledger, StopSwitch(), lambda: None, lambda: prepared.concurrent)
+        run_trials(prepared, ledger, StopSwitch(), lambda: None, lambda parked: prepared.concurrent)
         seconds = time.perf_counter() - began
         assert all(ledger.ended(number) == "finished" for number in range(trials))
     return seconds

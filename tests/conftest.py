@@ -98,7 +98,10 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
-    """One local Ray with two CPUs for all tests that need one; quiet, and without its dashboard."""
+    """One local Ray for all tests that need one; quiet, and without its dashboard.
+
+    It believes in two GPUs, which only trials that ask for one get; none of them computes there.
+    """
     import logging
 
     import ray
@@ -107,7 +110,7 @@ def ray_session() -> Iterator[None]:
     ray.init(
         address="local",
         num_cpus=2,
-        num_gpus=0,
+        num_gpus=2,
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,

@@ -38,7 +38,7 @@ from search.running.machines import check_machines
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import drop_all_checkpoints, run_trials, stored_history
-from search.running.room import ClusterRoom
+from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.verdicts.conclusions import conclusion
@@ -245,12 +245,14 @@ def _train(
     """Trains all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
     is_stored = in_store.has_stored if in_store is not None else None
     live = ClusterRoom(prepared.per_trial, prepared.study.concurrent, alive_machines)
-    room = live if hardware.cluster else lambda: prepared.concurrent
+    fixed = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
+    room = live if hardware.cluster else fixed
     try:
         # ray.init sets its own handler for SIGTERM
         with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
             if not switch.stops:
-                run_trials(prepared, ledger, switch, view.update, room, is_stored=is_stored, died=died)
+                progress, say = view.update, report.say
+                run_trials(prepared, ledger, switch, progress, room, is_stored=is_stored, died=died, say=say)
     except RayNotStarted as error:
         switch.break_off(str(error))
 

@@ -23,9 +23,12 @@ from ray.tune.search import Searcher
 
 from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
+from search.facts.measured import Say, silent
+from search.running.parking import Parking
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
 from search.running.retries import Retries
+from search.running.room import Room
 from search.running.switch import StopSwitch
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError
@@ -51,25 +54,29 @@ def run_trials(
     ledger: Ledger,
     switch: StopSwitch,
     on_progress: Callable[[], None],
-    room: Callable[[], int],
+    room: Room,
     trainable: type[TrialTrainable] = TrialTrainable,
     is_stored: Callable[[int], bool] | None = None,
     died: Callable[[], str | None] = lambda: None,
+    say: Say = silent,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
     `room` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
-    record is where it must be. Returns when all have ended, or soon after the switch says stop; the journal
-    then says what is left. Raises RayDied as soon as `died` says in words that Ray has.
+    record is where it must be. `say` is told which GPUs are left out. Returns when all have ended, or
+    soon after the switch says stop; the journal then says what is left. Raises RayDied as soon as `died` says
+    in words that Ray has.
     """
-    searcher = LedgerSearcher(ledger, prepared, switch, room, is_stored)
+    parking = Parking(say)
+    searcher = LedgerSearcher(ledger, prepared, switch, room, parking, is_stored)
+    callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
     tuner = tune.Tuner(
         tune.with_resources(
             tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=LedgerScheduler(ledger, switch),
+            scheduler=LedgerScheduler(ledger, switch, parking),
             num_samples=-1,
             reuse_actors=True,
         ),
@@ -78,8 +85,8 @@ def run_trials(
             storage_path=str(prepared.home.folder / SCRATCH),
             failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is proposed again instead
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            callbacks=[LedgerCallback(ledger, prepared, switch, on_progress, searcher.propose_again)],
-            stop=SwitchStopper(switch, died),
+            callbacks=[callback],
+            stop=SwitchStopper(switch, died, searcher),
             verbose=0,
         ),
     )
@@ -132,11 +139,15 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         ledger: Ledger,
         prepared: Prepared,
         switch: StopSwitch,
-        room: Callable[[], int],
+        room: Room,
+        parking: Parking,
         is_stored: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__()
+        self.is_over = False
+        """Whether nothing is left to train, and only parked processes may still be there."""
         self._room = room
+        self._parking = parking
         self._live: set[str] = set()
         """Ray's names of the trials that have not ended."""
         self._ledger = ledger
@@ -155,7 +166,8 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
 
         Ray asks some ten times a second.
         """
-        if len(self._live) >= self._room():
+        parked = self._parking.count
+        if len(self._live) - parked >= self._room(parked):
             return None
         if self._next is None:
             with self._switch.stopped_by_disk():
@@ -163,7 +175,8 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         if self._switch.fault is not None:
             return None
         if (proposal := self._next) is None:  # a trial that is live may still fail, and be proposed again
-            return None if self._live else str(Searcher.FINISHED)
+            self.is_over = len(self._live) == parked
+            return str(Searcher.FINISHED) if self.is_over else None
         if self._is_stored is not None and not self._is_stored(proposal.trial):
             return None
         self._next = None
@@ -171,6 +184,11 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         address = self._prepared.home.checkpoints(proposal.trial)
         assignment = TrialAssignment(proposal.recipe, address, str(self._ledger.search_id))
         return {"trial": proposal.trial, **assignment.config()}
+
+    @property
+    def has_no_room(self) -> bool:
+        """Says whether a parked process is in every place where a trial could train."""
+        return self._parking.count > 0 and self._room(self._parking.count) == 0
 
     def _proposal(self) -> Proposal | None:
         return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()
@@ -195,16 +213,19 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
     A trial never says that it is done; so every result passes here, also its last.
     """
 
-    def __init__(self, ledger: Ledger, switch: StopSwitch) -> None:
+    def __init__(self, ledger: Ledger, switch: StopSwitch, parking: Parking) -> None:
         super().__init__()
         self._ledger = ledger
         self._switch = switch
+        self._parking = parking
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        decision = Decision.CONTINUE
+        decision, before = Decision.CONTINUE, self._ledger.epochs_done(trial.config["trial"])
         with self._switch.stopped_by_disk():
             for tree in result["epochs"] if self._switch.fault is None else ():
                 decision = self._ledger.epoch(trial.config["trial"], EpochResult.from_tree(tree))
+        if self._ledger.epochs_done(trial.config["trial"]) > before:  # else they are those of a checkpoint
+            self._parking.trained(trial)
         return str(TrialScheduler.STOP if decision is Decision.STOP else TrialScheduler.CONTINUE)
 
 
@@ -217,18 +238,24 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         prepared: Prepared,
         switch: StopSwitch,
         on_progress: Callable[[], None],
-        propose_again: Callable[[int], None],
+        searcher: LedgerSearcher,
+        parking: Parking,
     ) -> None:
         self._ledger = ledger
         self._prepared = prepared
         self._switch = switch
         self._on_progress = on_progress
-        self._propose_again = propose_again
+        self._searcher = searcher
+        self._parking = parking
         limits = prepared.study.limits
         self._retries = Retries(limits.retries, limits.machine_retries)
+        self._counts_gpus = prepared.per_trial.gpus > 0
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         number = trial.config["trial"]
+        if self._counts_gpus and self._parking.parks(trial):
+            self._searcher.propose_again(number)
+            return
         try:
             done = checkpoints_of(self._prepared, number).epochs()
         except StoreError as error:
@@ -238,25 +265,37 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
-        search stops."""
+        search stops. A parked process that ends is no attempt."""
+        if self._parking.has(trial.trial_id):
+            self._parking.leave(trial.trial_id)
+            return
         reason = self._reason(trial)
         trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         number, cause = trial.config["trial"], cause_of(reason)
+        if cause == "crash":
+            self._parking.crashed(trial)
+        self._parking.leave(trial.trial_id)
         if cause == "disk":
             self._switch.break_off(f"trial {number} cannot be saved: {reason.partition(': ')[2]}")
         elif self._retries.again(number, cause):
             self._enter(self._ledger.retry, number, reason)
-            self._propose_again(number)
+            self._searcher.propose_again(number)
         else:
             self._enter(self._ledger.fail, number, reason)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays."""
+        self._parking.leave(trial.trial_id)
         if self._switch.sure:
             drop_checkpoints(self._ledger, self._prepared, trial.config["trial"])
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
+        if self._searcher.has_no_room and not any(map(self._trains, trials)):
+            self._switch.break_off(f"no GPU is left to train on: {self._parking}")
+
+    def _trains(self, trial: Trial) -> bool:
+        return bool(trial.status == Trial.RUNNING) and not self._parking.has(trial.trial_id)
 
     def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:
         """Enters something in the ledger, unless the search is being broken off."""
@@ -274,11 +313,12 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
 
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
-    """Ends the whole search when the switch says so."""
+    """Ends the whole search when the switch says so, or when only parked processes are left."""
 
-    def __init__(self, switch: StopSwitch, died: Callable[[], str | None]) -> None:
+    def __init__(self, switch: StopSwitch, died: Callable[[], str | None], searcher: LedgerSearcher) -> None:
         self._switch = switch
         self._died = died
+        self._searcher = searcher
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -286,7 +326,7 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
     def stop_all(self) -> bool:
         if (words := self._died()) is not None:
             raise RayDied(words)
-        return self._switch.stops
+        return self._switch.stops or self._searcher.is_over
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> CheckpointStore:

@@ -8,10 +8,25 @@ from dataclasses import dataclass, field
 
 from search.facts.hardware import Hardware, PerTrial
 
+Room = Callable[[int], int]
+"""Says how many trials there may be at once, of how many processes are parked on GPUs that are left out; 0 if
+these are in every place where a trial could train."""
 LOOK_SECONDS = 2.0
 """Ray Tune asks ten times a second; machines are counted at most this often."""
 WAITING = 1
 """On a cluster, so many trials wait for a machine: without a demand, an autoscaler starts none."""
+
+
+@dataclass(frozen=True)
+class FixedRoom:
+    """Has places for `fits` trials on machines that neither join nor leave, of which `concurrent` train."""
+
+    concurrent: int
+    fits: int
+
+    def __call__(self, parked: int = 0) -> int:
+        """Returns how many trials there may be while parked processes take so many of the places."""
+        return max(0, min(self.concurrent, self.fits - parked))
 
 
 @dataclass
@@ -28,9 +43,12 @@ class ClusterRoom:
     _seen: int = field(default=0, init=False)
     _looks_from: float = field(default=float("-inf"), init=False)
 
-    def __call__(self) -> int:
-        """Returns how many trials there may be now, at least 1."""
+    def __call__(self, parked: int = 0) -> int:
+        """Returns how many trials there may be now: at least 1, unless parked processes fill all machines."""
         if self.clock() >= self._looks_from:
             self._looks_from = self.clock() + LOOK_SECONDS
-            self._seen = self.look().fits(self.trial) + WAITING
-        return self._seen if self.asked is None else min(self._seen, self.asked)
+            self._seen = self.look().fits(self.trial)
+        if 0 < self._seen <= parked:
+            return 0
+        most = max(0, self._seen - parked) + WAITING
+        return most if self.asked is None else min(most, self.asked)

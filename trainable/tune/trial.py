@@ -7,12 +7,15 @@ Both are used alike, and stay alive from trial to trial.
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainable.collector import paused
 
 with paused():
+    import ray
     from ray import tune
 
     from trainable.training.metrics import EpochResult
@@ -21,6 +24,24 @@ with paused():
     from trainable.tune.team import Team
     from trainable.tune.watchdog import Watchdog
     from trainable.tune.worker import TrialAssignment, Worker
+
+
+HOLD_SECONDS = 1.0
+"""A process that holds its GPU answers so often; it ends as soon after it is told to."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Names one GPU of a cluster."""
+
+    node: str
+    """This is Ray's id of the machine; a machine that starts again has another one."""
+    address: str
+    number: str
+    """Ray counts from 0, or has the names in CUDA_VISIBLE_DEVICES."""
+
+    def __str__(self) -> str:
+        return f"{self.address}, GPU {self.number}"
 
 
 class MemoryLeak(RuntimeError):
@@ -51,7 +72,17 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._seat = seat
         self._crew: Crew | None = None
         self._leak = ""
+        self._holds = False
         self._assigned = config
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Returns the GPUs that Ray has given to this process; ranks have their own, in other processes."""
+        here = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        return tuple(Gpu(*here, str(number)) for number in ray.get_gpu_ids())
+
+    def hold(self) -> None:
+        """Has this process keep its GPU and train nothing from now on, so that no other trial comes there."""
+        self._holds = True
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
         """Frees the last trial's run and takes the next assignment.
@@ -72,8 +103,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
         Raises MemoryLeak, RankLost if a process of the trial has died, DiskRefused if a disk is full, and
-        what `Worker.step` raises.
+        what `Worker.step` raises. After `hold` there are none, and nothing is trained.
         """
+        if self._holds:
+            time.sleep(HOLD_SECONDS)
+            return {"epochs": []}
         if self._leak:
             raise MemoryLeak(self._leak)
         assignment = TrialAssignment.from_config(self._assigned)

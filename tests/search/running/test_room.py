@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from search.facts.hardware import Hardware, Node, PerTrial
-from search.running.room import LOOK_SECONDS, ClusterRoom
+from search.running.room import LOOK_SECONDS, ClusterRoom, FixedRoom
 
 TRIAL = PerTrial(cpus=1, gpus=1.0)
 
@@ -45,3 +45,23 @@ def test_machines_are_not_counted_at_every_question() -> None:
 def test_the_study_s_limit_holds(asked: int, expected: int) -> None:
     machines = Machines(Node(8, 2))
     assert ClusterRoom(TRIAL, asked, machines.look, machines.clock)() == expected
+
+
+@pytest.mark.parametrize(("parked", "expected"), [(0, 3), (1, 2), (2, 0)])
+def test_processes_that_are_parked_take_places_of_a_cluster(parked: int, expected: int) -> None:
+    machines = Machines(Node(8, 2))
+    assert ClusterRoom(TRIAL, None, machines.look, machines.clock)(parked) == expected
+
+
+def test_a_cluster_that_has_lost_all_machines_has_no_place_that_is_taken() -> None:
+    machines = Machines()
+    assert ClusterRoom(TRIAL, None, machines.look, machines.clock)(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("concurrent", "parked", "expected"), [(4, 0, 4), (4, 1, 3), (1, 1, 1), (1, 3, 1), (1, 4, 0), (4, 5, 0)]
+)
+def test_a_study_that_trains_fewer_trials_than_fit_has_places_to_spare(
+    concurrent: int, parked: int, expected: int
+) -> None:
+    assert FixedRoom(concurrent, fits=4)(parked) == expected

@@ -1,0 +1,113 @@
+"""A GPU on which trials crash is left out. Ray is told of two GPUs; every trial computes on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from search.facts.hardware import Hardware, Node, PerTrial
+from search.record.home import Home
+from search.record.journal import EndEvent, Journal, StartEvent
+from search.running.driver import make_ledger, resolved_study
+from search.running.prepare import prepare
+from search.running.raytune import run_trials
+from search.running.room import FixedRoom
+from search.running.switch import StopSwitch
+from tests.integration.small_searches import digits_study, events_in
+from tests.waiting import wait_until
+from trainable.tune.seat import Seat
+from trainable.tune.trial import TrialTrainable
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+GPUS = 2
+"""As many as `ray_session` says that there are."""
+
+
+class OnTheCpu(TrialTrainable):
+    """Trains on the CPU, whatever GPU it has; it crashes before the first step if `is_bad` says so."""
+
+    def setup(self, config: dict[str, Any], seat: Seat) -> None:
+        super().setup(config, replace(seat, device="cpu"))
+        self.searched = Path(config["checkpoints"]).parents[1]
+
+    def is_bad(self) -> bool:
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if not self._holds and self.is_bad():
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return super().step()
+
+
+class OneBadGpu(OnTheCpu):
+    """Crashes on GPU 1; on the other one, trials wait until a process is parked on GPU 1."""
+
+    def is_bad(self) -> bool:
+        (gpu,) = self.gpus()
+        if gpu.number != "1":
+            wait_until((self.searched / "parked").exists)
+        return gpu.number == "1"
+
+    def hold(self) -> None:
+        super().hold()
+        (self.searched / "parked").touch()
+
+
+@dataclass
+class Ran:
+    """Holds what is left of a search."""
+
+    fault: str | None
+    said: list[str]
+    ends: Mapping[int, str]
+    started: set[int]
+
+
+def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: PerTrial) -> Ran:
+    """Trains trials of one epoch on two CPUs and two GPUs."""
+    study = digits_study(folder, name="mine", budget__trials=trials, budget__epochs=1, limits__retries=0)
+    study = resolved_study(study.with_values({"scheduler.kind": "none"}))
+    (folder / "mine").mkdir()
+    prepared = replace(prepare(study, Home.of(study), Hardware((Node(2, 0),))), per_trial=per_trial)
+    fits = Node(2, GPUS).fits(per_trial) or 1
+    said: list[str] = []
+    with Journal(prepared.home.folder) as journal:
+        ledger, switch = make_ledger(prepared, journal), StopSwitch()
+        ledger.begin("mine")
+        room = FixedRoom(fits, fits)
+        run_trials(prepared, ledger, switch, lambda: None, room, trainable, say=said.append)
+    events = events_in(prepared.home.folder)
+    ends = {each.trial: each.state for each in events if isinstance(each, EndEvent)}
+    return Ran(switch.fault, said, ends, {each.trial for each in events if isinstance(each, StartEvent)})
+
+
+def address() -> str:
+    found: str = ray.util.get_node_ip_address()
+    return found
+
+
+def test_a_gpu_on_which_three_trials_crashed_is_kept_from_the_others_which_finish(tmp_path: Path) -> None:
+    """The trial that comes to that GPU afterwards has not begun there: it loses nothing, without a retry."""
+    ran = run(tmp_path, 5, OneBadGpu, PerTrial(1, 1.0))
+    first, second, third = sorted(trial for trial, state in ran.ends.items() if state == "failed")
+    (said,) = ran.said
+    assert said == f"{address()}, GPU 1: left out, since trials {first}, {second} and {third} failed there"
+    assert sorted(ran.ends.values()) == ["failed"] * 3 + ["finished"] * 2
+    assert ran.fault is None
+
+
+def test_a_search_that_has_no_gpu_left_says_so_and_harms_no_other_trial(tmp_path: Path) -> None:
+    """Each trial has both GPUs."""
+    ran = run(tmp_path, 20, OnTheCpu, PerTrial(1, 2.0))
+    assert ran.said == [
+        f"{address()}, GPU {number}: left out, since trials 0, 1 and 2 failed there" for number in range(GPUS)
+    ]
+    assert ran.fault == f"no GPU is left to train on: {'; '.join(ran.said)}"
+    assert ran.ends == dict.fromkeys(range(3), "failed")
+    assert ran.started == set(ran.ends), "what came to a GPU that is left out has not begun"
