@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +23,27 @@ RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
 NODES = ("node-0", "node-1")
 STARTS = 3
+NOTICE = """
+import sys
+import time
+
+import ray
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+address, name = sys.argv[1:]
+ray.init(address=address, log_to_driver=False)
+(node,) = (each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeName"] == name)
+preemption = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+until = int(1000 * time.time()) + 1000
+accepted, why = ray._raylet.GcsClient(address=address).drain_node(node, preemption, "spot", until)
+assert accepted, why
+"""
+"""Drains a node, given by its name, as Ray's autoscaler does."""
 
 
 @dataclass
 class Cluster:
-    """A head without processors, and two nodes with two each, which ask for a token."""
+    """A head without processors, and two nodes with two each, which ask for a token and have no compiler."""
 
     folder: Path
     token: str
@@ -62,8 +78,10 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             **machine(self.folder / f"machine-{name}"),
+            "CXX": "no-compiler-here",
         }
         own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
+        own += [f"--node-name={name}"]
         own += ["--include-log-monitor=false"]  # Ray wants one on a machine at most; nothing is read from it
         command = [str(RAY), "start", *arguments, *own, "--block"]
         with log.open("wb") as out:
@@ -77,9 +95,9 @@ class Cluster:
             time.sleep(0.1)
         return True
 
-    def start_nodes(self) -> None:
+    def start_nodes(self, names: Sequence[str] = NODES) -> None:
         """Start the nodes that are not there: at first both, later one that a test has killed."""
-        for name in NODES:
+        for name in names:
             if name not in self.processes:
                 self.start(name, f"--address={self.address}", "--num-cpus=2", "--num-gpus=0")
 
@@ -92,6 +110,13 @@ class Cluster:
                     os.kill(pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(self.folder / f"machine-{name}", ignore_errors=True)
+
+    def take_back(self, name: str) -> None:
+        """Give Ray the notice that a cloud gives before it takes a machine back, and take the machine."""
+        environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        command = [sys.executable, "-c", NOTICE, self.address, name]
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+        self.kill(name)
 
     def end(self) -> None:
         for name in reversed(list(self.processes)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,17 @@ def test_a_cluster_too_small_for_a_trial_is_told_before_any_starts(cluster: Clus
     refused = cluster.tunebook("submit", study, *wide)
     assert refused.returncode == 1
     assert "there is room for 4" in refused.stdout
+
+
+def test_machines_without_a_compiler_are_named_before_any_trial_that_needs_one(
+    cluster: Cluster, study: Path, tmp_path: Path
+) -> None:
+    compiled = ("--set", "base.loop.compile=true", "--name", "compiled", "--address", cluster.dashboard)
+    refused = cluster.tunebook("submit", study, *compiled)
+    assert refused.returncode == 1
+    said = re.findall(
+        r"machine ([\d.]+): loop.compile needs a compiler: none of no-compiler-here", refused.stdout
+    )
+    assert len(said) == 1, "both nodes have one address here"
+    assert "Traceback" not in refused.stdout
+    assert not events_in(tmp_path / "storage" / "compiled")
