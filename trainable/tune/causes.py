@@ -23,7 +23,9 @@ LOST = re.compile(
 )
 """A process that dies on a living machine is reported within the second that Ray waits for news of it; one
 whose whole machine is gone is `unavailable` (`timeout_ms_task_wait_for_death_info` of Ray)."""
-TAKEN_BACK = re.compile(r"\bpreempt|\bdrain", re.IGNORECASE)
+TAKEN_BACK = re.compile(r"\bpreempt|\bdrain|\bclass_name: actor_id: \w+$", re.IGNORECASE)
+"""Of a process whose machine was drained before it died, Ray 2.60 says no more than its id. All others have a
+class or a reason."""
 
 
 class DiskRefused(RuntimeError):

@@ -23,6 +23,11 @@ The above exception was the direct cause of the following exception:
     raise DiskRefused(f"{in_words(refused)}") from error
 {last}
 """
+TAKEN_BACK = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: \n"
+    "\tactor_id: b58ab1d1420ad1c19aedcdc202000000\n"
+)
+"""What Ray 2.60 says after a machine was drained, with the reason `preemption`, and died."""
 UNAVAILABLE = (
     "The actor c1d9c13220d5b598bee574d202000000 is unavailable: The actor is temporarily unavailable: "
     "RpcError: RPC error: Socket closed rpc_code: 14. The task may or may not have been executed on the "
@@ -60,6 +65,7 @@ def test_an_error_without_a_message_and_a_text_without_a_traceback_are_read_too(
         (DIED.format("worker process has died. Worker exits with an exit code 3."), "crash"),
         (DIED.format("node has died. Node Id: abc."), "infrastructure"),
         (DIED.format("node was terminated: it was preempted"), "preempted"),
+        (TAKEN_BACK, "preempted"),
         (UNAVAILABLE, "infrastructure"),
         (f"RunError: recipe abc: ValueError: {UNAVAILABLE}", "crash"),
     ],
