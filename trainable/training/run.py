@@ -60,8 +60,7 @@ class Run:
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
             data; the weights of rank 0 are used.
         device: the first CUDA device, or the CPU, by default.
-        gpu_share: the part of the GPU's memory that this run may count as its own, in (0, 1]; images stay
-            there only if they take little of it.
+        gpu_share: the part of the GPU's memory, in (0, 1], that this run may count as its own.
         download: whether weights that a library publishes may be fetched.
         on_batch: called for each micro-batch, as a sign of progress.
         on_pause: called in long epochs, every `trainer.SEGMENT_STEPS` steps: a state saved then is whole.
@@ -380,8 +379,7 @@ class Run:
         )
 
     def _scored_model(self) -> nn.Module:
-        ema = self._trainer.ema
-        return ema.model if ema is not None else self.model
+        return self.model if self._trainer.ema is None else self._trainer.ema.model
 
     def _converted(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in batches:

@@ -213,8 +213,7 @@ def measured(ranks: Ranks) -> list[float]:
     torch.manual_seed(5)
     batches = [torch.rand(count, 3, 4, 4).double() for count in (4, 4, 4, 4, 3)]
     norm = nn.Sequential(nn.BatchNorm2d(3)).double()
-    autocast = torch.autocast("cpu", enabled=False)
-    measure_norm(norm, batches[ranks.rank :: ranks.world], autocast, ranks)
+    measure_norm(norm, batches[ranks.rank :: ranks.world], torch.autocast("cpu", enabled=False), ranks)
     return [number for each in norm.buffers() if each.is_floating_point() for number in each.tolist()]
 
 
@@ -242,8 +241,7 @@ def statistics(ranks: Ranks) -> list[float]:
     """The running means of a net with BatchNorm, after an epoch."""
     run = Run(small_recipe(), data=data_set(), ranks=ranks)
     run.step()
-    means: list[float] = run.weights()["stem_norm.running_mean"].tolist()
-    return means
+    return [float(each) for each in run.weights()["stem_norm.running_mean"]]
 
 
 def work(rank: int, folder: str) -> None:
