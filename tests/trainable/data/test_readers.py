@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,10 @@ def descendants(process: int) -> dict[int, str]:
     """Returns the command line of every process below one, by its number."""
     found: dict[int, str] = {}
     for task in Path(f"/proc/{process}/task").glob("*"):
-        for child in map(int, (task / "children").read_text().split()):
-            found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            found |= descendants(child)
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread or process that has just ended
+            for child in map(int, (task / "children").read_text().split()):
+                found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found |= descendants(child)
     return found
 
 
