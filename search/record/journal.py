@@ -105,9 +105,10 @@ class TrialEvent(Stamped):
 
 
 class StartEvent(Stamped):
-    """An attempt at a trial began, with `epoch` epochs done already (those that its newest checkpoint has).
+    """An attempt at a trial began, with `epoch` epochs done: those of its newest checkpoint that opens.
 
-    Where that checkpoint cannot be read, which the attempt itself finds out, it goes on from the one before.
+    A fault that shows only when its tensors are read, or in an object store, is found by the attempt itself,
+    which then goes on from the checkpoint before.
     """
 
     event: Literal["start"] = "start"

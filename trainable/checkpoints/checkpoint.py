@@ -65,6 +65,16 @@ class Checkpoint:
         state: dict[str, Any] = torch.load(self.folder / STATE, map_location="cpu", weights_only=True)
         return state
 
+    def opens(self) -> bool:
+        """Returns whether the state's structure can be read. It is quick: tensors stay on the disk."""
+        import torch
+
+        try:
+            torch.load(self.folder / STATE, map_location="cpu", weights_only=True, mmap=True)
+        except Exception:  # as `readable`, which names the fault
+            return False
+        return True
+
     def history(self) -> tuple[EpochResult, ...]:
         """Returns the results of the epochs covered, first to last.
         Raises StateError for another version's, and for one that is damaged."""

@@ -92,9 +92,13 @@ class CheckpointStore:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
 
     def epochs(self) -> int:
-        """Returns how many epochs the newest checkpoint covers.
-        Raises StoreError if the store does not answer."""
-        return next((each.epoch for each in self._found()), 0)
+        """Returns how many epochs the newest checkpoint that can be opened covers: training goes on there.
+
+        What only a whole reading finds, in a tensor or in a checkpoint of the store, is not seen. Raises
+        StoreError if the store does not answer.
+        """
+        opened = (each for each in self._found() if isinstance(each, StoredCheckpoint) or each.opens())
+        return next((each.epoch for each in opened), 0)
 
     def history(self) -> tuple[EpochResult, ...]:
         """Returns the results of the epochs that the newest checkpoint covers; none if there is none.

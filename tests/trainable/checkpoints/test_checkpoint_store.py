@@ -158,3 +158,22 @@ def test_a_store_that_is_down_costs_a_warning_and_gets_the_next_one(tmp_path: Pa
     checkpoints.save(state(2), history(2))
     assert checkpoints.store is not None
     assert checkpoints.store.names() == ["epoch-0002"]
+
+
+@pytest.mark.filterwarnings("ignore:.*left out, since it cannot be read")
+@pytest.mark.parametrize("damage", ["empty", "cut in half", "its end is zeros", "text"])
+def test_the_epochs_are_those_of_the_checkpoint_that_training_goes_on_from(
+    tmp_path: Path, damage: str
+) -> None:
+    checkpoints = saved(CheckpointStore(tmp_path / "trial"), 3)
+    assert checkpoints.epochs() == 3
+    file = checkpoints.folder / "epoch-0003" / checkpoint.STATE
+    whole = file.read_bytes()
+    half = len(whole) // 2
+    damaged = {"empty": b"", "cut in half": whole[:half], "its end is zeros": whole[:half] + bytes(half)}
+    file.write_bytes(damaged.get(damage, b"not a checkpoint"))
+
+    found = checkpoints.newest_state()
+
+    assert found is not None
+    assert checkpoints.epochs() == found["epoch"] == 2
