@@ -25,7 +25,7 @@ from tests.search.planted_searches import Run, planted
 from trainable.errors import UserError
 
 FILES = (EVENTS_FILE, EVENTS_FILE, EVENTS_FILE, EVENTS_FILE, FACTS_FILE, CURSOR_FILE, SYNCED_FILE, STUDY_FILE)
-STUDY = "data: {path: digits}\nbudget: {trials: 4, epochs: 4}\n"
+STUDY = "data: {path: digits}\nbudget: {trials: 3, epochs: 4}\n"
 TALLY = Tally()
 
 
@@ -40,7 +40,7 @@ def prepare(folder: Path) -> Searched:
     made = planted(
         folder,
         lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.9, diverges=luck.random() < 0.2),
-        trials=4,
+        trials=3,
         budget__epochs=4,
     )
     (made / STUDY_FILE).write_text(f"name: planted\nstorage: {folder}\n{STUDY}")  # short: it is read twice
