@@ -12,6 +12,7 @@ SERVICES = (
     "tests/integration/test_bad_services.py",
     "tests/integration/test_cluster.py",
     "tests/integration/test_jobs.py",
+    "tests/integration/test_machines.py",
     "tests/integration/test_mlflow_server.py",
     "tests/integration/test_object_store.py",
     "tests/trainable/data/test_remote_data.py",
