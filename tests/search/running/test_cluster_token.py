@@ -13,7 +13,8 @@ from search.running.cluster_token import send_token, token_source, token_to_send
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that what a test sets is removed after it, too
+        monkeypatch.delenv(name)
     return tmp_path
 
 
