@@ -126,6 +126,11 @@ class Space:
                 values[dimension.path] = draw(dimension, dimension.prior(values))
         return values
 
+    def may_have(self, path: str, value: Value) -> bool:
+        """Returns whether a recipe of this space may have a value at a path, in its base or by a draw."""
+        drawn = any(value in each.domain for each in self.dimensions if each.path == path)
+        return drawn or bool(self.base.get(path) == value)
+
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
         """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
         return self.define(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -117,36 +118,33 @@ def _replace(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) ->
 
 
 def _all_reduce(tensor: Tensor) -> Tensor:
-    try:
+    with _silence_named():
         distributed.all_reduce(tensor)
-    except RuntimeError as error:
-        raise _silent(error) from error
     return tensor
 
 
 def _broadcast(tensor: Tensor) -> Tensor:
-    try:
+    with _silence_named():
         distributed.broadcast(tensor, src=0)
-    except RuntimeError as error:
-        raise _silent(error) from error
     return tensor
 
 
 def _start_all_reduce(tensor: Tensor) -> Future[Tensor]:
-    try:
+    with _silence_named():
         work = distributed.all_reduce(tensor, async_op=True)
-    except RuntimeError as error:
-        raise _silent(error) from error
     future: Future[Tensor] = work.get_future().then(_summed)
     return future
 
 
 def _summed(future: Future[list[Tensor]]) -> Tensor:
-    try:
+    with _silence_named():
         return future.value()[0]
+
+
+@contextmanager
+def _silence_named() -> Iterator[None]:
+    """Turns the error of a collective into RankSilent."""
+    try:
+        yield
     except RuntimeError as error:
-        raise _silent(error) from error
-
-
-def _silent(error: RuntimeError) -> RankSilent:
-    return RankSilent(f"another rank has not answered: {error}")
+        raise RankSilent(f"another rank has not answered: {error}") from error

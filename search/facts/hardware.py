@@ -62,11 +62,6 @@ class Hardware:
         known = [node.store_bytes for node in self.nodes if node.store_bytes is not None]
         return min(known) // 2 if known else None
 
-    @property
-    def is_cluster(self) -> bool:
-        """Returns whether these are machines of a Ray cluster, and not this process's own machine."""
-        return any(node.store_bytes is not None for node in self.nodes)
-
     def fits(self, trial: PerTrial) -> int:
         """Returns how many such trials run at once."""
         workers = [node.fits(trial) for node in self.nodes]

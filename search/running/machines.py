@@ -9,13 +9,6 @@ from search.facts.measured import Say
 from spaces.space import Space
 from trainable.errors import UserError
 
-COMPILES = "loop.compile"
-
-
-def compiles(space: Space) -> bool:
-    """Returns whether a trial of the space may compile its network."""
-    return bool(space.base.get(COMPILES)) or any(each.path == COMPILES for each in space.dimensions)
-
 
 def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) -> None:
     """Raises UserError naming the machines that cannot train a space's trials, and why.
@@ -23,10 +16,11 @@ def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) 
     Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
     If trials train without a GPU since PyTorch cannot use this machine's driver, it says so.
     """
+    may_compile = space.may_have("loop.compile", True)
     if hardware.cluster:
-        _check_cluster("cuda" if trial.gpus else "cpu", compiles(space))
+        _check_cluster("cuda" if trial.gpus else "cpu", may_compile)
     else:
-        _check_this_machine(trial, compiles(space), say)
+        _check_this_machine(trial, may_compile, say)
 
 
 def _check_this_machine(trial: PerTrial, may_compile: bool, say: Say) -> None:

@@ -12,13 +12,15 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import Study
-from search.study.space import build_space, check_trials, far_rates, may_crop
+from search.study.space import build_space, check_trials, far_rates
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_whole
+
+CROP = "augmentation.crop.kind"
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def prepare_again(
 def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepared:
     """Decodes the images into this machine's cache if trials run here: then every fault is named before
     they start. In a cluster the first trial on each machine does it."""
-    data = replace(prepared.data, crops=may_crop(prepared.space))
+    data = replace(prepared.data, crops=prepared.space.may_have(CROP, "resized"))
     data.idle_readers.end()  # those of the probes: the trials have their own
-    if not hardware.is_cluster:
+    if not hardware.cluster:
         data.be_here(say)
     return replace(prepared, data=data)
 

@@ -30,13 +30,6 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     return make_space(study.space.name, base, frozenset(pinned), facts, study.space.overrides)
 
 
-def may_crop(space: Space) -> bool:
-    """Returns whether a trial may cut resized crops from its images."""
-    path = "augmentation.crop.kind"
-    drawn = any("resized" in each.domain for each in space.dimensions if each.path == path)
-    return drawn or space.base.augmentation.crop.kind == "resized"
-
-
 def check_trials(study: Study, space: Space, facts: Facts) -> None:
     """Refuse what would fail in a trial, before any trial starts. Raises StudyError or UserError."""
     faults = list(_flip_faults(space, facts))

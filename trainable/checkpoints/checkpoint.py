@@ -138,10 +138,16 @@ def finished(folder: str | Path) -> list[Checkpoint]:
     root = Path(folder)
     if not root.is_dir():
         return []
-    named = ((path, NAME.fullmatch(path.name)) for path in root.iterdir())
-    found = [Checkpoint(path, int(match[1]), int(match[2] or 0)) for path, match in named if match]
+    named = ((path, covered_by(path.name)) for path in root.iterdir())
+    found = [Checkpoint(path, *covered) for path, covered in named if covered is not None]
     whole = [each for each in found if all((each.folder / name).is_file() for name in (STATE, HISTORY))]
     return sorted(whole, key=age, reverse=True)
+
+
+def covered_by(name: str) -> tuple[int, int] | None:
+    """Returns the epochs, and steps of the next one, that a checkpoint of this name covers, or None."""
+    match = NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def age(found: Covering) -> tuple[int, int]:

@@ -145,10 +145,8 @@ def _finished(store: Store | None) -> list[StoredCheckpoint]:
     if store is None:
         return []
     files = store.files()
-    named = {name: checkpoint.NAME.fullmatch(name) for name in {path.split("/")[0] for path in files}}
-    found = [
-        StoredCheckpoint(name, int(match[1]), int(match[2] or 0)) for name, match in named.items() if match
-    ]
+    named = {name: checkpoint.covered_by(name) for name in {path.split("/")[0] for path in files}}
+    found = [StoredCheckpoint(name, *covered) for name, covered in named.items() if covered is not None]
     whole = [
         each
         for each in found

@@ -61,10 +61,10 @@ class Crew(Protocol):
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no types for it
     """Trains one TrialAssignment; `reset_config` takes the next one in the same process.
 
-    Ray retries only trials that are RUNNING, which a trial is neither in `setup` nor in `reset_config`. So
+    An error in `setup` or `reset_config` would be one of Ray's own, without the trial's reason. So
     these only take the assignment, and whatever may fail happens in `step`: the first call starts the ranks
     and makes the run. The same holds for memory that the last trial did not free: the first step of the next
-    one raises MemoryLeak, and Ray retries it in new processes, at the cost of one of its retries.
+    one raises MemoryLeak, and it is tried again in new processes, at the cost of one of its retries.
     """
 
     def setup(self, config: dict[str, str], seat: Seat) -> None:

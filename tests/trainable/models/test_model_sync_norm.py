@@ -89,6 +89,20 @@ def steps(norm: nn.Module, batches: list[Tensor], towards: list[Tensor]) -> dict
     return {"outputs": outputs, "input": images.grad, **gradients, **dict(norm.named_buffers())}
 
 
+def assert_make(parts: list[dict[str, Any]], whole: dict[str, Any]) -> None:
+    """Asserts that the ranks' results of `steps` together are those of the whole batch."""
+    for index in range(2):
+        outputs = torch.cat([part["outputs"][index] for part in parts])
+        torch.testing.assert_close(outputs, whole["outputs"][index])
+    torch.testing.assert_close(torch.cat([part["input"] for part in parts]), whole["input"])
+    for name in whole.keys() - {"outputs", "input"}:
+        if name in ("weight", "bias"):
+            torch.testing.assert_close(sum(part[name] for part in parts), whole[name])
+        else:
+            for part in parts:
+                torch.testing.assert_close(part[name], whole[name])
+
+
 @pytest.mark.parametrize("kind", ["2d", "1d", "cumulative", "plain", "timm"])
 @pytest.mark.parametrize("shares", [[4, 4], [5, 2, 1]], ids=str)
 @pytest.mark.parametrize("mean", [0.0, 100.0])
@@ -108,18 +122,7 @@ def test_shares_of_a_batch_give_what_the_whole_gives(kind: str, shares: list[int
         mine = [[each.split(shares)[ranks.rank] for each in tensors] for tensors in (batches, towards)]
         return steps(norm, *mine)
 
-    parts = on_ranks(len(shares), work)
-    for index in range(2):
-        torch.testing.assert_close(
-            torch.cat([part["outputs"][index] for part in parts]), whole["outputs"][index]
-        )
-    torch.testing.assert_close(torch.cat([part["input"] for part in parts]), whole["input"])
-    for name in whole.keys() - {"outputs", "input"}:
-        if name in ("weight", "bias"):
-            torch.testing.assert_close(sum(part[name] for part in parts), whole[name])
-        else:
-            for part in parts:
-                torch.testing.assert_close(part[name], whole[name])
+    assert_make(on_ranks(len(shares), work), whole)
 
 
 def test_in_single_precision_a_large_mean_costs_no_digits() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.library import Library
 
-from tests.trainable.models.test_model_sync_norm import layer, on_ranks, steps
+from tests.trainable.models.test_model_sync_norm import assert_make, layer, on_ranks, steps
 from trainable.models.sync_norm import SyncedNorm, with_sync_norm
 from trainable.ranks import Ranks
 
@@ -132,14 +132,4 @@ def test_shares_of_a_batch_give_what_the_whole_gives(kind: str, shares: list[int
         mine = [[each.split(shares)[ranks.rank] for each in tensors] for tensors in (batches, towards)]
         return steps(norm, *mine)
 
-    parts = on_ranks(len(shares), work)
-    for index in range(2):
-        outputs = torch.cat([part["outputs"][index] for part in parts])
-        torch.testing.assert_close(outputs, whole["outputs"][index])
-    torch.testing.assert_close(torch.cat([part["input"] for part in parts]), whole["input"])
-    for name in whole.keys() - {"outputs", "input"}:
-        if name in ("weight", "bias"):
-            torch.testing.assert_close(sum(part[name] for part in parts), whole[name])
-        else:
-            for part in parts:
-                torch.testing.assert_close(part[name], whole[name])
+    assert_make(on_ranks(len(shares), work), whole)
