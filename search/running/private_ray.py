@@ -11,7 +11,6 @@ import glob
 import logging
 import os
 import secrets
-import signal
 import stat
 import subprocess
 import sys
@@ -54,13 +53,10 @@ class RayDied(BaseException):
 def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
     """Start a private Ray for the block, which receives a function that says in words whether Ray has died.
 
-    SIGTERM during the start ends it and is noted by the switch. Raises RayNotStarted.
+    SIGTERM during the start is noted by the switch, whose handler stays. Raises RayNotStarted.
     """
     with _folder() as folder, _variables(folder):
-        try:
-            _start(hardware, folder)
-        except SystemExit:  # what Ray's handler for SIGTERM raises, while its start replaces ours
-            switch.signals.append(signal.SIGTERM)
+        _start(hardware, folder)
         try:
             yield death
         except RayDied as died:
@@ -96,7 +92,7 @@ def _start(hardware: Hardware, folder: Path) -> None:
 def _init(hardware: Hardware, folder: Path) -> None:
     import ray
 
-    with _loopback_alone():
+    with _loopback_alone(), _own_handler():
         ray.init(
             address="local",
             num_cpus=sum(node.cpus for node in hardware.nodes),
@@ -134,6 +130,22 @@ def _loopback_alone() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _own_handler() -> Iterator[None]:
+    """Keeps this process's handler of SIGTERM, which Ray replaces by one that raises SystemExit.
+
+    Raised in a callback of a fork, as Ray's start makes them, that error is lost, and with it the signal.
+    """
+    from ray._private import utils
+
+    before = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = before
 
 
 @contextlib.contextmanager
