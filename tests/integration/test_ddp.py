@@ -144,11 +144,11 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
 def _limit(number: signal.Signals, clock: Clock) -> float:
     """Returns the seconds that an epoch may take, and the start of a rank.
 
-    They are few where a rank is to be found hanging: four times what the first trial took until its result.
+    They are few where a rank is to be found hanging: twice what the first trial took until its result.
     """
     if number != signal.SIGSTOP:
         return PATIENCE_SECONDS
-    return 10.0 + 4.0 * (clock.moments[1] - clock.moments[0])
+    return 10.0 + 2.0 * (clock.moments[1] - clock.moments[0])
 
 
 def _signal_ranks(folder: Path, signals: list[tuple[signal.Signals, int]]) -> None:

@@ -40,7 +40,7 @@ from trainable.tune.causes import cause_of
 pytestmark = pytest.mark.integration
 
 EPOCHS = 24
-"""So many epochs last through all drivers of a test, each of which trains three."""
+"""So many epochs last through all drivers of a test, each of which trains a few."""
 
 
 @pytest.fixture
@@ -119,24 +119,29 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     """In turn Ray's head and its node are killed, the start of Ray is terminated, the driver is killed."""
     study, folder = written_study(tmp_path, trials=1, epochs=EPOCHS), tmp_path / "storage" / "mine"
 
-    def begin(*words: str | Path, epochs: int | None) -> Driver:
-        driver = Driver(*words, log=tmp_path / f"log-{words[0]}-{epochs}", RAY_TMPDIR=str(temporary))
-        if epochs is not None:
-            driver.wait_for(folder, has_epochs(epochs))
+    logs = iter(tmp_path / f"log-{number}" for number in range(5))
+
+    def begin(*words: str | Path) -> Driver:
+        return Driver(*words, log=next(logs), RAY_TMPDIR=str(temporary))
+
+    def begin_and_train(*words: str | Path) -> Driver:
+        before = len(epochs_by_trial(events_in(folder)).get(0, [])) if folder.exists() else 0
+        driver = begin(*words)
+        driver.wait_for(folder, has_epochs(before + 2))
         return driver
 
-    first = begin("search", study, epochs=2)
+    first = begin_and_train("search", study)
     assert_private(first, temporary)
     kill(first, "gcs_server")
     assert_broken_off(first, folder, "Ray has died on this machine: its process gcs_server has ended")
     assert_nothing_left(temporary)
 
-    second = begin("resume", folder, epochs=5)
+    second = begin_and_train("resume", folder)
     kill(second, "raylet")
     assert_broken_off(second, folder, "Ray has died on this machine: its process raylet has ended")
     assert_nothing_left(temporary)
 
-    starting = begin("resume", folder, epochs=None)
+    starting = begin("resume", folder)
     starting.wait_until(lambda: bool(own_processes(temporary)))
     starting.send(signal.SIGTERM)
     assert starting.wait() == 143, starting.log.read_text()
@@ -144,11 +149,11 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     assert "Traceback" not in starting.log.read_text()
     assert_nothing_left(temporary)
 
-    third = begin("resume", folder, epochs=8)
+    third = begin_and_train("resume", folder)
     third.send(signal.SIGKILL)
     wait_until(lambda: not own_processes(temporary) and not list(temporary.glob(f"{PREFIX}*")))
 
-    last = begin("resume", folder, epochs=None)
+    last = begin("resume", folder)
     assert last.wait() == 0, last.log.read_text()
     events = events_in(folder)
     assert epochs_by_trial(events) == {0: list(range(1, EPOCHS + 1))}

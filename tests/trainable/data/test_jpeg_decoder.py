@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainable.small_images import write_noise_jpeg
+from trainable.data import jpeg_decoder
 
 ROOT = Path(__file__).parents[3]
 READ = """
@@ -29,13 +31,25 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     "error", ["RuntimeError('Could not load it.\\nWhy:')", "OSError('no symbol')", "AttributeError('ops')"]
 )
-def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path, error: str) -> None:
-    (tmp_path / "broken" / "torchcodec").mkdir(parents=True)
-    (tmp_path / "broken" / "torchcodec" / "__init__.py").write_text(f"raise {error}\n")
+def test_whatever_the_import_raises_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str
+) -> None:
+    monkeypatch.syspath_prepend(broken_torchcodec(tmp_path, error))
+    for name in [each for each in sys.modules if each.partition(".")[0] == "torchcodec"]:
+        monkeypatch.delitem(sys.modules, name)
+
+    assert runpy.run_path(jpeg_decoder.__file__)["decode"] is None
+    (record,) = caplog.records
+    assert "decoded by Pillow" in record.message
+    assert "Why" not in record.message
+
+
+@pytest.mark.integration
+def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path) -> None:
+    broken = broken_torchcodec(tmp_path, "RuntimeError('Could not load it.')")
     (tmp_path / "read.py").write_text(READ)
     for number in range(16):
         part, label = ("train", "val")[number >= 12], ("a", "b")[number % 2]
@@ -43,7 +57,7 @@ def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path, erro
 
     done = subprocess.run(
         [sys.executable, str(tmp_path / "read.py"), str(tmp_path / "images")],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'broken'}:{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{broken}:{ROOT}"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -52,6 +66,13 @@ def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path, erro
     assert done.stdout.split() == ["12"], done.stderr
     assert "decoded by Pillow" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def broken_torchcodec(folder: Path, error: str) -> Path:
+    """Writes a torchcodec whose import raises an error, and returns the folder in which it is found."""
+    (folder / "broken" / "torchcodec").mkdir(parents=True)
+    (folder / "broken" / "torchcodec" / "__init__.py").write_text(f"raise {error}\n")
+    return folder / "broken"
 
 
 @pytest.mark.integration
