@@ -58,6 +58,17 @@ class Ranks:
         """
         return torch.cat([positions[:0], *positions.split(size)[self.rank :: self.world]])
 
+    def shares_of(self, positions: Tensor, size: int, smallest: int) -> Tensor:
+        """Returns the positions [n] of this rank's batches of `size`: of each `world * size` positions, its
+        share.
+
+        All ranks have equally many batches, each of at least `smallest` positions: so layers can exchange
+        their statistics in each. What is left, fewer than `world * smallest` positions, is in none.
+        """
+        together = positions.split(self.world * size)
+        whole = [each for each in together if len(each) >= self.world * smallest]
+        return torch.cat([positions[:0], *(each[self.share(len(each))] for each in whole)])
+
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each tensor by its sum over ranks, with one reduction per number type."""
         _replace(tensors, self.reduce)

@@ -132,6 +132,8 @@ class Reduction:
         """Takes part in the sums that this rank's backward pass has not reached."""
         for bucket in wrapper.reducer._get_zeros_like_grad_buckets()[len(self._answers) :]:
             self._sum(bucket)
+        if self._finds_unused:  # after its last bucket, torch sums which parameters were used
+            self._answers.append(self._ranks.start_reduce(wrapper.reducer._get_local_used_map()))
         for answer in self._answers:
             answer.wait()
 

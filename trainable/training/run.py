@@ -341,7 +341,7 @@ class Run:
             return
         positions = self._sample(count * self.recipe.loop.batch_size)
         at_once = max(self.micro_batch, SMALLEST)
-        mine = self._ranks.batches_of(positions, at_once)
+        mine = self._ranks.shares_of(positions, at_once, SMALLEST)
         batches = self._converted(self._loader.evaluate("train", mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
         with eagerly(self.recipe.loop.compile):

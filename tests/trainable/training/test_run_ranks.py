@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -39,6 +38,7 @@ TIGHT: dict[str, Any] = {
     "regularisation.averaging.decay": 0.9,
 }
 FAILURES = [(phase, rank, step) for phase in PHASES for rank in range(WORLD) for step in (0, 1, 4)]
+UNUSED_FAILURES = [(phase, rank) for phase in ("forward", "backward") for rank in range(WORLD)]
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 CASES: list[dict[str, Any]] = [
     {},
@@ -70,9 +70,9 @@ def histories(ranks: Ranks) -> list[list[dict[str, Any]]]:
     return [_history(values, ranks) for values in CASES]
 
 
-def _history(values: dict[str, Any], ranks: Ranks) -> list[dict[str, Any]]:
+def _history(values: dict[str, Any], ranks: Ranks, model: nn.Module | None = None) -> list[dict[str, Any]]:
     of_any_size = nn.Sequential(nn.AdaptiveAvgPool2d(8), plain_net(seed=ranks.rank))
-    run = Run(small_recipe(values), data=data_set(), model=of_any_size, ranks=ranks)
+    run = Run(small_recipe(values), data=data_set(), model=model or of_any_size, ranks=ranks)
     while not run.finished:
         run.step()
     return curve(run.history)
@@ -127,8 +127,25 @@ def _tighten(run: Run, model: Limited, phase: str, step: int) -> None:
     loader.train = train  # type: ignore[method-assign]
 
 
+def cut_with_unused(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Runs of a net with unused parameters, in which memory runs out on one rank after its first epoch."""
+    return [_cut_with_unused(ranks, phase, rank) for phase, rank in UNUSED_FAILURES]
+
+
+def _cut_with_unused(ranks: Ranks, phase: str, rank: int) -> tuple[int, list[dict[str, Any]]]:
+    model = Limited(Switching(), room=16, late=phase == "backward")
+    run = Run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
+    run.step()
+    if ranks.rank == rank:
+        model.room = 2
+    while not run.finished:
+        run.step()
+    return run.micro_batch, curve(run.history)
+
+
 def varied(ranks: Ranks) -> list[list[dict[str, Any]]]:
-    """Runs of nets whose trained or used parameters change, or whose activations are computed twice."""
+    """Runs of nets whose trained or used parameters change, whose activations are computed twice, or with
+    norms over all ranks, which are measured on batches of several sizes."""
     return [_varied(ranks, values, model()) for values, model in VARIED]
 
 
@@ -173,6 +190,13 @@ def blocks() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 16), middle, nn.Linear(16, CLASSES)).double()
 
 
+def normed() -> nn.Module:
+    """Returns a net in fp64 with BatchNorm."""
+    torch.manual_seed(6)
+    layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * (SIZE - 4) ** 2, CLASSES)).double()
+
+
 def compiled() -> nn.Module:
     net = plain_net()
     net.compile(backend="aot_eager")
@@ -184,6 +208,7 @@ VARIED: list[tuple[dict[str, Any], Callable[[], nn.Module]]] = [
     ({"loop.checkpoint_activations": True, "loop.micro_batch": 4}, blocks),
     ({}, compiled),
     ({}, Switching),
+    ({"loop.sync_norm": True, "loop.batch_size": 32}, normed),  # 48 images: no whole number of batches
 ]
 
 
@@ -247,7 +272,6 @@ def statistics(ranks: Ranks) -> list[float]:
 def work(rank: int, folder: str) -> None:
     """What each of the two processes does."""
     torch.set_num_threads(1)
-    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"  # gloo then checks that ranks call the same collectives
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
 
     trainer.SEGMENT_STEPS = 2  # these are small runs
@@ -256,6 +280,7 @@ def work(rank: int, folder: str) -> None:
         "histories": histories(ranks),
         "statistics": statistics(ranks),
         "cut": cut_together(ranks),
+        "cut_with_unused": cut_with_unused(ranks),
         "varied": varied(ranks),
         "exchanged": exchanged(ranks),
         "measured": measured(ranks),
@@ -286,6 +311,10 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
     whole = _history(TIGHT, ALONE)
     for failure, (micro_batch, cut) in zip(FAILURES, first["cut"], strict=True):
         assert micro_batch == 2, f"what does not fit on one rank is cut on both: {failure}"
+        assert_same(cut, whole)
+    whole = _history(TIGHT, ALONE, Switching())
+    for unused, (micro_batch, cut) in zip(UNUSED_FAILURES, first["cut_with_unused"], strict=True):
+        assert micro_batch == 2, f"so it is with unused parameters: {unused}"
         assert_same(cut, whole)
     for theirs, (values, model) in zip(first["varied"], VARIED, strict=True):
         assert_same(theirs, _varied(ALONE, values, model()))
@@ -322,6 +351,19 @@ def test_each_batch_that_is_scored_is_one_rank_s(images: int, size: int, world: 
     batches = sorted((batch.tolist() for share in shares for batch in share if len(batch)), key=max)
     assert batches == [batch.tolist() for batch in positions.split(size) if len(batch)]
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(images=st.integers(0, 50), size=st.integers(2, 20), world=st.integers(1, 5))
+def test_ranks_measure_norms_on_equally_many_batches(images: int, size: int, world: int) -> None:
+    positions = torch.arange(images)
+    shares = [Ranks(rank, world).shares_of(positions, size, smallest=2).split(size) for rank in range(world)]
+    counts = [[len(batch) for batch in share if len(batch)] for share in shares]
+    assert len({len(each) for each in counts}) == 1
+    assert all(least >= 2 for each in counts for least in each)
+    assert sorted(chain.from_iterable(torch.cat(share).tolist() for share in shares)) == list(
+        range(sum(map(sum, counts)))
+    )
+    assert images - sum(map(sum, counts)) < 2 * world
 
 
 @pytest.mark.parametrize("values", [{}, {"evaluation.norm_batches": 4}])
