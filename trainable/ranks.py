@@ -12,7 +12,7 @@ from torch.futures import Future
 
 
 class RankSilent(RuntimeError):
-    """Says that a rank waited for another in vain."""
+    """Says that an exchange between ranks failed, mostly because another rank has gone or is silent."""
 
 
 def _alone(tensor: Tensor) -> Tensor:
@@ -112,7 +112,8 @@ ALONE = Ranks()
 def of_process_group() -> Ranks:
     """Returns the ranks of torch's default process group.
 
-    Their functions raise RankSilent where another rank has gone, or has not answered in the group's time.
+    Their functions raise RankSilent where another rank has gone, or has not answered in the group's time, and
+    where this rank cannot exchange anything itself.
     """
     return Ranks(
         distributed.get_rank(), distributed.get_world_size(), _all_reduce, _start_all_reduce, _broadcast
@@ -158,4 +159,4 @@ def _silence_named() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise RankSilent(f"another rank has not answered: {error}") from error
+        raise RankSilent(f"ranks could not exchange tensors: {error}") from error

@@ -6,6 +6,9 @@ from __future__ import annotations
 import gc
 
 import torch
+from torch import distributed
+
+from trainable.ranks import RankSilent
 
 ALLOWANCE_BYTES = 64 * 2**20
 """Memory in use may rise this far above what the first run left:
@@ -15,7 +18,7 @@ CONTEXT_BYTES = 600 * 2**20
 """What CUDA itself needs in each process, which torch does not count: estimated from the drivers of 2025."""
 
 OUT_OF_MEMORY = (
-    "out of memory",  # CUDA's runtime, as torch.AcceleratorError; NCCL: Cuda failure 2 'out of memory'
+    "out of memory",  # CUDA's runtime, as torch.AcceleratorError
     "_alloc_failed",  # cuBLAS, cuSOLVER, cuFFT, and cuDNN up to version 8
     "_allocation_failed",  # cuDNN since version 9, on the device and on the host
     "unable to find an engine to execute this computation",  # cuDNN: no engine's workspace fits
@@ -52,11 +55,16 @@ class Baseline:
 
 
 def ran_out(error: Exception) -> bool:
-    """Returns whether an error says that memory ran out: a CUDA device's, or the host's own.
+    """Returns whether an error says that memory ran out, and less work at once may help: memory of a CUDA
+    device, or the host's own.
 
     Only torch's own allocator has a type for it. CUDA, its libraries and oneDNN allocate memory, too, and say
     in the error's text alone that there is none; the more processes share a GPU, the more often they do.
+    NCCL does, too, but its memory does not depend on the work, and it refuses a communicator that has failed:
+    an exchange between ranks that failed is never tried again.
     """
+    if isinstance(error, RankSilent | distributed.DistError):
+        return False
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     text = str(error).lower()

@@ -16,7 +16,7 @@ from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
 from tests.trainable.tune.planted_memory import Limited
 from trainable.errors import RunError
-from trainable.ranks import Ranks, of_process_group
+from trainable.ranks import Ranks, RankSilent, of_process_group
 from trainable.train import train
 from trainable.training.run import Run
 
@@ -51,8 +51,6 @@ def test_the_curve_is_that_of_a_run_that_had_room(kind: str, late: bool) -> None
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
 
 
-NCCL = "NCCL error, unhandled cuda error. Last error:\nCuda failure 2 'out of memory'"
-
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     "CUDA": torch.AcceleratorError("CUDA error: out of memory"),
@@ -62,7 +60,6 @@ ERRORS: dict[str, Exception] = {
     "cuDNN 9": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
     "cuDNN's engines": RuntimeError("FIND was unable to find an engine to execute this computation"),
     "cuDNN's algorithms": RuntimeError("Unable to find a valid cuDNN algorithm to run convolution"),
-    "NCCL": torch.distributed.DistBackendError(NCCL),
     "torch on a CPU": RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"),
     "oneDNN": RuntimeError("could not execute a primitive"),
     "C++": MemoryError("std::bad_alloc"),
@@ -79,6 +76,19 @@ def test_however_it_is_said_that_memory_ran_out_the_window_is_cut(error: Excepti
     split = finished(Run(recipe, data=data_set(), model=model))
     assert model.refused == [16]
     assert curve(split.history)[0] == pytest.approx(curve(whole.history)[0], rel=1e-9, abs=1e-9)
+
+
+NCCL = "NCCL error, unhandled cuda error. Last error:\nCuda failure 2 'out of memory'"
+
+
+@pytest.mark.parametrize(
+    "error", [RankSilent(NCCL), distributed.DistBackendError(NCCL)], ids=lambda error: type(error).__name__
+)
+def test_an_exchange_that_lacks_memory_ends_the_run_as_smaller_parts_do_not_help(error: Exception) -> None:
+    model = Limited(plain_net(), room=8, error=error)
+    with pytest.raises(RunError, match="out of memory"):
+        Run(small_recipe(), data=data_set(), model=model).step()
+    assert model.refused == [16]
 
 
 def test_ten_steps_in_fp32_agree_to_a_millionth() -> None:

@@ -11,8 +11,8 @@ from trainable.errors import RunError
 from trainable.ranks import RankSilent
 from trainable.tune.team import RankLost, cause, interface_of, open_store
 
-SILENT = RankSilent("another rank has not answered: Connection closed by peer")
-NAMED = RunError("epoch 3: RankSilent: another rank has not answered: NCCL error")
+SILENT = RankSilent("ranks could not exchange tensors: Connection closed by peer")
+NAMED = RunError("epoch 3: RankSilent: ranks could not exchange tensors: NCCL error")
 OWN = RunError("epoch 3: ValueError: a path of gloo/ and NCCL")
 
 
