@@ -47,8 +47,9 @@ class Reduction:
         self._wrapper: DistributedDataParallel | None = None
         self._trained: list[nn.Parameter] = []
         """The parameters that the wrapper knows."""
-        self._finds_unused = False
-        """Whether parameters are looked for that a window does not use, which takes time in every step."""
+        self.finds_unused = False
+        """Whether parameters are looked for that a window does not use, which takes time in every step. It is
+        part of a run's state: to find it out, a window is tried twice, which draws random numbers twice."""
         self._answers: list[Future[Tensor]] = []
         """The sums of this window's buckets, in the same order on every rank."""
         self._complete = False
@@ -88,9 +89,9 @@ class Reduction:
         lacking, unused = self._ranks.any_of([out_of_memory, unused])
         if lacking or unused:
             self._wrapper = None
-            if unused and self._finds_unused:
+            if unused and self.finds_unused:
                 raise RuntimeError("the loss depends on none of the model's outputs: there are no gradients")
-            self._finds_unused = self._finds_unused or unused
+            self.finds_unused = self.finds_unused or unused
             return Agreement.OUT_OF_MEMORY if lacking else Agreement.AGAIN
         # All ranks together, now: buckets are arranged anew after the first window, by a collective that
         # forward would call otherwise, where a rank that has run out of memory never comes.
@@ -111,7 +112,7 @@ class Reduction:
                 broadcast_buffers=False,  # Run averages them before it scores
                 init_sync=False,  # Run has copied rank 0's weights
                 gradient_as_bucket_view=True,
-                find_unused_parameters=self._finds_unused,
+                find_unused_parameters=self.finds_unused,
             )
         wrapper.register_comm_hook(None, lambda _, bucket: self._sum(bucket))
         return wrapper
@@ -132,7 +133,7 @@ class Reduction:
         """Takes part in the sums that this rank's backward pass has not reached."""
         for bucket in wrapper.reducer._get_zeros_like_grad_buckets()[len(self._answers) :]:
             self._sum(bucket)
-        if self._finds_unused:  # after its last bucket, torch sums which parameters were used
+        if wrapper.find_unused_parameters:  # after its last bucket, torch sums which parameters were used
             self._answers.append(self._ranks.start_reduce(wrapper.reducer._get_local_used_map()))
         for answer in self._answers:
             answer.wait()

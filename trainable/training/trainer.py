@@ -220,6 +220,7 @@ class Trainer:
             "scaler": self._scaler.state_dict(),
             "ema": self.ema.state_dict() if self.ema is not None else None,
             "micro_batches": self.micro_batches,
+            "finds_unused": self._reduction.finds_unused,
             "running": self._running.state_dict() if self._running is not None else None,
         }
 
@@ -231,6 +232,7 @@ class Trainer:
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
         self.micro_batches = state["micro_batches"]
+        self._reduction.finds_unused |= state.get("finds_unused", False)  # missing before version 0.2.0
         running = state.get("running")  # None between epochs, and before version 0.2.0
         self._running = Running.from_state(running, self._device, self._ranks) if running else None
 
