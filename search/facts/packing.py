@@ -90,5 +90,5 @@ def _measured(recipe: Recipe, data: DataSet) -> Footprint:
 
 def _footprint_of_shared(recipe: Recipe, data: Shared[DataSet]) -> Footprint:
     images = data.get()
-    images.be_here()
+    images.copy_here()
     return footprint(recipe, images)

@@ -155,11 +155,12 @@ class DataSet:
         Raises DataError if files cannot be copied, or not to the same path, if images are broken, and if a
         folder that `data.cache` names has no room.
         """
-        self._copy_here()
+        self.copy_here()
         if self.cache is not None:
             self.cache.fill(self.selections, detail=self.crops, say=say)
 
-    def _copy_here(self) -> None:
+    def copy_here(self) -> None:
+        """Copies files behind a URI to this machine, once. Raises DataError as `be_here` does."""
         if self.copy is None or self.info.in_memory or self.copy.exists():
             return
         if self.copy.parents[1] != data_root():

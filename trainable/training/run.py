@@ -53,8 +53,7 @@ class Run:
 
     Args:
         recipe: what to train; `run.recipe` is the same recipe, with every open field of `data` filled in.
-        data: the images, if they are loaded already; else they are loaded as the recipe says. Image files are
-            decoded once, into this machine's cache, as `data.cache` says; `data.be_here(print)` says more.
+        data: the images, if they are loaded already; else they are loaded, and decoded as `data.cache` says.
         model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`. It is
             moved to the device and trained in its own number format.
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
@@ -102,7 +101,8 @@ class Run:
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
-        self.data.be_here()
+        if data is None:  # else it is the caller's choice: a probe reads a few images of millions
+            self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._history: tuple[EpochResult, ...] = ()
         self._name = f"recipe {self.recipe.digest()}"

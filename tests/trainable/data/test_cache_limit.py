@@ -162,3 +162,13 @@ def test_a_run_that_python_makes_fills_the_cache_and_later_ones_need_no_file(fol
     accuracy = again.evaluate("validation")
     again.close()
     assert accuracy["val_accuracy"] >= 0.0
+
+
+def test_a_run_on_images_that_are_loaded_already_decodes_none_for_later(folder: Path, root: Path) -> None:
+    """Checks and probes make such runs: they read a few images, of what may be millions."""
+    data = load(spec(folder, 16))
+
+    Run(Recipe(data=spec(folder, 16), loop=Loop(batch_size=8, workers=0)), data=data).close()
+
+    assert not is_whole(data)
+    assert not root.exists()
