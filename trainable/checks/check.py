@@ -163,8 +163,9 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         yield steps
         return
     yield check_first_steps(steps)
+    ready, cached = bool(subject.data.decoded_views()), subject.data.cache is not None
     workers = readers_of(subject.recipe.loop)
-    yield check_loader(steps, workers=workers, in_memory=subject.data.info.in_memory, cpus=cpus)
+    yield check_loader(steps, workers=workers, in_memory=ready, cached=cached, cpus=cpus)
 
 
 def _seconds_an_image(run: Run, images: Tensor) -> float:

@@ -12,10 +12,13 @@ MUCH = 0.25
 """Above this share of waiting time, more processes are worth their memory."""
 
 
-def check_loader(steps: FirstSteps, *, workers: int, in_memory: bool, cpus: int | None = None) -> Finding:
+def check_loader(
+    steps: FirstSteps, *, workers: int, in_memory: bool, cached: bool = False, cpus: int | None = None
+) -> Finding:
     """Checks the share of a step's time that reading images takes, from steps without loader processes.
 
-    `cpus` is how many processors the run has; by default those that this process may use.
+    `in_memory` says that images were decoded already, `cached` that they will be before a run begins. `cpus`
+    is how many processors the run has; by default those that this process may use.
     """
     data, step = steps.data_seconds, steps.step_seconds
     if in_memory:
@@ -35,6 +38,8 @@ def check_loader(steps: FirstSteps, *, workers: int, in_memory: bool, cpus: int 
     better = waited_share(data, step, needed)
     if waited <= MUCH or better > 0.9 * waited:
         return passed("loader", what)
+    if cached:
+        return passed("loader", f"{what}; a run decodes its images once before, as data.cache says")
     return Finding(
         "loader",
         "warning",

@@ -131,6 +131,15 @@ def test_a_slow_loader_is_a_warning_with_a_number_of_workers() -> None:
     assert check_loader(slow, workers=4, in_memory=False, cpus=8).level == "passed"
 
 
+def test_files_that_are_decoded_before_a_run_need_no_more_workers() -> None:
+    slow = FirstSteps((1.0,), data_seconds=0.35, step_seconds=0.1)
+
+    found = check_loader(slow, workers=0, in_memory=False, cached=True, cpus=8)
+
+    assert found.level == "passed"
+    assert "data.cache" in found.what
+
+
 def test_a_loader_that_no_worker_would_help_is_no_warning() -> None:
     slow = FirstSteps((1.0,), data_seconds=0.35, step_seconds=0.1)
     assert check_loader(slow, workers=1, in_memory=False, cpus=2).level == "passed"
