@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from trainable.data.jpeg import jpeg_pixels
-from trainable.data.source import ArraySource, Integers, Pixels, Selection
+from trainable.data.source import ArraySource, Pixels, Selection
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -101,30 +101,31 @@ def to_array(image: Image.Image) -> Pixels:
 
 
 def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
-    """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined."""
+    """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined.
+
+    They are decoded in threads, one for each processor: the decoders release the interpreter's lock.
+    """
     if (ready := _as_they_are(selection, form)) is not None:
         return ready, []
-    pixels = np.empty((len(selection.indices), form.channels, form.side, form.side), np.uint8)
-    return pixels, decode_into([pixels], selection, form)
+    source, indices = selection
+    pixels = np.empty((len(indices), form.channels, form.side, form.side), np.uint8)
+
+    def fill(start: int) -> list[Broken]:
+        some = slice(start, start + CHUNK)
+        return decode_into([pixels[some]], Selection(source, indices[some]), form)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return pixels, [fault for faults in pool.map(fill, range(0, len(indices), CHUNK)) for fault in faults]
 
 
 def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> list[Broken]:
-    """Writes the images into arrays [N, C, side, side], one for each side. Returns the broken ones, whose
-    pixels are undefined.
-
-    Each is decoded once, in threads, one for each processor: the decoders release the interpreter's lock.
-    """
-    count = len(selection.indices)
-
-    def fill(positions: Integers) -> list[Broken]:
-        found = (
-            _fill([array[position] for array in arrays], selection, position, form) for position in positions
-        )
-        return [fault for fault in found if fault]
-
-    chunks = np.array_split(np.arange(count), max(1, count // CHUNK))
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return [fault for faults in pool.map(fill, chunks) for fault in faults]
+    """Writes the images into arrays [N, C, side, side], one for each side; each image is decoded once.
+    Returns the broken ones, whose pixels are undefined."""
+    found = (
+        _fill([array[position] for array in arrays], selection, position, form)
+        for position in range(len(selection.indices))
+    )
+    return [fault for fault in found if fault]
 
 
 def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:

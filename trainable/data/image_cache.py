@@ -15,17 +15,19 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
-from trainable.data.source import FileSource, Pixels, Selection, Split
+from trainable.data.source import FileSource, Integers, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root
@@ -39,7 +41,10 @@ CACHED: tuple[Split, ...] = ("train", "validation")
 """These parts are stored, in this order. A test part is read once, after everything: from its files."""
 
 BLOCK_BYTES = 2**24
-"""The larger squares of a block take so many bytes: so much is decoded again after a kill, at most."""
+"""The larger squares of a block take so many bytes: each thread may lose so much at a kill."""
+
+THREADS = 16
+"""So many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +83,14 @@ class StoredArray:
             return None
 
     def prepare(self) -> None:
-        """Makes the files at their full length, without taking room on the disk yet."""
-        marks = self.marks()
-        self._pixels_file.parent.mkdir(parents=True, exist_ok=True)
-        for file, size in (
-            (self._pixels_file, self.count * self.image_bytes),
-            (self._marks_file, len(marks)),
-        ):
-            with file.open("ab") as opened:
-                opened.truncate(size)
-        self._marks_file.write_bytes(marks.tobytes())
+        """Makes the files at their full length, without taking room on the disk yet.
+
+        The marks come first: a file of a wrong length must not get the right one beside its old marks.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._marks_file.write_bytes(self.marks().tobytes())
+        with self._pixels_file.open("ab") as opened:
+            opened.truncate(self.count * self.image_bytes)
 
     def buffer(self) -> Pixels:
         """Returns memory for a block's images."""
@@ -174,13 +177,32 @@ class ImageCache:
         for array in (each for each in arrays if len(missing[each])):
             array.prepare()
         say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e9:.1f} GB)")
-        # Blocks share one memory: new pages for each took up to half as long as decoding into them.
-        buffers = {array: array.buffer() for array in arrays}
-        broken: list[Broken] = []
-        for block in _shown(blocks):
-            wanted = {array: buffers[array] for array in arrays if block in missing[array]}
-            broken += _store(block, wanted, parts, self.form)
-        raise_broken(broken, sum(map(_size, parts)), "data.path")
+        raise_broken(self._store_all(blocks, missing, parts), sum(map(_size, parts)), "data.path")
+
+    def _store_all(
+        self, blocks: Sequence[int], missing: Mapping[StoredArray, Integers], parts: Sequence[Selection]
+    ) -> list[Broken]:
+        """Decodes blocks in threads, a block in each, into the arrays where it is missing."""
+        threads = min(THREADS, len(os.sched_getaffinity(0)), len(blocks))
+        # Blocks use the same memory again: new pages for each took up to half as long as decoding into them.
+        free = SimpleQueue[dict[StoredArray, Pixels]]()
+        for _ in range(threads):
+            free.put({array: array.buffer() for array in missing})
+
+        def store(block: int) -> list[Broken]:
+            buffers = free.get()
+            try:
+                wanted = {array: buffers[array] for array, found in missing.items() if block in found}
+                return _store(block, wanted, parts, self.form)
+            finally:
+                free.put(buffers)
+
+        pool = ThreadPoolExecutor(threads)
+        try:
+            found = list(_shown(pool.map(store, blocks), len(blocks)))
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, most blocks would be for nothing
+        return [fault for faults in found for fault in faults]
 
     @property
     def _block(self) -> int:
@@ -279,12 +301,12 @@ def _size(selection: Selection) -> int:
     return len(selection.indices)
 
 
-def _shown(blocks: Sequence[int]) -> Iterator[int]:
-    """Yields the blocks, and shows progress where a person looks on."""
+def _shown(blocks: Iterator[list[Broken]], count: int) -> Iterator[list[Broken]]:
+    """Yields what is done, and shows progress where a person looks on."""
     if not sys.stderr.isatty():
         yield from blocks
         return
     from rich.console import Console
     from rich.progress import track
 
-    yield from track(blocks, "decoding images", console=Console(stderr=True), transient=True)
+    yield from track(blocks, "decoding images", count, console=Console(stderr=True), transient=True)
