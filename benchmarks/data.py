@@ -1,6 +1,6 @@
 """Measures how many images a second of processor time a run gets from files and from the cache.
 
-    python benchmarks/data.py --data FOLDER [--rounds 7] [--count 480]
+    python benchmarks/data.py --data FOLDER [--rounds 7] [--count 600]
 
 Images are JPEGs of 500 x 375, made from the Sign Language Digits below FOLDER (as the tests' TUNEBOOK_DATA),
 and are wanted at 224 px. One process with one thread does what the host must do for a batch; augmentation is
@@ -10,6 +10,7 @@ the device's work and is left out. Arms take turns within a round:
 - `Pillow`: decodes and resizes with Pillow, one image at a time, as tunebook did before it had a cache;
 - `files, no torchcodec`: tunebook's readers where torchcodec does not load: torch resizes;
 - `files`: tunebook's readers: torchcodec decodes, and torch resizes;
+- `bound`: these two steps alone, from bytes in memory to nowhere: no first epoch of these pixels is faster;
 - `first epoch`: decodes all images into a new cache, waits for the disk, and gathers all batches from it;
 - `first epoch, crops`: the same with the larger squares too, from which resized crops are cut;
 - `later epoch` and `later epoch, crops`: gather all batches from the cache, whose pages are in memory.
@@ -32,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torch.nn.functional import interpolate
 from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import Compose, PILToTensor, Resize
 
@@ -40,16 +42,17 @@ from trainable.data import DataSet, FilePart, load
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import square, to_array, upright
 from trainable.data.jpeg import jpeg_pixels
+from trainable.data.jpeg_decoder import decode as decode_jpeg
 from trainable.data.prefetch import prefetched
 from trainable.data.readers import FileBatch, FileImages
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import FileSource, Integers, Pixels
 from trainable.recipe.data import Data
 
 SIDE, DETAIL, BATCH = 224, 256, 64
 NOISE, QUALITY = 12.0, 93
 """These make files of about 87 kB, as photographs of this size have."""
 BASES = "ImageFolder", "Pillow"
-COPIES = 30
+COPIES = 10
 """A later epoch is read so many times in a slice, or it would be too short to time."""
 
 
@@ -108,12 +111,14 @@ def arms_of(data: DataSet, folder: Path) -> dict[str, Callable[[], float]]:
     ready = [with_cache(data, folder / f"ready-{crops}", crops) for crops in (False, True)]
     for each in ready:
         each.be_here()
+    files = contents(data)
     fresh = (folder / f"fresh-{number}" for number in range(10**6))
     return {
         "ImageFolder": lambda: from_image_folder(data, folder / "photos"),
         "Pillow": lambda: from_files(data, pillow_square),
         "files, no torchcodec": lambda: from_files(data, lambda image: without_torchcodec(image, data)),
         "files": lambda: through_readers(data),
+        "bound": lambda: decoded_and_resized(files),
         "first epoch": lambda: first_epoch(with_cache(data, next(fresh), crops=False), SIDE),
         "first epoch, crops": lambda: first_epoch(with_cache(data, next(fresh), crops=True), DETAIL),
         "later epoch": lambda: sum(from_cache(ready[0], SIDE) for _ in range(COPIES)),
@@ -167,6 +172,23 @@ def pillow_square(image: Image.Image) -> Pixels:
 def through_readers(data: DataSet) -> float:
     images = FileImages(data.selections, data.form)
     return float(sum(len(images[FileBatch(name, positions, SIDE)]) for name, positions in batches(data)))
+
+
+def decoded_and_resized(files: list[bytes]) -> float:
+    assert decode_jpeg is not None, "torchcodec cannot be imported"
+    for content in files:
+        interpolate(decode_jpeg(content, mode="RGB")[None], (SIDE, SIDE), mode="bilinear", antialias=True)
+    return float(len(files))
+
+
+def contents(data: DataSet) -> list[bytes]:
+    """Returns the files of an epoch."""
+    return [
+        Path(source.root, source.paths[index]).read_bytes()
+        for source, indices in data.selections.values()
+        if isinstance(source, FileSource)
+        for index in indices.tolist()
+    ]
 
 
 def first_epoch(data: DataSet, side: int) -> float:
@@ -224,7 +246,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--data", default=os.environ.get("TUNEBOOK_DATA"), help="a folder with sign-language-digits"
     )
-    parser.add_argument("--count", type=int, default=480, help="images")
+    parser.add_argument("--count", type=int, default=600, help="images, for several blocks of the cache")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--disk", help="the folder in which images and caches are written for a while")
     parser.add_argument("--name", default="data")
