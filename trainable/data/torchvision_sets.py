@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, NamedTuple, final, get_args
 
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Collection, Flip, Integers, Source, Split
+from trainable.data.source import Collection, FileSource, Flip, Integers, Source, Split
 from trainable.errors import DataError
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
@@ -52,9 +53,13 @@ LAYOUTS = {
 """These are the data sets known here, with the flips under which their labels survive and why."""
 
 
+FILES = ("_image_files", "_images", "samples", "_samples")
+"""Under one of these names a data set lists its files: their paths, or pairs of a path and a label."""
+
+
 @final
 class TorchvisionSource(Source):
-    """Reads one part of a torchvision data set."""
+    """Reads one part of a torchvision data set that is stored in arrays."""
 
     def __init__(self, dataset: Any, labels: Integers) -> None:
         self.dataset = dataset
@@ -89,7 +94,8 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
     labels = {part: _labels(dataset) for part, dataset in datasets.items()}
     known_labels = np.unique(labels["train"])
     sources = {
-        part: _source(datasets[part], labels[part], known_labels, f"{name}: {part}") for part in datasets
+        part: _source(datasets[part], root, labels[part], known_labels, f"{name}: {part}")
+        for part in datasets
     }
     return Collection(
         str(root),
@@ -125,11 +131,21 @@ def _labels(dataset: Any) -> Integers:
     return np.array([label for _, label in dataset._samples], dtype=np.int64)
 
 
-def _source(dataset: Any, labels: Integers, known: Integers, where: str) -> TorchvisionSource:
+def _source(dataset: Any, root: Path, labels: Integers, known: Integers, where: str) -> Source:
     odd = np.setxor1d(known, labels)
     if odd.size:
         raise DataError(f"{where}: labels {odd.tolist()} are not in both this part and the training part")
-    return TorchvisionSource(dataset, np.searchsorted(known, labels).astype(np.int64))
+    chosen = np.searchsorted(known, labels).astype(np.int64)
+    if len(paths := _paths(dataset, root)) == len(labels):
+        return FileSource(str(root), paths, chosen)
+    return TorchvisionSource(dataset, chosen)
+
+
+def _paths(dataset: Any, root: Path) -> list[str]:
+    """Returns the files of a data set's images, relative to the root; none if it does not list them."""
+    listed = next((vars(dataset)[name] for name in FILES if name in vars(dataset)), ())
+    files = (each[0] if isinstance(each, tuple) else each for each in listed)
+    return [os.path.relpath(each, root) for each in files]
 
 
 def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.trainable.small_images import write_image
-from trainable.data import FilePart, load
+from trainable.data import FilePart, image_cache, load
+from trainable.data.decode import square
 from trainable.data.torchvision_sets import LAYOUTS, read
 from trainable.errors import DataError
 from trainable.recipe.data import Data
@@ -86,16 +88,66 @@ def test_one_stored_in_files_is_read_while_training_where_it_does_not_fit(tmp_pa
     assert (len(data.train), len(data.validation), data.info.test_images) == (6, 2, 8)
 
 
-def test_one_that_lists_its_samples_is_read(tmp_path: Path) -> None:
-    base = tmp_path / "gtsrb"
+def write_gtsrb(root: Path) -> None:
     for number in range(6):
-        write_image(base / "GTSRB" / "Training" / f"{number % 2:05}" / f"{number}.ppm")
-        write_image(base / "GTSRB" / "Final_Test" / "Images" / f"{number}.ppm")
-    with (base / "GT-final_test.csv").open("w", newline="") as file:
+        write_image(root / "gtsrb" / "GTSRB" / "Training" / f"{number % 2:05}" / f"{number}.ppm")
+        write_image(root / "gtsrb" / "GTSRB" / "Final_Test" / "Images" / f"{number}.ppm")
+    with (root / "gtsrb" / "GT-final_test.csv").open("w", newline="") as file:
         rows = [{"Filename": f"{number}.ppm", "ClassId": number % 2} for number in range(6)]
         writer = csv.DictWriter(file, ["Filename", "ClassId"], delimiter=";")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def write_pets(root: Path) -> None:
+    base = root / "oxford-iiit-pet"
+    for part in ("trainval", "test"):
+        names = [f"{('Beagle', 'Sphynx')[number % 2]}_{part}{number}" for number in range(6)]
+        lines = [f"{name} {number % 2 + 1} 1 1" for number, name in enumerate(names)]
+        (base / "annotations").mkdir(parents=True, exist_ok=True)
+        (base / "annotations" / f"{part}.txt").write_text("\n".join(lines) + "\n")
+        for name in names:
+            write_image(base / "images" / f"{name}.jpg")
+
+
+def write_eurosat(root: Path) -> None:
+    for number in range(6):
+        write_image(root / "eurosat" / "2750" / ("Forest", "River")[number % 2] / f"{number}.jpg")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("Food101", write_food),
+        ("GTSRB", write_gtsrb),
+        ("OxfordIIITPet", write_pets),
+        ("EuroSAT", write_eurosat),
+    ],
+)
+def test_the_files_of_one_are_decoded_once_as_those_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path], None]
+) -> None:
+    from torchvision import datasets
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_cache, "SPARE_BYTES", 0)
+    write(tmp_path)
+    data = load(
+        Data(path=str(tmp_path), name=name, in_memory=False, test_fraction=0.0, channels=3, image_size=8)
+    )
+
+    data.be_here()
+
+    source, indices = data.selections["train"]
+    assert source.name(0).endswith((".jpg", ".ppm"))
+    whole = getattr(datasets, name)(str(tmp_path), **LAYOUTS[name].train)
+    expected = [square(whole[int(index)][0], data.form) for index in indices]
+    np.testing.assert_array_equal(data.decoded_views()["train", 8], expected)
+    assert [whole[int(index)][1] for index in indices] == source.labels[indices].tolist()
+
+
+def test_one_that_lists_its_samples_is_read(tmp_path: Path) -> None:
+    write_gtsrb(tmp_path)
 
     collection = read("GTSRB", tmp_path)
 
@@ -106,8 +158,7 @@ def test_one_that_lists_its_samples_is_read(tmp_path: Path) -> None:
 
 
 def test_one_without_parts_is_a_whole_to_be_split(tmp_path: Path) -> None:
-    for number in range(6):
-        write_image(tmp_path / "eurosat" / "2750" / ("Forest", "River")[number % 2] / f"{number}.jpg")
+    write_eurosat(tmp_path)
 
     collection = read("EuroSAT", tmp_path)
 
