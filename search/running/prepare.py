@@ -109,6 +109,8 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     data.idle_readers.end()  # those of the probes: the trials have their own
     if not hardware.cluster:
         data.be_here(say)
+    elif data.cache is not None:  # nothing that a trial says there arrives here
+        say("each machine decodes its images once, before the first trial there trains")
     return replace(prepared, data=data)
 
 

@@ -61,7 +61,8 @@ def keep_within(limit: int, folder: Path, needed: int, say: Callable[[str], None
 
 def _is_free(folder: Path, held: ExitStack) -> bool:
     """Returns whether no process fills or reads a set, and keeps others from it while `held` is open."""
-    return all(_locked(held.enter_context(file.open("rb"))) for file in (folder / ".lock", *_pixels(folder)))
+    files = (folder / ".lock", *_pixels(folder))
+    return all(_locked(held.enter_context(file.open("r+b"))) for file in files)  # NFS locks only such files
 
 
 def _locked(file: BinaryIO) -> bool:

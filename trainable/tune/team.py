@@ -61,7 +61,7 @@ class Rank:
         """Answers as soon as this process has started."""
 
     def copy_data(self) -> None:
-        """Makes sure that the images are on this machine, however long that takes."""
+        """Makes sure that the images are on this machine, however long copying and decoding take."""
         self._seat.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:

@@ -122,7 +122,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             self._crew.close()
 
     def _make_crew(self, folder: Path) -> Crew:
-        """Starts what trains. All of it has a deadline, except copying data behind a URI to this machine."""
+        """Starts what trains. All of it has a deadline, except bringing the images here."""
         if self._seat.workers > 1:
             return Team(self._seat)
         self._seat.data.get().be_here()
