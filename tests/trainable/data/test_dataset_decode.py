@@ -1,5 +1,6 @@
 """Tests what an image file becomes, and what the images say of themselves."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,24 @@ def test_pillow_reads_what_torchcodec_does_not(tmp_path: Path, kind: str) -> Non
 
     with Image.open(path) as image:
         assert jpeg_pixels(image, 3) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 3}])
+def test_of_a_damaged_jpeg_both_decoders_read_the_same_or_pillow_decides(options: dict[str, Any]) -> None:
+    file = BytesIO()
+    photograph().save(file, "JPEG", **options)
+    whole, generator = np.frombuffer(file.getvalue(), np.uint8), np.random.default_rng(0)
+    equal = 0
+    for _ in range(60):
+        damaged = whole.copy()
+        damaged[generator.integers(700, len(whole), 3)] ^= np.uint8(1 << generator.integers(8))
+        with Image.open(BytesIO(damaged.tobytes())) as image:
+            found = jpeg_pixels(image, 3)
+        if found is not None:
+            with Image.open(BytesIO(damaged.tobytes())) as image:
+                np.testing.assert_array_equal(found.numpy(), to_array(upright(image, 3)))
+            equal += 1
+    assert equal > 5
 
 
 @pytest.mark.parametrize("side", [32, 200, 300])
