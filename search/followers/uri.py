@@ -25,6 +25,9 @@ STORES = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
 
 _SQLITE = re.compile(r"^(?P<head>sqlite(\+\w+)?:///)(?P<path>[^?]*)(?P<query>(\?.*)?)$")
 _SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
+_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
+_SECRET = re.compile(r"(?i)((?:password|pwd)(?:=|%3d))(?:(?!%3b)[^&;\s])*")
+"""Parameters of a database's URI; those of ODBC are written with percent signs."""
 
 
 def resolve_tracking_uri(
@@ -50,9 +53,11 @@ def database_file(uri: str) -> Path | None:
 
 
 def without_password(uri: str) -> str:
-    """Returns a URI, or a text with URIs, with the passwords left out, for people to read."""
-    plain = re.sub(r"(?<=://)([^/@:\s]*):[^/\s]*@", r"\1:***@", uri)
-    return re.sub(r"(?i)(?<=[?&;\s]password=)[^&;\s]*", "***", plain)
+    """Returns a URI, or a text with URIs, with the passwords left out, for people to read.
+
+    A database's password may hold a slash, so a path with an @ in it, after a port, is left out as well.
+    """
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", uri))
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:
@@ -104,7 +109,7 @@ def _absolute(uri: str, where: str, mounts: Path) -> str:
     scheme = _SCHEME.match(uri)
     kind = scheme["scheme"] if scheme else "databricks" if uri == "databricks" else "file"
     if kind.startswith("sqlite"):
-        raise UserError(f"{where}: expected sqlite:///FILE, got {uri!r}; SQLite in memory would be lost")
+        raise UserError(f"{where}: expected sqlite:///FILE, got {shown}; SQLite in memory would be lost")
     if kind in OBJECT_STORES:
         raise UserError(f"{where}: {shown} stores files, but no runs; {_INSTEAD}")
     if kind == "file":

@@ -135,6 +135,12 @@ def test_only_sqlite_has_a_database_file() -> None:
     ("uri", "shown"),
     [
         ("postgresql://ann:secret@db:5432/runs", "postgresql://ann:***@db:5432/runs"),
+        ("postgresql://ann:se/cr@et@db/runs", "postgresql://ann:***@db/runs"),
+        ("postgresql://db/runs?sslpassword=secret&a=1", "postgresql://db/runs?sslpassword=***&a=1"),
+        (
+            "mssql+pyodbc:///?odbc_connect=PWD%3Dsecret%3BA%3D1",
+            "mssql+pyodbc:///?odbc_connect=PWD%3D***%3BA%3D1",
+        ),
         ("http://ann:secret@host:5000", "http://ann:***@host:5000"),
         ("http://host:5000", "http://host:5000"),
         ("sqlite:////data/mlflow.db", "sqlite:////data/mlflow.db"),
