@@ -253,10 +253,10 @@ def _standard_error(accuracy: float, images: int | None) -> float:
     """Returns the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
     that it is never 0.
 
-    It returns 0 if the number of images is not known. Source: Agresti and Coull, The American Statistician 52
-    (1998).
+    It returns 0 if the number of images is not known, and where the accuracy is no fraction, as in a journal
+    that a person has changed. Source: Agresti and Coull, The American Statistician 52 (1998).
     """
     if images is None:
         return 0.0
     share = (accuracy * images + 2.0) / (images + 4.0)
-    return math.sqrt(share * (1.0 - share) / (images + 4.0))
+    return math.sqrt(max(0.0, share * (1.0 - share)) / (images + 4.0))

@@ -42,6 +42,11 @@ def test_a_gap_within_two_standard_errors_of_few_images_is_no_overfitting() -> N
     assert verdict(history, 20) != "overfit"
 
 
+def test_an_accuracy_that_is_no_fraction_is_diagnosed_like_any_other() -> None:
+    """A journal that was changed by hand may hold one."""
+    assert verdict(curve(settling(0.82), 1.9), 200) == "overfit"
+
+
 def test_a_tenth_of_a_large_training_error_is_no_gap_to_regularise() -> None:
     assert verdict(curve(settling(0.24), 0.30)) == "underfit"
     assert verdict(curve(settling(0.20), 0.30)) == "overfit"
