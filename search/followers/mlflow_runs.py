@@ -7,6 +7,7 @@ to import: only the tracker's background thread imports this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,6 +69,7 @@ class RunStore:
         self._refuse = refuse
         self._search_id = search_id
         self.experiment_id = self._find_experiment(experiment, artifacts)
+        self._steps: dict[str, dict[str, int]] = {}
         self.runs: dict[Run, str] = self._find_runs()
 
     def create(self, run: Run, run_name: str, began: int, tags: Mapping[str, str]) -> str:
@@ -80,9 +82,15 @@ class RunStore:
         return self.runs[run]
 
     def send(self, run: Run, update: RunUpdate) -> None:
-        """Send a run its params, tags and metrics, and then its status."""
+        """Send a run its params, tags and metrics, and then its status; of a trial's epochs only new ones.
+
+        An epoch may have come from a machine that was lost before its journal had reached the search's store:
+        then it is in this journal again, at another time, and MLflow would hold it twice.
+        """
         run_id = self.runs[run]
-        for items in _batches(update):
+        steps = self._steps.get(run_id, {}) if run is not None else {}
+        points = [point for point in update.points if point.step > steps.get(point.key, -1)]
+        for items in _batches(replace(update, points=points)):
             self._log(run, run_id, items)
         if update.status is not None:
             status, since = update.status
@@ -127,8 +135,9 @@ class RunStore:
         """Returns the runs by trial, deleted ones too: what a person deleted is not created again."""
         found: dict[Run, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
-            trial = run.data.tags.get(TRIAL)
-            found.setdefault(None if trial is None else int(trial), str(run.info.run_id))
+            trial, run_id = run.data.tags.get(TRIAL), str(run.info.run_id)
+            found.setdefault(None if trial is None else int(trial), run_id)
+            self._steps[run_id] = {metric.key: metric.step for metric in run.data.to_proto().metrics}
         return found
 
     def _pages(self) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from search.record.cursor import read_cursor, run_ids
-from search.record.home import CURSOR_FILE
+from search.record.home import CURSOR_FILE, EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EndEvent, Journal
 from tests.search.followers.small_tracking import (
     a_search,
@@ -70,6 +70,19 @@ def test_a_kill_between_making_a_run_and_noting_it_makes_no_second_one(
     assert {number: run.info.run_id for number, run in again.items()} == {
         number: run.info.run_id for number, run in children.items()
     }
+
+
+def test_an_epoch_that_another_machine_enters_again_is_there_once(client: MlflowClient, folder: Path) -> None:
+    """The last epochs of a machine that was lost were in MLflow, but not in the store's journal."""
+    write(folder, [*begun(folder), *trial(0), *epochs(0, 2)])
+    assert tracker_of(folder).sync().complete
+    for name in (EVENTS_FILE, SYNCED_FILE, CURSOR_FILE):
+        (folder / name).unlink()
+    write(folder, [*begun(folder), *trial(0), *epochs(0, 3)])
+    assert tracker_of(folder).sync().complete
+    _, children = runs_of(client, folder)
+    history = client.get_metric_history(children[0].info.run_id, "val_loss")
+    assert sorted(point.step for point in history) == [1, 2, 3]
 
 
 def test_items_that_mlflow_never_takes_are_left_out_counted_and_reported(
