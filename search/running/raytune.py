@@ -36,6 +36,7 @@ from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
 from trainable.tune.causes import cause_of, last_error
 from trainable.tune.seat import Seat, Shared
+from trainable.tune.stop_request import ask_to_stop, withdraw
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
@@ -86,11 +87,12 @@ def run_trials(
             failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is proposed again instead
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             callbacks=[callback],
-            stop=SwitchStopper(switch, died, searcher),
+            stop=SwitchStopper(switch, died, searcher, str(ledger.search_id)),
             verbose=0,
         ),
     )
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    withdraw(str(ledger.search_id))
     try:
         tuner.fit()
     finally:
@@ -313,12 +315,15 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
 
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
-    """Ends the whole search when the switch says so, or when only parked processes are left."""
+    """Ends the whole search, by its id, when the switch says so, or when only parked processes are left."""
 
-    def __init__(self, switch: StopSwitch, died: Callable[[], str | None], searcher: LedgerSearcher) -> None:
+    def __init__(
+        self, switch: StopSwitch, died: Callable[[], str | None], searcher: LedgerSearcher, search: str
+    ) -> None:
         self._switch = switch
         self._died = died
         self._searcher = searcher
+        self._search = search
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -326,6 +331,8 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
     def stop_all(self) -> bool:
         if (words := self._died()) is not None:
             raise RayDied(words)
+        if self._switch.interrupted and not self._switch.lost:
+            ask_to_stop(self._search)  # Tune listens to no trial any more when this has returned
         return self._switch.stops or self._searcher.is_over
 
 

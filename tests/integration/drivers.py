@@ -103,6 +103,12 @@ def tunebook(*arguments: str | Path, **variables: str) -> tuple[int, str]:
         return driver.wait(), driver.log.read_text()
 
 
+def assert_all_agree(search: str | Path, **variables: str) -> None:
+    """Fails unless `tunebook audit` finds every epoch of a search in all its parts, once."""
+    code, said = tunebook("audit", search, **variables)
+    assert (code, "agree" in said) == (0, True), said
+
+
 def machine(folder: Path) -> dict[str, str]:
     """Returns the variables of a process on a machine of its own: nothing of it is another one's."""
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}

@@ -17,7 +17,7 @@ from search.record.lock import is_locked
 from search.results.search import Search
 from search.running import driver
 from search.study import Study
-from tests.integration.drivers import Driver
+from tests.integration.drivers import Driver, assert_all_agree
 from tests.integration.processes import everyone, is_below, is_trial
 from tests.integration.small_searches import (
     POLL_SECONDS,
@@ -93,6 +93,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp
     assert sorted(tag for tag in tags if tag is not None) == [str(number) for number in range(TRIALS)]
     assert tags.count(None) == 1, "one parent"
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}  # type: ignore[attr-defined]
+    assert_all_agree(folder)
 
 
 def wait_until_quiet(killed: Driver, folder: Path) -> None:
@@ -130,6 +131,28 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     after_two_more_epochs(folder, log=tmp_path / "log").send(signal.SIGKILL)
     assert driver.resume(folder) == "finished"
     assert epochs_by_trial(events_in(folder)) == {0: list(range(1, LONG + 1))}
+    assert_all_agree(folder)
+
+
+def test_a_signal_in_a_long_epoch_saves_what_is_trained_of_it(tmp_path: Path) -> None:
+    """An epoch has 700 steps: a trial can be saved twice in it, and saves itself after a minute only."""
+    long = {"budget.trials": 1, "budget.epochs": 2, "scheduler.grace_epochs": 1}
+    study_in(tmp_path, **long, **{"base.loop.batch_size": 2, "base.model.width": 4})
+    folder = tmp_path / "storage" / "mine"
+    first = Driver("search", tmp_path / "study.yaml", log=tmp_path / "log")
+    first.wait_for(folder, lambda events: bool(epochs_by_trial(events)))
+    first.send(signal.SIGTERM)
+    assert_stopped_cleanly(folder, first.wait(), first.log, code=143)
+    saved = checkpoint.latest(Path(Home(folder).checkpoints(0)))
+    assert saved is not None
+    assert (saved.epoch, saved.step > 0) == (1, True)
+    assert_all_agree(folder)
+
+    assert driver.resume(folder) == "finished"
+    events = events_in(folder)
+    assert epochs_by_trial(events) == {0: [1, 2]}
+    assert not [event for event in events if isinstance(event, RetryEvent)]
+    assert_all_agree(folder)
 
 
 def assert_stopped_cleanly(folder: Path, ended: int, log: Path, code: int = 130) -> None:
@@ -161,6 +184,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
     summary = Search(folder).progress
     assert [trial.state for trial in summary.trials] == ["finished"] * 2
     assert epochs_by_trial(events) == {trial: list(range(1, EPOCHS + 1)) for trial in range(2)}
+    assert_all_agree(folder)
 
 
 def kill_a_trial(folder: Path) -> None:

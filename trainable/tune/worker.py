@@ -29,6 +29,7 @@ from trainable.training.memory import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
+from trainable.tune.stop_request import Stopped, is_asked_to_stop
 from trainable.tune.watchdog import Watchdog
 
 SAVE_SECONDS = 60.0
@@ -85,6 +86,7 @@ class Worker:
         self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
+        self._search = ""
         self._checkpoints: CheckpointStore | None = None
         """These are the run's checkpoints, on rank 0."""
 
@@ -93,10 +95,10 @@ class Worker:
         the next epoch's, which it trains.
 
         Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
-        a store cannot be asked for them, and what making a Run and `Run.step` raise. Ends the process if no
-        batch is done for the seat's `step_seconds`.
+        a store cannot be asked for them, RunError after Stopped, and what making a Run and `Run.step` raise.
+        Ends the process if no batch is done for the seat's `step_seconds`.
         """
-        folder = assignment.checkpoint_store.folder
+        folder, self._search = assignment.checkpoint_store.folder, assignment.search
         with Watchdog(self._seat.step_seconds, folder, self._ranks.rank) as self._watchdog:
             return self._step(assignment)
 
@@ -126,9 +128,15 @@ class Worker:
         self._save_from = now + max(SAVE_SECONDS, (now - began) / SAVE_SHARE)
 
     def _save_if_due(self) -> None:
-        """Writes a checkpoint in the midst of an epoch if the last one is old."""
-        if time.monotonic() >= self._save_from:
+        """Writes a checkpoint in the midst of an epoch if the last one is old, or the search is to stop.
+
+        In the second case it raises Stopped, on rank 0 alone: the other ranks are ended when that has failed.
+        """
+        stops = self._checkpoints is not None and is_asked_to_stop(self._search)
+        if stops or time.monotonic() >= self._save_from:
             self._save()
+        if stops:
+            raise Stopped("the search is asked to stop")
 
     def free(self) -> str:
         """Drops the run. Returns why this process must not train another one, or an empty string."""
