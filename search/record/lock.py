@@ -52,7 +52,7 @@ def is_locked(folder: str | Path) -> bool:
     """Says whether a driver is alive. Raises UserError where the lock's file cannot be read."""
     file = Path(folder) / LOCK_FILE
     try:
-        lock = os.open(file, os.O_RDONLY)
+        lock = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe in its place is not waited for
     except FileNotFoundError:
         return False
     except OSError as error:

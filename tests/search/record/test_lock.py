@@ -36,6 +36,12 @@ def test_looking_whether_a_driver_is_alive_makes_no_file(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timeout(60)
+def test_looking_does_not_wait_for_a_pipe_in_the_locks_place(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK_FILE)
+    assert not is_locked(tmp_path)
+
+
 def test_a_folder_that_never_became_a_search_is_removed_with_those_made_for_it(tmp_path: Path) -> None:
     folder = tmp_path / "searches" / "mine"
     with locked(folder):
