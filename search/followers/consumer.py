@@ -193,7 +193,7 @@ class Consumer(ABC):
 
 
 def one_line(error: BaseException) -> str:
-    """Returns an error's kind and message, cut to what a terminal shows."""
+    """Returns an error's message, or its kind where it has none, cut to what a terminal shows."""
     text = without_password(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
 

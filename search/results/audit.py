@@ -21,6 +21,7 @@ from search.results.search import Search
 from search.results.tables import counted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError, UserError
+from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
 
@@ -159,6 +160,7 @@ def _in_mirror(search: Search) -> Iterator[str]:
             yield f"{MIRROR_FILE}: no such file"
         return
     try:
+        check_regular(file)
         copied = _copied(file, str(search.study.name))
     except Exception as error:  # SQLite and Optuna may fail in any way on a damaged file
         yield f"{MIRROR_FILE} cannot be read: {one_line(error)}"
@@ -191,8 +193,8 @@ def _copied(file: Path, study: str) -> dict[int, list[list[tuple[int, float]]]]:
 def _in_checkpoints(home: Home, trial: Trial) -> Iterator[str]:
     """Yields how the history in a trial's newest checkpoint differs.
 
-    It may be shorter than the journal's: a trial that was stopped needs none. It may be longer for a trial
-    that has not ended: `resume` enters those epochs.
+    It may be shorter than that of the journal, unless the trial has finished: others need none. It may
+    be longer for a trial that has not ended: `resume` enters those epochs.
     """
     where = f"checkpoints: trial {trial.id}"
     try:
@@ -202,6 +204,8 @@ def _in_checkpoints(home: Home, trial: Trial) -> Iterator[str]:
         return
     if not history and trial.end == "finished":
         yield f"{where}: none of a finished trial is there"
+    elif len(history) < trial.epochs and trial.end == "finished":
+        yield f"{where}: the newest has {len(history)} of a finished trial's {trial.epochs} epochs"
     if [each.epoch for each in history] != list(range(1, len(history) + 1)):
         yield f"{where}: expected the epochs 1 to {len(history)}, got {[each.epoch for each in history]}"
     if len(history) > trial.epochs and trial.ended:

@@ -248,8 +248,7 @@ def _train(
     fixed = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
     room = live if hardware.cluster else fixed
     try:
-        # ray.init sets its own handler for SIGTERM
-        with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
+        with local_ray(hardware, switch) as died, switch.stopped_by_disk():
             if not switch.stops:
                 progress, say = view.update, report.say
                 run_trials(prepared, ledger, switch, progress, room, is_stored=is_stored, died=died, say=say)

@@ -53,10 +53,11 @@ class RayDied(BaseException):
 def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
     """Start a private Ray for the block, which receives a function that says in words whether Ray has died.
 
-    SIGTERM during the start is noted by the switch, whose handler stays. Raises RayNotStarted.
+    A signal during the start is noted by the switch, whose handler stays; there may be no Ray then. Raises
+    RayNotStarted.
     """
     with _folder() as folder, _variables(folder):
-        _start(hardware, folder)
+        _start(hardware, folder, switch)
         try:
             yield death
         except RayDied as died:
@@ -75,9 +76,11 @@ def death() -> str | None:
     return f"Ray has died on this machine: its process {needed[0]} has ended" if needed else None
 
 
-def _start(hardware: Hardware, folder: Path) -> None:
-    """Starts Ray, again where it was too slow. Raises RayNotStarted."""
+def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
+    """Starts Ray, again where it was too slow, unless the switch says stop. Raises RayNotStarted."""
     for attempt in range(1, STARTS + 1):
+        if switch.stops:
+            return
         try:
             _init(hardware, folder)
         except Exception as error:  # Ray raises plain ones here, too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -39,6 +40,11 @@ def in_database(file: Path, statement: str) -> None:
     with sqlite3.connect(file) as database:
         assert database.execute(statement).rowcount > 0
     database.close()
+
+
+def a_pipe_as_mirror(folder: Path) -> None:
+    (folder / "optuna.db").unlink()
+    os.mkfifo(folder / "optuna.db")
 
 
 def cut_a_history(folder: Path) -> None:
@@ -88,8 +94,13 @@ SCORE = "key = 'val_accuracy' AND step = 2"
         (in_mirror("DELETE FROM trials"), "optuna.db: trial 1 is missing"),
         (lambda folder: (folder / "optuna.db").unlink(), "optuna.db: no such file"),
         (lambda folder: (folder / "optuna.db").write_text("no database"), "optuna.db cannot be read: "),
+        (a_pipe_as_mirror, "optuna.db cannot be read: is a named pipe"),
         (cut_a_history, "checkpoints: trial 1: expected the epochs 1 to 2, got [2, 1]"),
         (change_a_history, "checkpoints: trial 1: epoch 1 has other scores than the journal"),
+        (
+            lambda folder: shutil.rmtree(folder / "trials/0001/epoch-0002"),
+            "checkpoints: trial 1: the newest has 1 of a finished trial's 2 epochs",
+        ),
         (lambda folder: shutil.rmtree(folder / "trials"), "checkpoints: trial 0: none of a finished trial"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from search.record.journal import Event, RetryEvent, SearchEvent
-from tests.integration.drivers import Driver, machine, tunebook
+from tests.integration.drivers import Driver, assert_all_agree, machine, tunebook
 from tests.integration.flaky_proxy import Moods, proxy_before
 from tests.integration.mlflow_server import Server
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
@@ -77,8 +77,7 @@ def test_a_search_outlives_its_store_its_tracker_and_its_machine(
     assert not [each for each in events if isinstance(each, RetryEvent)]
     states = [each.state for each in events if isinstance(each, SearchEvent)]
     assert states == ["started", "interrupted", "resumed", "finished"]
-    code, said = tunebook("audit", mine, **machine(tmp_path / "second"))
-    assert (code, "agree" in said) == (0, True), said
+    assert_all_agree(mine, **machine(tmp_path / "second"))
 
 
 def has_epochs(count: int) -> Callable[[list[Event]], bool]:

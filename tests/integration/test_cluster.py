@@ -12,6 +12,7 @@ from search.record.journal import RetryEvent, StartEvent
 from search.results.search import Search
 from search.study import Study
 from tests.integration.clusters import Cluster
+from tests.integration.drivers import assert_all_agree, machine
 from tests.integration.mlflow_server import Server
 from tests.integration.postgresql_server import postgresql_server
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
@@ -87,6 +88,7 @@ def test_a_search_over_all_of_them_outlives_a_node(
     assert again[0].epoch >= 2, "from its checkpoint in the store: its machine's folder is gone"
     kept = list(cluster.folder.glob("machine-*/cache/tunebook/trials/*/epoch-*"))
     assert kept == [], "machines keep nothing that the store has"
+    assert_all_agree(there.uri, **machine(tmp_path / "another"))
     _assert_tracked(mlflow_server, summary.best.mlflow_run_id if summary.best else None)
 
 

@@ -18,7 +18,7 @@ from search.results.search import Search
 from search.running import reaper
 from search.running.driver import resume, search, sync
 from search.running.private_ray import PREFIX
-from tests.integration.drivers import Driver, tunebook
+from tests.integration.drivers import Driver, assert_all_agree, tunebook
 from tests.integration.full_disks import fill, make_read_only, small_disk
 from tests.integration.processes import (
     THIS_MACHINE,
@@ -68,11 +68,6 @@ def assert_broken_off(driver: Driver, folder: Path, fault: str) -> None:
     assert "Traceback" not in said
     assert not [each for each in events_in(folder) if isinstance(each, RetryEvent)]
     assert Search(folder).state == "interrupted"
-
-
-def assert_all_agree(folder: Path) -> None:
-    code, said = tunebook("audit", folder)
-    assert (code, "agree" in said) == (0, True), said
 
 
 def has_epochs(count: int) -> Callable[[list[Event]], bool]:
@@ -182,6 +177,34 @@ def test_a_ray_that_does_not_start_has_a_last_word_too(tmp_path: Path, temporary
     slow = Driver("search", study, log=log, first=TOO_SLOW, RAY_TMPDIR=str(temporary))
     assert_broken_off(slow, folder, "Ray could not be started: The current node timed out during startup.")
     assert_nothing_left(temporary)
+    assert_all_agree(folder)
+
+
+TERMINATED = """
+import os, signal
+from ray._private import node
+
+class Terminated(node.Node):
+    def __init__(self, *words, **named):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise Exception("The current node timed out during startup.")
+
+node.Node = Terminated
+"""
+
+
+def test_a_search_that_is_terminated_while_ray_starts_does_not_start_it_again(
+    tmp_path: Path, temporary: Path
+) -> None:
+    study, folder = written_study(tmp_path, trials=1, epochs=1), tmp_path / "storage" / "mine"
+    log = tmp_path / "log"
+    stopped = Driver("search", study, log=log, first=TERMINATED, RAY_TMPDIR=str(temporary))
+    assert stopped.wait() == 143, log.read_text()
+    assert f"resume {folder}" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert Search(folder).state == "interrupted"
+    assert_nothing_left(temporary)
+    assert_all_agree(folder)
 
 
 def test_a_rank_that_is_killed_in_a_collective_costs_no_epoch_that_was_saved(

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from search.record.journal import EndEvent, Event, RetryEvent, StartEvent
+from search.record.lock import is_locked
 from tests.integration.clusters import NODES, Cluster
+from tests.integration.drivers import assert_all_agree, tunebook
 from tests.integration.small_searches import POLL_SECONDS, digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
 from trainable.tune.causes import cause_of
@@ -64,6 +66,10 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
     assert starts(events) == [(0, 1), (1, 1), (1, 2)]
     assert not [each for each in events if isinstance(each, EndEvent)], "limits.retries is 0"
     assert epochs_by_trial(events)[1] == list(range(1, len(epochs_by_trial(events)[1]) + 1))
+    wait_until(lambda: not is_locked(folder))
+    code, said = tunebook("sync", folder)  # the cluster kills a job soon after it has asked it to stop
+    assert code == 0, said
+    assert_all_agree(folder)
 
 
 def starts(events: list[Event]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import pytest
 from search.record.journal import Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
 from search.results.search import Search
-from tests.integration.drivers import Driver, machine, tunebook
+from tests.integration.drivers import Driver, assert_all_agree, machine, tunebook
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
@@ -99,6 +99,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
         "what the store has is not kept twice"
     )
     assert "mine: finished" in tunebook("show", mine.uri, **machine(machines[2]))[1]
+    assert_all_agree(mine.uri, **machine(machines[2]))
 
 
 def test_a_store_that_is_silent_for_a_while_costs_no_trial(
@@ -115,6 +116,7 @@ def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     assert [trial.state for trial in summary.trials].count("failed") == 0
     assert "lacks" not in driver.log.read_text()
     assert there(storage.at("patient")) == (folder / "events.jsonl").read_text().splitlines()
+    assert_all_agree(storage.at("patient").uri, **machine(tmp_path / "another"))
 
 
 def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from search.record.cursor import read_cursor, run_ids
 from search.record.journal import EndEvent, RetryEvent
+from search.results.audit import audit
 from search.results.search import Search
 from search.running import driver
 from search.running.switch import StopSwitch
@@ -157,6 +158,7 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
     assert {trial.state for trial in sane} <= {"finished", "stopped"}
     assert summary.best is not None
     assert summary.best.values["optimizer.lr"] == 0.1
+    assert not audit(Search(tmp_path / "absurd")).differences
 
 
 def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_do(tmp_path: Path) -> None:
@@ -172,6 +174,7 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
     assert (trial.state, trial.attempts) == ("failed", 2)
     assert trial.outcome_reason == "no batch was done for more than limits.step_seconds = 0.001 s"
     assert sum(isinstance(event, RetryEvent) for event in events_in(folder)) == 1
+    assert not audit(Search(folder)).differences
 
 
 def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(finished: Path, tmp_path: Path) -> None:
