@@ -17,6 +17,7 @@ from spaces.space import Believed, Dimension, RuleValue, Space, When
 from spaces.tables import ByValue, Case, Table
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
+from trainable.recipe.trees import NotPlain, as_json
 
 T = TypeVar("T")
 
@@ -38,7 +39,10 @@ def space_from(tree: Any, where: str = "") -> Space:
     Raises SpaceError for anything else, with the path of the first fault; `where` names the source.
     """
     try:
+        as_json(tree)  # nothing in it is too large or too deep for what follows
         return _space(_Node(tree))
+    except NotPlain as error:
+        raise SpaceError([Fault(error.path, str(error))], where) from None
     except SpaceError as error:
         raise SpaceError(error.faults, where) from None
 

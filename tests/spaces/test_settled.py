@@ -152,6 +152,10 @@ def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
             changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [1.0]}),
             "optimizer.kind: expected a weight for each of the 3 options, got 1",
         ),
+        (
+            changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [10**400]}),
+            "dimensions.0.beliefs.prior.weights.0: expected a number of 64 bits at most",
+        ),
         (changed_at("rule_values", 0, "reason", to=None), "rule_values.0.reason: expected a text, got None"),
         (
             changed_at("rule_values", 0, "path", to="adaptive"),
