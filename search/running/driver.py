@@ -248,7 +248,8 @@ def _train(
     fixed = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
     room = live if hardware.cluster else fixed
     try:
-        with local_ray(hardware, switch) as died, switch.stopped_by_disk():
+        # again, once Ray has started: its C++ part sets a handler of SIGTERM, which aborts this process
+        with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
             if not switch.stops:
                 progress, say = view.update, report.say
                 run_trials(prepared, ledger, switch, progress, room, is_stored=is_stored, died=died, say=say)
