@@ -9,6 +9,7 @@ import pytest
 
 from search.results.search import Search
 from tests.integration.clusters import Cluster, tunebook
+from tests.integration.drivers import assert_all_agree
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
 
@@ -82,6 +83,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     events = events_in(folder)
     assert events[: len(before)] == before
     assert epochs_by_trial(events) == {trial: list(range(1, 31)) for trial in range(2)}
+    assert_all_agree(folder)
 
 
 def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
