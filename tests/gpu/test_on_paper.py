@@ -73,12 +73,16 @@ LAUNCHES = {
 BAND = 0.15
 """Another version of torch may launch more or less by such a part."""
 
+PREFETCHED = {"an event in data/prefetch.py fill": "another thread waits until its buffer has been copied"}
+
 IN_A_STEP = {
+    "images in the host's memory": PREFETCHED,
     "fp16, lamb": {"a number read in amp/grad_scaler.py <genexpr>": "LAMB counts its steps on the host"},
 }
 """What may wait in a step of a case, and why."""
 
 IN_AN_EPOCH = {
+    **PREFETCHED,
     "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
     "a number read in training/evaluate.py scores": "the part's sums, at its end",
     "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
@@ -150,6 +154,7 @@ SEEN = {
     "a tensor read": "waits: a tensor read",
     "a copy that blocks": "waits: a copy to the device that blocks",
     "a large pageable copy": "waits: a large copy from pageable memory",
+    "a stream waited for": "waits: a stream",
     "an index by a mask": "aten.nonzero",
     "an index on the host": "by an index on the host",
     "a kernel for each image": "launches: ",

@@ -118,6 +118,7 @@ PLANTED: dict[str, Plant] = {
     "a tensor read": lambda logits: logits * float(logits.detach().cpu().sum()),
     "a copy that blocks": lambda logits: logits + torch.tensor([0.0] * CLASSES, device=logits.device),
     "a large pageable copy": lambda logits: logits + _zeros(2**15).to(logits.device, non_blocking=True).sum(),
+    "a stream waited for": lambda logits: _waited(logits),
     "an index by a mask": lambda logits: logits + logits[logits > 0].sum(),
     "an index on the host": lambda logits: logits[:, torch.arange(CLASSES)],
     "a kernel for each image": lambda logits: torch.stack([2.0 * each for each in logits]),
@@ -127,6 +128,11 @@ PLANTED: dict[str, Plant] = {
 
 def _zeros(count: int) -> Tensor:
     return torch.zeros(count)
+
+
+def _waited(logits: Tensor) -> Tensor:
+    torch.cuda.current_stream().synchronize()
+    return logits
 
 
 def _stepped(logits: Tensor, gradient: Tensor) -> Tensor:

@@ -68,10 +68,7 @@ def _of_the_driver(memory: int) -> dict[str, Any]:
         "torch.cuda.get_device_properties": lambda *_: properties,
         "torch.cuda.current_device": lambda: 0,
         "torch.cuda.device": lambda _: contextlib.nullcontext(),
-        "torch.cuda.Event": mock.MagicMock(),
-        "torch.cuda.Stream": mock.MagicMock(),
         "torch.cuda.stream": lambda _: contextlib.nullcontext(),
-        "torch.cuda.current_stream": mock.MagicMock(),
         "torch.cuda.reset_peak_memory_stats": lambda *_: None,
         "torch.cuda.max_memory_allocated": lambda *_: 0,
         "torch.cuda.empty_cache": lambda: None,
@@ -84,7 +81,7 @@ def _of_the_driver(memory: int) -> dict[str, Any]:
 
 
 def _of_tensors(paper: Paper) -> dict[str, Any]:
-    """Returns what stands for functions of tensors that the mode would not see, by name."""
+    """Returns what stands for functions of tensors and streams that the mode would not see, by name."""
     plain, empty = torch.tensor, torch.empty
 
     def tensor(data: Any, *args: Any, device: Any = None, **options: Any) -> Tensor:
@@ -101,7 +98,15 @@ def _of_tensors(paper: Paper) -> dict[str, Any]:
     def allow(fraction: float, *_: Any) -> None:
         paper.memory_fraction = fraction
 
+    def waited_for(what: str) -> Any:
+        made = mock.MagicMock()
+        made.return_value.synchronize = lambda: paper.wait(what)
+        return made
+
     return {
+        "torch.cuda.Event": waited_for("an event"),
+        "torch.cuda.Stream": waited_for("a stream"),
+        "torch.cuda.current_stream": waited_for("a stream"),
         "torch.tensor": tensor,
         "torch.empty": allocated,
         "torch.Tensor.pin_memory": lambda each, *_: paper.pin(each.clone()),
