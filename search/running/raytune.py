@@ -268,11 +268,11 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
         search stops. A parked process that ends is no attempt."""
+        trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         if self._parking.has(trial.trial_id):
             self._parking.leave(trial.trial_id)
             return
         reason = self._reason(trial)
-        trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         number, cause = trial.config["trial"], cause_of(reason)
         if cause == "crash":
             self._parking.crashed(trial)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ray.tune.experiment import Trial
 
 from search.record.cursor import read_cursor, run_ids
 from search.record.journal import EndEvent, RetryEvent
@@ -161,11 +162,17 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
     assert not audit(Search(tmp_path / "absurd")).differences
 
 
-def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_do(tmp_path: Path) -> None:
+def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpickled: list[Exception | None] = []
+    original = Trial.get_pickled_error
+    monkeypatch.setattr(Trial, "get_pickled_error", lambda trial: unpickled.append(original(trial)))
     study = digits_study(
         tmp_path, name="hangs", budget__trials=1, limits__step_seconds=0.001, limits__retries=1
     )
     assert driver.search(study) == "failed"
+    assert unpickled == [None, None], "Ray asks for each attempt's error, and is given none"
     folder = tmp_path / "hangs"
     summary = Search(folder).progress
     assert summary.best is None
