@@ -10,8 +10,8 @@ from search.study import Resources, StudyError
 from trainable.errors import Fault
 
 MOST_CPUS = 16
-"""A trial gets no more processors by itself: at 180 to 210 decoded images a second each, so many feed a GPU
-that trains on 3,000 images a second."""
+"""A trial gets no more processors by itself: even where each decodes and augments only 190 images a second,
+so many feed a GPU that trains on 3,000."""
 
 
 @dataclass(frozen=True)

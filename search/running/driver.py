@@ -221,8 +221,8 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds:
         ledger.begin(name, installed, git_commit(Path.cwd()))
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
-        with _following(followers, switch):
-            with view, switch.listening():
+        with _following(followers, switch), switch.listening():
+            with view:
                 _train(prepared, hardware, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
