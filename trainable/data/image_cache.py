@@ -176,7 +176,7 @@ class ImageCache:
         _check_room(needed, self.folder)
         for array in (each for each in arrays if len(missing[each])):
             array.prepare()
-        say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e9:.1f} GB)")
+        say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e6:,.0f} MB)")
         raise_broken(self._store_all(blocks, missing, parts), sum(map(_size, parts)), "data.path")
 
     def _store_all(
