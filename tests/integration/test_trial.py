@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import ray
 from ray import tune
+from torch import distributed
 
 from search.facts.packing import _footprint_of_shared
 from tests.integration.small_trials import Listed, Recorder
@@ -18,12 +21,14 @@ from trainable.errors import DataError, RecipeError
 from trainable.recipe.data import Data
 from trainable.training.run import Run
 from trainable.tune.seat import Seat, Shared
+from trainable.tune.team import Rank, interface_of
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.worker import TrialAssignment
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 EPOCHS = small_recipe().loop.epochs
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retried(tmp_path: Path) -> None:
@@ -58,6 +63,22 @@ def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retr
     (error,) = results.errors
     assert isinstance(error.cause, RecipeError)
     assert [fault.path for fault in error.cause.faults] == ["precision.kind"]
+
+
+def test_ranks_talk_over_the_interface_of_their_machine_s_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By themselves gloo and NCCL may choose one that other machines do not reach."""
+    for name in INTERFACES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
+    rank = Rank(0, seat)
+    rank.join(rank.open())
+    try:
+        found = interface_of(ray.util.get_node_ip_address())
+        assert found is not None
+        assert [os.environ[name] for name in INTERFACES] == [found, found]
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_gpu_memory_is_measured_where_the_images_are_brought_to_first(tmp_path: Path) -> None:

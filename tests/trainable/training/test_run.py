@@ -293,6 +293,28 @@ def test_views_are_averaged_in_a_runs_scores() -> None:
     assert run.history[0].val_loss != plain.history[0].val_loss
 
 
+def test_memory_that_runs_out_in_scoring_is_remembered_from_epoch_to_epoch() -> None:
+    refused: list[int] = []
+
+    class Small(nn.Module):
+        """Has no memory for more than 10 images without gradients."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = plain_net().float()
+
+        def forward(self, images: Tensor) -> Tensor:
+            if not torch.is_grad_enabled() and len(images) > 10:
+                refused.append(len(images))
+                raise torch.OutOfMemoryError("planted")
+            answers: Tensor = self.net(images)
+            return answers
+
+    run = finished(Run(small_recipe(), data=data_set(validation=20), model=Small()))
+    assert len(run.history) == 3
+    assert refused == [20]
+
+
 # --- trying steps -------------------------------------------------------------------------------------
 
 

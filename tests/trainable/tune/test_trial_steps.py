@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import subprocess
 import sys
 import weakref
@@ -21,7 +22,7 @@ from trainable.files.store import Store, StoreError
 from trainable.training import trainer
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
-from trainable.tune import worker
+from trainable.tune import watchdog, worker
 from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE
@@ -53,6 +54,18 @@ def is_locked(folder: Path) -> bool:
     done = subprocess.run([sys.executable, "-c", LOCK_FOLDER, str(folder)], check=False, capture_output=True)
     assert done.returncode == 0 or b"FolderInUse" in done.stderr
     return done.returncode != 0
+
+
+def test_each_batch_is_a_sign_for_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch of three batches, and one of validation, may take longer than `step_seconds`."""
+    clocks: list[float] = []
+    monkeypatch.setattr(watchdog, "BEATS_APART", 0.0)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: clocks.append(seconds))
+    begun = trial(config(tmp_path, evaluation__norm_batches=0))
+    begun.step()
+    clocks.clear()
+    begun.step()
+    assert clocks == [60.0] * (1 + 3 + 1)  # the first begins the epoch
 
 
 @pytest.mark.parametrize("done", [0, 1])
