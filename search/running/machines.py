@@ -9,6 +9,9 @@ from search.facts.measured import Say
 from spaces.space import Space
 from trainable.errors import UserError
 
+ANSWER_SECONDS = 300.0
+"""Importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network."""
+
 
 def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) -> None:
     """Raises UserError naming the machines that cannot train a space's trials, and why.
@@ -39,12 +42,26 @@ def _check_cluster(kind: str, may_compile: bool) -> None:
     import ray
 
     nodes = [each for each in ray.nodes() if each["Alive"] and each["Resources"].get(_resource(kind), 0) > 0]
-    answers = ray.get([_asked(each["NodeID"]).remote(kind, may_compile) for each in nodes])
+    asked = [_asked(each["NodeID"]).remote(kind, may_compile) for each in nodes]
     problems = {
-        each["NodeManagerAddress"]: problem for each, problem in zip(nodes, answers, strict=True) if problem
+        each["NodeManagerAddress"]: problem
+        for each, answer in zip(nodes, asked, strict=True)
+        if (problem := _answer(answer)) is not None
     }
     if problems:
         raise UserError("\n".join(f"machine {address}: {problem}" for address, problem in problems.items()))
+
+
+def _answer(answer: Any) -> str | None:
+    """Returns what a machine says, or why it says nothing."""
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        problem: str | None = ray.get(answer, timeout=ANSWER_SECONDS)
+    except RayError as error:  # the machine has gone, or hangs
+        return f"it could not be asked about its driver and compiler: {type(error).__name__}"
+    return problem
 
 
 def _resource(kind: str) -> str:

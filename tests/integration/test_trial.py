@@ -12,6 +12,7 @@ from ray import tune
 from torch import distributed
 
 from search.facts.packing import _footprint_of_shared
+from search.running.machines import _answer, _asked
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import data_set, small_recipe
@@ -79,6 +80,12 @@ def test_ranks_talk_over_the_interface_of_their_machine_s_address(monkeypatch: p
         assert [os.environ[name] for name in INTERFACES] == [found, found]
     finally:
         distributed.destroy_process_group()
+
+
+def test_a_machine_that_has_gone_is_named_with_its_silence() -> None:
+    gone = "0f" * 28
+    said = _answer(_asked(gone).remote("cpu", True))
+    assert said == "it could not be asked about its driver and compiler: TaskUnschedulableError"
 
 
 def test_gpu_memory_is_measured_where_the_images_are_brought_to_first(tmp_path: Path) -> None:
