@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-CLUSTER = (
+SERVICES = (
+    "tests/integration/test_bad_services.py",
     "tests/integration/test_cluster.py",
     "tests/integration/test_jobs.py",
     "tests/integration/test_machines.py",
-)
-"""One cluster."""
-DRIVERS = (
-    "tests/integration/test_bad_services.py",
-    "tests/integration/test_faults.py",
     "tests/integration/test_mlflow_server.py",
     "tests/integration/test_object_store.py",
-    "tests/integration/test_passwords.py",
-    "tests/integration/test_resume.py",
-    "tests/integration/test_two_drivers.py",
     "tests/trainable/data/test_remote_data.py",
     "tests/trainable/files/test_store.py",
 )
-"""One process from which drivers are forked, one S3 server."""
+"""One S3 server, one cluster."""
 TOGETHER = ("tests/gpu/test_on_paper.py", "tests/search/refining/test_refine_planted.py")
 """The tests of each of these files look at the results of the same process or searches."""
 
@@ -38,12 +31,10 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `cluster`, `drivers`, `ray` for other integration tests, its file, or itself."""
+    """The group of a test: `services`, `ray` for the other integration tests, its file, or itself alone."""
     file = nodeid.partition("::")[0]
-    if file in CLUSTER:
-        return "cluster"
-    if file in DRIVERS:
-        return "drivers"
+    if file in SERVICES:
+        return "services"
     if file.startswith("tests/integration/"):
         return "ray"
     return file if file in TOGETHER else nodeid
