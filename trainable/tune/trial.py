@@ -8,6 +8,7 @@ Both are used alike, and stay alive from trial to trial.
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ with paused():
     import ray
     from ray import tune
 
+    from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
@@ -88,7 +90,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Frees the last trial's run and takes the next assignment.
         Always returns True: Ray drops a trial on False."""
         if self._crew is not None and not self._leak:
-            problem = self._crew.free()
+            with self._deadline(new_config):
+                problem = self._crew.free()
             if problem and self._seat.workers > 1:
                 # ranks are replaced without this process, and that costs no retry
                 self._crew.close()
@@ -120,6 +123,16 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
     def cleanup(self) -> None:
         if self._crew is not None:
             self._crew.close()
+
+    def _deadline(self, new_config: dict[str, str]) -> AbstractContextManager[object]:
+        """Ends this process if freeing a run hangs, with the reason where the next trial's are looked for.
+
+        Ray would wait for ever. A team has deadlines of its own.
+        """
+        if self._seat.workers > 1:
+            return nullcontext()
+        folder = CheckpointStore.at(new_config["checkpoints"], new_config["search"]).folder
+        return Watchdog(self._seat.step_seconds, folder)
 
     def _make_crew(self, folder: Path) -> Crew:
         """Starts what trains. All of it has a deadline, except bringing the images here."""

@@ -25,7 +25,7 @@ from trainable.training.run import Run
 from trainable.tune import watchdog, worker
 from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
-from trainable.tune.watchdog import NOTE, TRACE
+from trainable.tune.watchdog import NOTE, TRACE, pop_reason
 from trainable.tune.worker import TrialAssignment
 
 LOCK_FOLDER = (
@@ -227,6 +227,31 @@ def test_a_run_that_cannot_be_freed_is_reported_by_a_step_too(
     assert actor.reset_config(config(tmp_path / "two")) is True
     with pytest.raises(MemoryLeak, match="could not be freed: RuntimeError: CUDA error"):
         actor.step()
+
+
+HANG_IN_FREEING = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+from tests.trainable.tune.test_trial_steps import config, trial
+
+one, two = (Path(sys.argv[1], name) for name in ("one", "two"))
+actor = trial(config(one))
+actor.step()
+actor._crew._run._loader.close = lambda: time.sleep(600)
+actor._seat = replace(actor._seat, step_seconds=0.2)
+actor.reset_config(config(two))
+"""
+
+
+@pytest.mark.integration
+def test_a_run_that_hangs_as_it_is_freed_ends_the_process_and_the_next_trial_has_the_reason(
+    tmp_path: Path,
+) -> None:
+    """Ray waits for a process without a limit."""
+    code = [sys.executable, "-c", HANG_IN_FREEING, str(tmp_path)]
+    assert subprocess.run(code, check=False, timeout=60).returncode == 1
+    assert pop_reason(tmp_path / "two") is not None
 
 
 @pytest.mark.integration
