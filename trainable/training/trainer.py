@@ -20,11 +20,7 @@ from trainable.models.freezing import freeze_body, freeze_norm, set_training, un
 from trainable.models.groups import head_parameters, rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
-from trainable.recipe.training import (
-    AdaptiveClipping,
-    NoClipping,
-    NormClipping,
-)
+from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import clip_adaptively
 from trainable.training.evaluate import full_precision
