@@ -53,8 +53,7 @@ class RayDied(BaseException):
 def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
     """Start a private Ray for the block, which receives a function that says in words whether Ray has died.
 
-    A signal during the start is noted by the switch, whose handler stays; there may be no Ray then. Raises
-    RayNotStarted.
+    A signal during the start is noted by the switch; there may be no Ray then. Raises RayNotStarted.
     """
     with _folder() as folder, _variables(folder):
         _start(hardware, folder, switch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,3 +55,8 @@ def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
         if isinstance(event, EpochEvent):
             epochs.setdefault(event.trial, []).append(event.epoch)
     return epochs
+
+
+def has_epochs(count: int) -> Callable[[list[Event]], bool]:
+    """Returns what says of a journal whether its first trial has trained so many epochs."""
+    return lambda events: len(epochs_by_trial(events).get(0, [])) >= count

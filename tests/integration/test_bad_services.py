@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from search.record.journal import Event, RetryEvent, SearchEvent
+from search.record.journal import RetryEvent, SearchEvent
 from tests.integration.drivers import Driver, assert_all_agree, machine, tunebook
 from tests.integration.flaky_proxy import Moods, proxy_before
 from tests.integration.mlflow_server import Server
-from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in, has_epochs
 from tests.s3_server import S3Server
 from tests.waiting import wait_until
 from trainable.files.store import Store
@@ -78,10 +78,6 @@ def test_a_search_outlives_its_store_its_tracker_and_its_machine(
     states = [each.state for each in events if isinstance(each, SearchEvent)]
     assert states == ["started", "interrupted", "resumed", "finished"]
     assert_all_agree(mine, **machine(tmp_path / "second"))
-
-
-def has_epochs(count: int) -> Callable[[list[Event]], bool]:
-    return lambda events: len(epochs_by_trial(events).get(0, [])) >= count
 
 
 def written_study(storage: Store, server: Server, folder: Path) -> Path:

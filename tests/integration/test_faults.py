@@ -8,12 +8,12 @@ import signal
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent
+from search.record.journal import EndEvent, RetryEvent, SearchEvent
 from search.results.search import Search
 from search.running import reaper
 from search.running.driver import resume, search, sync
@@ -32,7 +32,7 @@ from tests.integration.processes import (
     name_of,
     processor_seconds,
 )
-from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in, has_epochs
 from tests.waiting import wait_until
 from trainable.errors import UserError
 from trainable.tune.causes import cause_of
@@ -68,10 +68,6 @@ def assert_broken_off(driver: Driver, folder: Path, fault: str) -> None:
     assert "Traceback" not in said
     assert not [each for each in events_in(folder) if isinstance(each, RetryEvent)]
     assert Search(folder).state == "interrupted"
-
-
-def has_epochs(count: int) -> Callable[[list[Event]], bool]:
-    return lambda events: len(epochs_by_trial(events).get(0, [])) >= count
 
 
 def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) -> None:

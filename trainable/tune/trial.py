@@ -19,7 +19,6 @@ with paused():
     import ray
     from ray import tune
 
-    from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
@@ -131,8 +130,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """
         if self._seat.workers > 1:
             return nullcontext()
-        folder = CheckpointStore.at(new_config["checkpoints"], new_config["search"]).folder
-        return Watchdog(self._seat.step_seconds, folder)
+        assignment = TrialAssignment.from_config(new_config)
+        return Watchdog(self._seat.step_seconds, assignment.checkpoint_store.folder)
 
     def _make_crew(self, folder: Path) -> Crew:
         """Starts what trains. All of it has a deadline, except bringing the images here."""
