@@ -17,16 +17,19 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 
 from trainable.curves.diagnosis import Diagnosis, diagnose
-from trainable.data import DataSet, load_for
+from trainable.data import DataSet
+from trainable.data.loading import statistics_of
 from trainable.errors import DataError, UserError
-from trainable.models.weights import weights_digest
+from trainable.models.weights import STATISTICS, weights_digest
 from trainable.recipe import Recipe
+from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, device_name, threads
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import EpochResult
+from trainable.training.pixels import load_for
 from trainable.training.run import PREFIXES, Run
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
@@ -142,7 +145,7 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
         yield f"the recipe was trained on {provenance.device}, this is {device}: {_DIGITS}"
     if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
         yield "these are not the images that the recipe was found with, or another split of them"
-    if provenance.weights_digest not in (None, weights_digest(run.recipe.model.weights)):
+    if provenance.weights_digest not in (None, weights_digest(run.recipe.model)):
         yield "model.weights: these are not the weights that the recipe was trained from"
     now = versions()
     for name, version in provenance.versions.items():
@@ -165,7 +168,7 @@ def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "metrics": dict(scores),
             "data_digest": run.data.info.digest,
-            "weights_digest": weights_digest(run.recipe.model.weights),
+            "weights_digest": weights_digest(run.recipe.model),
             "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
             "device": device_name(run.device),
@@ -202,7 +205,7 @@ def _train(run: Run, say: Say) -> None:
 def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
     if folder is not None and not run.diverged:
         tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
-        content = safetensors_bytes(tensors, metadata={"recipe": run.recipe.digest()})
+        content = safetensors_bytes(tensors, metadata=_metadata(run))
         write_whole(folder / MODEL_FILE, content)
     scores = run.score("test", confusion=True) if test else None
     named = {
@@ -215,6 +218,16 @@ def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, _metrics_file(outcome))
     return outcome
+
+
+def _metadata(run: Run) -> dict[str, str]:
+    """Returns what a file of weights says of itself: which recipe, and by what images were normalised, as
+    `data.normalisation` for a run that begins from it."""
+    mean, std = statistics_of(run.recipe.data, run.data.info)
+    return {
+        "recipe": run.recipe.digest(),
+        STATISTICS: ChannelStatistics(mean=mean, std=std).model_dump_json(),
+    }
 
 
 def diagnosed(run: Run) -> Diagnosis:

@@ -16,7 +16,7 @@ from search.record.storage import local_folder
 from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.space import build_space
-from trainable.data import DataSet, load_for, resolve
+from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
@@ -128,6 +128,7 @@ def _study_values(settings: Sequence[str]) -> dict[str, Any]:
 
 def _recipe_target(recipe: Recipe, download: bool) -> Target:
     from trainable.training.devices import default_device
+    from trainable.training.pixels import load_for
 
     device = default_device()
     return Target(recipe, load_for(recipe, device, download=download), "recipe", device)
@@ -137,7 +138,8 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     trial = per_trial(study.resources, local_hardware())
     base = study.base_recipe()
     data = load_data(base, trial, download=download)
-    space = build_space(study, with_written_facts(measure_facts(base, data.info, trial), study), data.info)
+    facts = measure_facts(base, data.info, trial, download=download)
+    space = build_space(study, with_written_facts(facts, study), data.info)
     return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
 
 

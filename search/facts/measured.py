@@ -40,16 +40,20 @@ def load_data(
 
     They are held in memory only if they take at most `most_bytes`.
     """
+    from trainable.training.pixels import as_weights_know
+
+    kind = _device_kind(trial)
+    asked = as_weights_know(base, kind, download=download)
     return load(
-        base.data,
-        resize=base.evaluation.resize,
-        device_kind=_device_kind(trial),
+        asked.data,
+        resize=asked.evaluation.resize,
+        device_kind=kind,
         download=download,
         most_bytes=most_bytes,
     )
 
 
-def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool = False) -> Facts:
     """Returns the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
     The model is built without its weights, because none of these facts depends on them.
@@ -58,7 +62,7 @@ def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     from trainable.models.make import count_parameters
     from trainable.training.network import make_network
 
-    model = make_network(base.model.model_copy(update={"weights": None}), info)
+    model = make_network(base.model.model_copy(update={"weights": None}), info, download=download)
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),
@@ -81,12 +85,12 @@ def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False)
         facts, info = cached
         return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
     info = load_data(base, trial, download=download).info
-    return Measured(measured_anew(base, info, trial), info)
+    return Measured(measured_anew(base, info, trial, download=download), info)
 
 
-def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool = False) -> Facts:
     """Returns what `measure_facts` measures, and stores it in the cache for later commands."""
-    facts = measure_facts(base, info, trial)
+    facts = measure_facts(base, info, trial, download=download)
     write_cached(cache_file(base, _device_kind(trial)), facts, info)
     return facts
 

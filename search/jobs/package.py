@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from search.followers.uri import without_password
-from search.study import WEIGHTS, Study, StudyError
+from search.study import MODEL_NAME, WEIGHTS, Study, StudyError
 from spaces.catalog.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
-from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.models import folder_of_name, is_published
 
 SCRIPT = "job.sh"
 PACKAGES = ("search", "spaces", "trainable")
@@ -75,8 +75,10 @@ def variables(texts: Sequence[str], environment: dict[str, str]) -> dict[str, st
 def _paths(study: Study) -> Iterator[Fault]:
     weights = study.pinned.get(WEIGHTS)
     written = {"data.path": study.data.path, "storage": study.storage}
-    if weights not in (None, OWN_WEIGHTS):
-        written[f"base.{WEIGHTS}"] = str(weights)
+    if isinstance(weights, str) and not is_published(weights):
+        written[f"base.{WEIGHTS}"] = weights
+    if (folder := folder_of_name(study.pinned.get(MODEL_NAME))) is not None:
+        written[f"base.{MODEL_NAME}"] = folder
     if study.data.bundled:
         del written["data.path"]
     for where, path in written.items():

@@ -51,7 +51,7 @@ def prepare(
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes)
-    facts = with_written_facts(measured_anew(base, data.info, trial), study)
+    facts = with_written_facts(measured_anew(base, data.info, trial, download=download), study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_weights(prepared.space.base, data.info, download=download)
     if study.space.probes:

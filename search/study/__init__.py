@@ -2,6 +2,7 @@
 
 from search.study.study import (
     FACT_OF_PROBE,
+    MODEL_NAME,
     RECIPE_SECTIONS,
     STUDY_FILE,
     WEIGHTS,
@@ -20,6 +21,7 @@ from search.study.study import (
 
 __all__ = [
     "FACT_OF_PROBE",
+    "MODEL_NAME",
     "RECIPE_SECTIONS",
     "STUDY_FILE",
     "WEIGHTS",

@@ -20,7 +20,7 @@ from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
-from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.models import LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, is_published
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
@@ -38,7 +38,7 @@ FIXED_BY_THE_STUDY = {
 """The recipe fields that `base` may not hold, and where they belong."""
 
 LEAST_SECTIONS_OF_A_RECIPE = 3
-WEIGHTS = "model.weights"
+WEIGHTS, MODEL_NAME = "model.weights", "model.name"
 
 
 class StudyError(FaultyInput):
@@ -244,7 +244,7 @@ class Study(Spec):
     def resolved(self, name: str) -> Study:
         """Returns a copy whose paths are absolute, so that it means the same from any folder.
 
-        Raises StudyError where the initial weights are not a file.
+        Raises StudyError where the initial weights are neither a file nor a folder.
         """
         storage = self.storage if is_uri(self.storage) else str(without_tilde(self.storage).absolute())
         data = self.data
@@ -252,8 +252,10 @@ class Study(Spec):
             data = data.model_copy(update={"path": str(without_tilde(data.path).absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
-        if weights is not None and weights != OWN_WEIGHTS:
-            base = with_leaf(base, WEIGHTS, str(_weights_file(weights)))
+        if weights is not None and not is_published(weights):
+            base = with_leaf(base, WEIGHTS, str(_weights_path(weights)))
+        if (folder := folder_of_name(self.pinned.get(MODEL_NAME))) is not None:
+            base = with_leaf(base, MODEL_NAME, f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}")
         return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
 
     def yaml(self) -> str:
@@ -314,11 +316,11 @@ def _split(path: str) -> list[str]:
     return path.split(".")
 
 
-def _weights_file(text: str) -> Path:
+def _weights_path(text: str) -> Path:
     path = without_tilde(text).absolute()
-    if path.is_file():
+    if path.exists():
         return path
-    message = f"no such file: {path}; `{OWN_WEIGHTS}` names the weights that the model's library publishes"
+    message = f"no such file or folder: {path}; `{OWN_WEIGHTS}` names the weights of the model's library"
     raise StudyError([Fault(f"base.{WEIGHTS}", message)])
 
 

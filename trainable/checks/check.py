@@ -23,13 +23,15 @@ from trainable.checks.one_batch import check_one_batch
 from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
 from trainable.checks.subject import Subject, make_subject
-from trainable.data import DataSet, load_for
+from trainable.data import DataSet
 from trainable.data.loading import readers_of
 from trainable.errors import UserError, first_line
+from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
 from trainable.training.devices import default_device
+from trainable.training.pixels import load_for
 from trainable.training.run import Run
 
 Tool = Literal["gradcheck"]
@@ -77,7 +79,9 @@ def check(
     """
     tools = tools_named(debug)
     device = device or default_device()
-    images = data if data is not None else load_for(recipe, device, download=download)
+    images = data
+    if images is None:
+        images = load_for(recipe, device, own_model=model is not None, download=download)
     subject = make_subject(recipe, images, model, device, download=download)
     found = [*check_data(subject, full=full)]
     found += check_lessons(subject, seconds)
@@ -100,7 +104,8 @@ def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
     if full:
         yield from check_decoding(data)
     yield from check_pixels(data)
-    yield from check_normalisation(data, subject.recipe, subject.device)
+    known = None if subject.is_own else pretrained_input(subject.recipe.model)
+    yield from check_normalisation(data, subject.recipe, subject.device, known)
     yield from check_duplicates(data, full=full)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels, some
-from trainable.data import DataSet, FilePart, Split
+from trainable.data import DataInfo, DataSet, FilePart, Split
 from trainable.data.decode import Broken, Form, decode
-from trainable.data.loading import make_loader
+from trainable.data.loading import make_loader, statistics_of
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
+from trainable.models.pretrained_input import PretrainedInput
 from trainable.recipe import Recipe
 
 SAMPLE = 500
@@ -55,7 +56,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
     looked_at = 0
     for part in data.parts.values():
         if isinstance(part, FilePart):
-            broken += _broken(part, Form(data.info.channels, data.info.image_size, data.resize))
+            broken += _broken(part, data.form)
         looked_at += len(part)
     if not broken:
         yield passed("decoding", f"all {looked_at:,} images can be decoded")
@@ -81,9 +82,12 @@ def check_pixels(data: DataSet) -> Iterator[Finding]:
     yield from _alike(sampled)
 
 
-def check_normalisation(data: DataSet, recipe: Recipe, device: torch.device) -> Iterator[Finding]:
+def check_normalisation(
+    data: DataSet, recipe: Recipe, device: torch.device, known: PretrainedInput | None = None
+) -> Iterator[Finding]:
     """Yields whether training images have mean 0 and deviation 1 in each channel after the loader has
-    normalised them."""
+    normalised them as the recipe says; or, where a network has weights that are `known` to see images
+    normalised in some way, whether that is the recipe's."""
     positions = some(len(data.train), SAMPLE)
     plain = recipe.with_values({"loop.workers": 0})
     loader = make_loader(data, plain, device)
@@ -91,28 +95,57 @@ def check_normalisation(data: DataSet, recipe: Recipe, device: torch.device) -> 
     loader.close()
     by_channel = images.double().transpose(0, 1).flatten(1)
     means, deviations = by_channel.mean(1).tolist(), by_channel.std(1, correction=0).tolist()
-    spread = images.double().mean((2, 3)).std(0, correction=0).tolist()
-    faults = [
-        (channel, abs(mean), deviation)
-        for channel, (mean, deviation, noise) in enumerate(zip(means, deviations, spread, strict=True))
-        if deviation > 0.0 and _is_off(mean, deviation, 4.0 * noise / math.sqrt(len(images)))
-    ]
     what = "normalised training images: mean " + ", ".join(f"{mean:.2f}" for mean in means)
     what += "; deviation " + ", ".join(f"{each:.2f}" for each in deviations)
-    if not faults:
-        yield passed("normalisation", what)
+    if known is not None:
+        used, weights = statistics_of(recipe.data, data.info), known.statistics(data.info.channels)
+        yield _as_weights_know(used, (weights.mean, weights.std), what)
         return
+    spread = images.double().mean((2, 3)).std(0, correction=0).tolist()
+    noise = [4.0 * each / math.sqrt(len(images)) for each in spread]
+    yield _centred(list(zip(means, deviations, noise, strict=True)), data.info, what)
+
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def _as_weights_know(used: Statistics, known: Statistics, what: str) -> Finding:
+    """Returns whether pixels are normalised for the first layer as in the weights' pretraining."""
+    moved = max(abs(mean - own) / std for mean, own, std in zip(used[0], known[0], known[1], strict=True))
+    scaled = max(max(std / own, own / std) for std, own in zip(used[1], known[1], strict=True))
+    if moved <= OFF_CENTRE and scaled <= OFF_SCALE:
+        return passed("normalisation", f"{what}; as the pretrained weights know images")
+    return Finding(
+        "normalisation",
+        "warning",
+        f"images are normalised by mean {_per_channel(used[0])} and std {_per_channel(used[1])}, in "
+        f"pretraining they were by mean {_per_channel(known[0])} and std {_per_channel(known[1])}",
+        "colours and contrast arrive at the first layer otherwise than in pretraining: features fit less, "
+        "most of all with frozen BatchNorm",
+        "data.normalisation: pretrained (the default where weights are loaded)",
+    )
+
+
+def _centred(channels: Sequence[tuple[float, float, float]], info: DataInfo, what: str) -> Finding:
+    """Returns whether channels have mean 0 and deviation 1; each has its mean, deviation and noise."""
+    faults = [
+        (abs(mean), deviation)
+        for mean, deviation, noise in channels
+        if deviation > 0.0 and _is_off(mean, deviation, noise)
+    ]
+    if not faults:
+        return passed("normalisation", what)
     far = any(
         mean > FAR_OFF_CENTRE or not 1 / FAR_OFF_SCALE <= deviation <= FAR_OFF_SCALE
-        for _, mean, deviation in faults
+        for mean, deviation in faults
     )
-    yield Finding(
+    return Finding(
         "normalisation",
         "error" if far else "warning",
         what,
         "initialisations and learning rates are made for mean 0 and deviation 1: slow or unstable training",
-        "measure mean and std on these training images (loading the data with trainable.data does): "
-        f"now mean {_per_channel(data.info.mean)}, std {_per_channel(data.info.std)}",
+        "data.normalisation: data, or measure mean and std on these training images (loading the data with "
+        f"trainable.data does): now mean {_per_channel(info.mean)}, std {_per_channel(info.std)}",
     )
 
 

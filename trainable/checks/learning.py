@@ -133,7 +133,7 @@ def check_learning(lesson: Lesson) -> Finding:
 def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
     stride = 2 if sample.info.image_size >= LARGE_SIDE else 1
     values = {**PLAIN, **PUPIL, "model.stem_stride": stride, "loop.batch_size": min(BATCH, len(sample.train))}
-    data = resolve(recipe.data.model_copy(update={"image_size": None}), sample.info)
+    data = resolve(recipe.data.model_copy(update={"image_size": None, "normalisation": "data"}), sample.info)
     seed = {"loop.seed": recipe.loop.seed, "precision.kind": recipe.precision.kind}
     base = Recipe(data=data, evaluation=recipe.evaluation)
     return base.with_values({**values, **seed})

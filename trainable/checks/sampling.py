@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.data.decode import Form, decode, raise_broken
+from trainable.data.decode import decode, raise_broken
 from trainable.data.source import Integers, Pixels, Selection
 
 
@@ -32,7 +32,7 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
             return _shrunk(part.images[positions], side)
         case FilePart():
             chosen = Selection(part.selection.source, part.selection.indices[positions])
-            found, broken = decode(chosen, Form(data.info.channels, side, data.resize))
+            found, broken = decode(chosen, data.form._replace(side=side))
             raise_broken(broken, len(found), data.info.path)
             return found
         case _:

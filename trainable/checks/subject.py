@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, resolve
+from trainable.data import DataSet
 from trainable.data.loading import make_loader
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
 from trainable.training.network import make_network
+from trainable.training.pixels import resolved
 from trainable.training.run import Run
 from trainable.training.seeds import Use
 
@@ -95,7 +96,7 @@ def make_subject(
     recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
 ) -> Subject:
     """Makes the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
-    resolved = recipe.model_copy(update={"data": resolve(recipe.data, data.info)})
+    whole = resolved(recipe, data, own_model=model is not None, download=download)
     if model is not None:
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
     else:
@@ -104,7 +105,7 @@ def make_subject(
         bare = _make_network(
             recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)}), data, device, download
         )
-    return Subject(resolved, data, untrained, _without_drops(bare), device, is_own=model is not None)
+    return Subject(whole, data, untrained, _without_drops(bare), device, is_own=model is not None)
 
 
 def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:

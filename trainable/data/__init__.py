@@ -1,6 +1,6 @@
 """Reads images: data sets by name or path, split, decoded, and loaded in batches."""
 
-from trainable.data.dataset import DataInfo, DataSet, from_arrays, load, load_for, resolve
+from trainable.data.dataset import DataInfo, DataSet, from_arrays, load, resolve
 from trainable.data.parts import ArrayPart, FilePart, Part
 from trainable.data.source import Split
 
@@ -13,6 +13,5 @@ __all__ = [
     "Split",
     "from_arrays",
     "load",
-    "load_for",
     "resolve",
 ]

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
+from typing import Any, Literal, assert_never, get_args
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -44,13 +44,8 @@ from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
 from trainable.files.store import Store, is_uri
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Interpolation
 from trainable.recipe.training import Stretch
-
-if TYPE_CHECKING:
-    import torch
-
-    from trainable.recipe import Recipe
 
 Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
 
@@ -84,6 +79,8 @@ class DataInfo:
     detail_size: int | None = None
     """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
     are read from files."""
+    interpolation: Interpolation = "bilinear"
+    """Images were resized by this filter."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -137,7 +134,7 @@ class DataSet:
 
     @property
     def form(self) -> Form:
-        return Form(self.info.channels, self.info.image_size, self.resize)
+        return Form(self.info.channels, self.info.image_size, self.resize, self.info.interpolation)
 
     def decoded_views(self) -> Views:
         """Returns the images that are decoded already: those in memory, or in this machine's cache."""
@@ -197,13 +194,6 @@ def load(
     return replace(data, copy=copy)
 
 
-def load_for(recipe: Recipe, device: torch.device, *, download: bool = False) -> DataSet:
-    """Loads the images of a recipe for a run on a device, made square as its evaluation says."""
-    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
-    data = load(recipe.data, resize=recipe.evaluation.resize, device_kind=kind, download=download)
-    return replace(data, crops=recipe.augmentation.crop.kind == "resized")
-
-
 def from_arrays(
     train: Arrays,
     validation: Arrays | None = None,
@@ -228,7 +218,7 @@ def from_arrays(
 
 def resolve(spec: Data, info: DataInfo) -> Data:
     """Returns the section with everything that was measured or found filled in."""
-    measured = ("path", "format", "channels", "image_size", "flips", "in_memory")
+    measured = ("path", "format", "channels", "image_size", "interpolation", "flips", "in_memory")
     return Data.model_validate({**dict(spec), **{name: getattr(info, name) for name in measured}})
 
 
@@ -308,6 +298,7 @@ def _assemble(
         digest=digest,
         in_memory=hold,
         detail_size=detail,
+        interpolation=form.interpolation,
     )
     cache = None if hold else make_cache(spec.cache, members, form, detail, f"{digest} {stored.digest}")
     return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize, cache=cache)
@@ -338,14 +329,14 @@ def _members(collection: Collection, spec: Data) -> Members:
 
 def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
     """Returns what the images become: as the section says, else as most of a sample of them are."""
-    channels, side = spec.channels, spec.image_size
+    channels, side, interpolation = spec.channels, spec.image_size, spec.interpolation or "bilinear"
     if channels is None or side is None:
         measured = channels_and_side(sample(train))
-        if measured is None:
-            return Form(channels or 3, side or LARGEST_SIDE[device_kind], resize)  # decoding will say why
+        if measured is None:  # decoding will say why
+            return Form(channels or 3, side or LARGEST_SIDE[device_kind], resize, interpolation)
         channels = channels or measured[0]
         side = side or max(4, min(measured[1], LARGEST_SIDE[device_kind]))
-    return Form(channels, side, resize)
+    return Form(channels, side, resize, interpolation)
 
 
 def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:

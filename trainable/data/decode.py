@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from trainable.data.jpeg import jpeg_pixels
 from trainable.data.source import ArraySource, Pixels, Selection
 from trainable.errors import DataError
+from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -38,6 +39,7 @@ class Form(NamedTuple):
     side: int
     """This is the side in pixels."""
     resize: Resize = Stretch()
+    interpolation: Interpolation = "bilinear"
 
 
 class Broken(NamedTuple):
@@ -63,8 +65,8 @@ def square(image: Image.Image, form: Form) -> Pixels:
 def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels]:
     """Returns the same square of the upright image for each side, uint8 [C, side, side].
 
-    Each is resized from the stored pixels by torch's antialiased bilinear filter, which is faster
-    than Pillow's and at most one level apart. Raises whatever Pillow raises.
+    Each is resized from the stored pixels by torch's antialiased filters, which are faster than Pillow's and
+    at most one level apart. Raises whatever Pillow raises.
     """
     from torch import from_numpy  # torch takes seconds to import: only where images are decoded
 
@@ -73,7 +75,8 @@ def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels
     if pixels is None:
         pixels = from_numpy(to_array(upright(image, form.channels)))
     left, top, right, bottom = _box(pixels.shape[2], pixels.shape[1], form.resize)
-    return [_resized(pixels[:, top:bottom, left:right], side) for side in sides]
+    box = pixels[:, top:bottom, left:right]
+    return [_resized(box, side, form.interpolation) for side in sides]
 
 
 def upright(image: Image.Image, channels: int) -> Image.Image:
@@ -148,10 +151,10 @@ def _draft(image: Image.Image, form: Form) -> bool:
     return image.size != before
 
 
-def _resized(pixels: Tensor, side: int) -> Pixels:
+def _resized(pixels: Tensor, side: int, interpolation: Interpolation) -> Pixels:
     from torch.nn.functional import interpolate
 
-    resized: Pixels = interpolate(pixels[None], (side, side), mode="bilinear", antialias=True)[0].numpy()
+    resized: Pixels = interpolate(pixels[None], (side, side), mode=interpolation, antialias=True)[0].numpy()
     return resized
 
 

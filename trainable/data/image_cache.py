@@ -233,7 +233,7 @@ def make_cache(
     if spec == "off" or not all(isinstance(each.source, FileSource) for each in members.values()):
         return None
     root = None if spec == "auto" else os.path.abspath(os.path.expanduser(spec))
-    what = [VERSION, digest, form.channels, form.side, form.resize.model_dump(), detail_size]
+    what = [VERSION, digest, *form[:2], form.resize.model_dump(), form.interpolation, detail_size]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
     counts = {part: len(members[part].indices) for part in CACHED}
     return ImageCache(key, root, form, counts, detail_size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import assert_never, final
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from trainable.augmentation.augment import make_augment
 from trainable.augmentation.change import on_device
 from trainable.augmentation.draws import Draws
 from trainable.augmentation.masking import make_masking
-from trainable.data import DataSet, Split
+from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.idle_readers import Reading
 from trainable.data.parts import View, Views
@@ -28,6 +28,7 @@ from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import ResizedCrop
+from trainable.recipe.data import ChannelStatistics, Data
 from trainable.recipe.training import Loop
 
 Batch = tuple[Tensor, Tensor]
@@ -51,6 +52,28 @@ def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: 
     if {("train", train_side(data, recipe)), ("validation", data.info.image_size)} <= views.keys():
         return ArrayLoader(data, recipe, device, gpu_share, views)
     return FileLoader(data, recipe, device)
+
+
+def statistics_of(spec: Data, info: DataInfo) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns the mean and the deviation of each channel by which images are normalised.
+
+    Raises ValueError for `pretrained`, in the place of which `with_pretrained_input` writes numbers, and
+    DataError for numbers of other channels.
+    """
+    match spec.normalisation:
+        case None | "data":
+            return info.mean, info.std
+        case "pretrained":
+            raise ValueError("data.normalisation: expected the statistics of the weights, got `pretrained`")
+        case ChannelStatistics(mean=mean, std=std):
+            if len(mean) != info.channels:
+                raise DataError(
+                    f"data.normalisation: the images have {info.channels} channels, got the mean and std of "
+                    f"{len(mean)}"
+                )
+            return mean, std
+        case _:
+            assert_never(spec.normalisation)
 
 
 def train_side(data: DataSet, recipe: Recipe) -> int:
@@ -78,7 +101,7 @@ class Loader(abc.ABC):
         )
         self.mean, self.std = (
             torch.tensor(values, device=device).mul_(255.0).view(1, -1, 1, 1)
-            for values in (data.info.mean, data.info.std)
+            for values in statistics_of(recipe.data, data.info)
         )
         self.parts = data.parts
         self.labels = {name: part.labels for name, part in self.parts.items()}
@@ -233,9 +256,10 @@ def _device_bytes(device: torch.device) -> int:
 def _check_agree(data: DataSet, recipe: Recipe) -> None:
     """Raises DataError if the images were made for another form than the recipe's,
     which would train on wrong ones."""
-    asked = (recipe.data.channels, recipe.data.image_size, recipe.evaluation.resize)
-    loaded_form = (data.info.channels, data.info.image_size, data.resize)
-    names = ("data.channels", "data.image_size", "evaluation.resize")
+    spec = recipe.data
+    asked = (spec.channels, spec.image_size, spec.interpolation, recipe.evaluation.resize)
+    loaded_form = (data.info.channels, data.info.image_size, data.info.interpolation, data.resize)
+    names = ("data.channels", "data.image_size", "data.interpolation", "evaluation.resize")
     for name, wanted, loaded in zip(names, asked, loaded_form, strict=True):
         if wanted is not None and wanted != loaded:
             raise DataError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from trainable.errors import ModelError, first_line
+from trainable.models.timm_names import configuration_of, located, unknown
 from trainable.recipe import models as specs
 
 RGB = 3
@@ -25,7 +24,7 @@ def from_torchvision(
     name = spec.name
     known = models.list_models(module=models)  # its classification models only
     if name not in known:
-        raise _unknown("torchvision", name, known)
+        raise unknown("torchvision", name, known)
     options = {"num_classes": classes, **_torchvision_options(name, image_size)}
     try:
         model: nn.Module = models.get_model(name, weights=None, **options)
@@ -36,20 +35,23 @@ def from_torchvision(
     return model
 
 
-def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size: int) -> nn.Module:
+def from_timm(
+    spec: specs.TimmModel, *, classes: int, channels: int, image_size: int, download: bool = False
+) -> nn.Module:
     """Returns timm's network with the recipe's dropout and stochastic depth.
 
-    Weights are drawn from torch's global generator. Raises ModelError as `make_model` does, and if the
+    Weights are drawn from torch's global generator; `download` lets the configuration of a Hub's network be
+    fetched. Raises ModelError as `make_model` does, and if the
     network does not have the dropout or stochastic depth that is asked for.
     """
     import timm
 
-    check_timm_name(spec.name)
+    name = located(spec.name, download=download)
     drops = {"drop_rate": spec.dropout, "drop_path_rate": spec.stochastic_depth}
     rates: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
-    size = timm_options(spec.name, classes=classes, channels=channels, image_size=image_size)
+    size = timm_options(name, classes=classes, channels=channels, image_size=image_size)
     try:
-        model: nn.Module = timm.create_model(spec.name, pretrained=False, **size, **rates)
+        model: nn.Module = timm.create_model(name, pretrained=False, **size, **rates)
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
         for option, field in (("drop_rate", "dropout"), ("drop_path_rate", "stochastic_depth")):
             if isinstance(error, TypeError) and f"'{option}'" in str(error):
@@ -61,24 +63,12 @@ def from_timm(spec: specs.TimmModel, *, classes: int, channels: int, image_size:
 
 
 def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> dict[str, Any]:
-    """Returns the arguments of timm's constructor for the data;
+    """Returns the arguments of timm's constructor for a `located` name and the data;
     the size only if the network is built for one size."""
-    import timm
-
     options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
-    configuration = timm.get_pretrained_cfg(name)
-    if configuration is not None and configuration.fixed_input_size:
+    if configuration_of(name).get("fixed_input_size"):
         options["img_size"] = image_size
     return options
-
-
-def check_timm_name(name: str) -> None:
-    """Raises ModelError unless timm has the network; `hf-hub:` and `local-dir:` names are refused too."""
-    import timm
-
-    known = timm.list_models()
-    if name not in known:
-        raise _unknown("timm", name, known)
 
 
 def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
@@ -139,11 +129,3 @@ def _replace_first_convolution(model: nn.Module, channels: int) -> None:
         if old.bias is not None and new.bias is not None:
             new.bias.copy_(old.bias)
     model.set_submodule(name, new)
-
-
-def _unknown(library: str, name: str, known: Sequence[str]) -> ModelError:
-    close = difflib.get_close_matches(name, [*known, "resnet_small"], n=5, cutoff=0.5)
-    hint = (
-        f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as resnet18, resnet50"
-    )
-    return ModelError(f"model.name: {library} has no classification model {name!r}; {hint}")

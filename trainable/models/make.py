@@ -13,7 +13,7 @@ from trainable.models.initialise import begin_as_identity, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.published_weights import timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
-from trainable.models.weights import load_weights, read_weights
+from trainable.models.weights import load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
 
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
@@ -28,7 +28,7 @@ def make_model(
     Nothing is fetched without `download`. Raises ModelError for an unknown name (naming close ones), for
     images that the network cannot take, for weights that do not fit it, and for a field that it lacks.
     """
-    model = _construct(spec, classes=classes, channels=channels, image_size=image_size)
+    model = _construct(spec, classes=classes, channels=channels, image_size=image_size, download=download)
     initialise(model, spec.initialisation)
     begin_as_identity(model, spec)
     if not isinstance(spec, specs.TimmModel):  # timm's constructor has done it
@@ -46,7 +46,9 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _construct(spec: specs.Model, *, classes: int, channels: int, image_size: int) -> nn.Module:
+def _construct(
+    spec: specs.Model, *, classes: int, channels: int, image_size: int, download: bool
+) -> nn.Module:
     match spec:
         case specs.ResNetSmall():
             return SmallResNet(
@@ -59,7 +61,9 @@ def _construct(spec: specs.Model, *, classes: int, channels: int, image_size: in
         case specs.TorchvisionModel():
             return from_torchvision(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.TimmModel():
-            return from_timm(spec, classes=classes, channels=channels, image_size=image_size)
+            return from_timm(
+                spec, classes=classes, channels=channels, image_size=image_size, download=download
+            )
         case _:
             assert_never(spec)
 
@@ -67,8 +71,8 @@ def _construct(spec: specs.Model, *, classes: int, channels: int, image_size: in
 def _state(
     spec: specs.Model, classes: int, channels: int, image_size: int, *, download: bool
 ) -> dict[str, Tensor]:
-    if spec.weights is not None and spec.weights != specs.OWN_WEIGHTS:
-        return read_weights(spec.weights)
+    if spec.weights is not None and not specs.is_published(spec.weights):
+        return read_weights(weights_file(spec))
     match spec:
         case specs.TorchvisionModel():
             return torchvision_weights(spec, download=download)

@@ -6,30 +6,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 import torch
 from torch import Tensor
 
 from trainable.errors import ModelError, first_line
-from trainable.models.libraries import check_timm_name, timm_options, title_of
+from trainable.models.libraries import timm_options, title_of
+from trainable.models.timm_names import configuration_of, located, unknown, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
-    """Returns torchvision's best weights for a network, from torch's cache or,
+    """Returns torchvision's weights for a network, its best ones by `default`, from torch's cache or,
     with `download`, from its server.
 
-    A fetched file is checked against the hash in its name. Raises ModelError if there are no weights, or if
-    they must be fetched and that is not allowed or fails.
+    A fetched file is checked against the hash in its name. Raises ModelError if there are no weights of this
+    name, or if they must be fetched and that is not allowed or fails.
     """
-    from torchvision import models
-
-    published = list(models.get_model_weights(spec.name))
-    if not published:
+    published = published_entry(spec)
+    if published is None:
         raise _none_published(spec)
-    url = models.get_model_weights(spec.name).DEFAULT.url
+    url = published.url
     file = _in_torch_cache(url)
     if not file.is_file():
         _refuse_unless(download, spec, file)
@@ -40,6 +40,30 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
     return read_weights(file)
 
 
+def published_entry(spec: specs.TorchvisionModel) -> Any:
+    """Returns torchvision's entry of the weights that a spec names, with `url` and `transforms`.
+
+    It is the entry of its best weights for `default` and for a file, and None if it publishes none. Raises
+    ModelError for a network or a name of weights that it does not have.
+    """
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if spec.name not in known:
+        raise unknown("torchvision", spec.name, known)
+    published = models.get_model_weights(spec.name)
+    if not list(published):
+        return None
+    asked = spec.weights or specs.OWN_WEIGHTS
+    if asked == specs.OWN_WEIGHTS or not specs.is_published(asked):
+        return published.DEFAULT
+    prefix, _, name = asked.rpartition(".")
+    if prefix not in ("", published.__name__) or name not in published.__members__:
+        names = ", ".join(published.__members__)
+        raise ModelError(f"model.weights: {title_of(spec)} has no weights {asked!r}; it has {names}")
+    return published[name]
+
+
 def timm_weights(
     spec: specs.TimmModel, *, channels: int, classes: int, image_size: int, download: bool
 ) -> dict[str, Tensor]:
@@ -48,22 +72,36 @@ def timm_weights(
     They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError as
     `torchvision_weights` does.
     """
+    if spec.weights != specs.OWN_WEIGHTS:
+        raise ModelError(
+            f"model.weights: {spec.weights!r} is torchvision's; for one of timm's write its tag behind "
+            "model.name, as in resnet50.a1_in1k, and weights: default"
+        )
+    name = located(spec.name, download=download)
+    source = _source_of_timm(spec, name, download=download)
+    options = timm_options(name, classes=classes, channels=channels, image_size=image_size)
     import timm
 
-    check_timm_name(spec.name)
-    configuration = timm.get_pretrained_cfg(spec.name)
-    if configuration is None or not configuration.has_weights:
-        raise _none_published(spec)
-    repository, url = configuration.hf_hub_id or "", str(configuration.url or "")
-    cached = _cached_for_timm(repository, configuration.hf_hub_filename, url)
-    if cached is None:
-        _refuse_unless(download, spec, repository or url)
-    overlay = {"file": str(cached)} if cached is not None else None  # read there, without asking the server
-    options = timm_options(spec.name, classes=classes, channels=channels, image_size=image_size)
     with _fetching(spec):
-        model = timm.create_model(spec.name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
+        model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=source, **options)
     state: dict[str, Tensor] = model.state_dict()
     return state
+
+
+def _source_of_timm(spec: specs.TimmModel, name: str, *, download: bool) -> dict[str, str] | None:
+    """Returns where timm finds the weights of a `located` network on this machine, which it reads without
+    asking a server; None if they are to be fetched."""
+    if weights_in(name) is not None:
+        return None  # timm looks into the folder itself
+    configuration = configuration_of(name)
+    repository, url = configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
+    if not repository and not url:
+        raise _none_published(spec)
+    cached = _cached_for_timm(repository, configuration.get("hf_hub_filename"), url)
+    if cached is None:
+        _refuse_unless(download, spec, repository or url)
+        return None
+    return {"file": str(cached)}
 
 
 def _cached_for_timm(repository: str, filename: str | None, url: str) -> Path | None:

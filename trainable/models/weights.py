@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from trainable.errors import ModelError, first_line, listed
 from trainable.files.host_memory import available_bytes
 from trainable.files.paths import without_tilde
 from trainable.models.groups import head_parameters
-from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe import models as specs
+from trainable.recipe.data import ChannelStatistics
 
 NAMES_SHOWN = 8
+SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+STATISTICS = "normalisation"
+"""This entry of a safetensors file's metadata has mean and std, as `data.normalisation` in a recipe."""
 
 NUMBERS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}) | {
     torch.bool,
@@ -33,12 +38,54 @@ OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d\.)")  # torchvis
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and inception, that we do not build
 
 
-def weights_digest(weights: str | None) -> str | None:
-    """Returns twelve hexadecimal digits over a file of weights, or None if a run begins from no file."""
-    if weights is None or weights == OWN_WEIGHTS:
+def weights_digest(spec: specs.Model) -> str | None:
+    """Returns twelve hexadecimal digits over the file of weights, or None if a run begins from no file."""
+    if spec.weights is None or specs.is_published(spec.weights):
         return None
-    with without_tilde(weights).open("rb") as file:
+    with weights_file(spec).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def weights_file(spec: specs.Model) -> Path:
+    """Returns the file that `model.weights` names: in a folder, the one that is called as the model is, or
+    `model`, as `tunebook train` calls it. Raises ModelError for a folder without such a file."""
+    path = without_tilde(str(spec.weights))
+    if not path.is_dir():
+        return path
+    stems = ["model"] if isinstance(spec, specs.ResNetSmall) else [spec.name, "model"]
+    names = [f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
+    found = next((path / name for name in names if (path / name).is_file()), None)
+    if found is None:
+        raise ModelError(
+            f"model.weights: expected a file of weights in the folder {path}, called {stems[0]} with one of "
+            f"the endings {', '.join(SUFFIXES)}; found none"
+        )
+    return found
+
+
+def statistics_in(file: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Returns the mean and the std by which images were normalised for these weights, if the file says so:
+    `tunebook train` writes them into the metadata of its safetensors."""
+    if file.suffix != ".safetensors" or not file.is_file():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            written = (opened.metadata() or {}).get(STATISTICS)
+    except SafetensorError:
+        return None  # read_weights names the fault
+    return None if written is None else _statistics(written, file)
+
+
+def _statistics(written: str, file: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    try:
+        found = ChannelStatistics.model_validate_json(written)
+    except ValidationError as error:
+        raise ModelError(
+            f"model.weights: {file}: {STATISTICS} in its metadata: {first_line(error)}"
+        ) from None
+    return found.mean, found.std
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:

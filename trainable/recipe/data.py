@@ -6,13 +6,13 @@ Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from trainable.files.paths import usable_path
 from trainable.files.store import is_uri, without_credentials
-from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
+from trainable.recipe.base import YOURS, Fraction, OpenFraction, Purpose, Spec
 
 
 def a_local_folder(text: str) -> str:
@@ -27,6 +27,25 @@ class Classification(Spec):
     """Learns one label for each image, scored by cross-entropy."""
 
     kind: Annotated[Literal["classification"], Purpose("one label an image", "003:43")] = "classification"
+
+
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+class ChannelStatistics(Spec):
+    """Holds mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
+
+    mean: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=3)]
+    std: Annotated[tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...], Field(min_length=1, max_length=3)]
+
+    @model_validator(mode="after")
+    def one_of_each(self) -> Self:
+        if len(self.mean) != len(self.std) or len(self.mean) == 2:
+            raise ValueError(
+                f"expected a mean and a std for one channel or for three, got {len(self.mean)} and "
+                f"{len(self.std)} numbers"
+            )
+        return self
 
 
 class Data(Spec):
@@ -77,7 +96,27 @@ class Data(Spec):
     image_size: Annotated[
         int | None,
         Field(ge=4, le=4096),
-        Purpose("side in pixels; by default the short side, at most 64 on a CPU", "the data"),
+        Purpose(
+            "side in pixels; by default that of the weights, where there are any, at most 96 on a CPU, else "
+            "the images' short side, at most 64 on a CPU and 224 on a GPU",
+            "the data",
+        ),
+    ] = None
+    normalisation: Annotated[
+        Literal["data", "pretrained"] | ChannelStatistics | None,
+        Purpose(
+            "how pixels are normalised: by the statistics of the training images (data), by those that the "
+            "weights were trained with (pretrained), or by a mean and std of yours; by default by those of "
+            "the weights, where there are any",
+            "004:169; arXiv 1805.08974, section 3",
+        ),
+    ] = None
+    interpolation: Annotated[
+        Interpolation | None,
+        Purpose(
+            "the filter that resizes images; by default that of the weights if there are any, else bilinear",
+            "the weights",
+        ),
     ] = None
     flips: Annotated[
         tuple[Literal["horizontal", "vertical"], ...] | None,

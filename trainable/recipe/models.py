@@ -6,6 +6,7 @@ the PyTorch tuning guide and 003 the PaddleClas guide.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -14,7 +15,25 @@ from trainable.files.paths import usable_path
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 OWN_WEIGHTS = "default"
-"""The weights that torchvision or timm publish for a model; anything else in `weights` is a local file."""
+"""The weights that torchvision or timm publish for a model."""
+_PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
+
+
+def is_published(weights: str) -> bool:
+    """Returns whether `model.weights` names weights that a library publishes: `default`, or one of
+    torchvision's names, such as IMAGENET1K_V2. Anything else is a file or a folder."""
+    return _PUBLISHED.fullmatch(weights) is not None
+
+
+LOCAL_FOLDER = "local-dir:"
+"""A name of timm's with this prefix is the path of a folder with a network's configuration and weights."""
+
+
+def folder_of_name(name: object) -> str | None:
+    """Returns the path in a model's name `local-dir:PATH`; None for every other name."""
+    return (
+        name.removeprefix(LOCAL_FOLDER) if isinstance(name, str) and name.startswith(LOCAL_FOLDER) else None
+    )
 
 
 class UniformRates(Spec):
@@ -65,7 +84,11 @@ class ModelSpec(Spec):
         str | None,
         Field(min_length=1),
         AfterValidator(_usable_if_any),
-        Purpose("pretrained weights to start from, their head replaced", "001:98, 003:88, 000:48"),
+        Purpose(
+            "pretrained weights to start from, their head replaced: `default`, torchvision's name of weights "
+            "(IMAGENET1K_V2), a file, or a folder with NAME.safetensors of each model",
+            "001:98, 003:88, 000:48",
+        ),
     ] = None
     initialisation: Annotated[
         Literal["default", "kaiming", "xavier", "orthogonal"],
@@ -119,7 +142,7 @@ class ResNetSmall(ModelSpec):
 
     @model_validator(mode="after")
     def has_no_published_weights(self) -> Self:
-        if self.weights == OWN_WEIGHTS:
+        if self.weights is not None and is_published(self.weights):
             raise ValueError("resnet_small has no published weights: name a local file, or leave weights out")
         return self
 
@@ -138,7 +161,8 @@ class TorchvisionModel(ModelSpec, Named):
 
 
 class TimmModel(ModelSpec, Named):
-    """Names a model of timm."""
+    """Names a model of timm: `resnet50`, `resnet50.a1_in1k` with the tag of its weights, `hf-hub:OWNER/NAME`
+    or `local-dir:PATH`."""
 
     kind: Literal["timm"] = "timm"
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, Split, load_for, resolve
+from trainable.data import DataSet, Split
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
@@ -34,6 +34,7 @@ from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
+from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.seeds import Use
 from trainable.training.task import make_task
@@ -83,8 +84,9 @@ class Run:
     ) -> None:
         self._on_batch, self._on_pause = on_batch, on_pause
         self.device = device or default_device()
-        self.data = data if data is not None else load_for(recipe, self.device)
-        self.recipe = recipe.model_copy(update={"data": resolve(recipe.data, self.data.info)})
+        is_own = model is not None
+        self.data = data or load_for(recipe, self.device, own_model=is_own, download=download)
+        self.recipe = resolved(recipe, self.data, own_model=is_own, download=download)
         check_recipe(self.recipe, self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self._ranks = ranks
@@ -112,7 +114,7 @@ class Run:
 
     @property
     def history(self) -> tuple[EpochResult, ...]:
-        """Returns the results so far, first to last, with those from before a resume."""
+        """Returns the results so far, from before a resume too."""
         return self._history
 
     @property
@@ -142,9 +144,8 @@ class Run:
     def step(self) -> EpochResult:
         """Trains one epoch and scores the validation part.
 
-        A loss that is not finite, or a training loss far beyond recovery (`trainer.LOST_FACTOR`), ends the
-        run with a result that says `diverged`. Raises RunError for a crash, UserError for faulty images,
-        ValueError when the run has finished.
+        A loss that is not finite or far beyond recovery (`trainer.LOST_FACTOR`) ends the run with a result
+        that says `diverged`. Raises RunError for a crash, UserError for faulty images, ValueError at the end.
         """
         if self.finished:
             raise ValueError(f"the run has finished after {self.epoch} epochs; see Run.finished")
@@ -185,8 +186,7 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a state as if the run had never stopped.
-        Raises StateError for another run's state."""
+        """Continues from a state as if never stopped. Raises StateError for another run's state."""
         expected = {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
         for name, value in expected.items():
             if state.get(name) != value:

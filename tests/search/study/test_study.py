@@ -179,7 +179,7 @@ def test_the_weights_path_is_made_absolute_where_it_stands(
 
 def test_weights_that_are_no_file_are_refused(tmp_path: Path) -> None:
     missing = str(tmp_path / "gone.pt")
-    with pytest.raises(StudyError, match=rf"base\.model\.weights: no such file: {missing}"):
+    with pytest.raises(StudyError, match=rf"base\.model\.weights: no such file or folder: {missing}"):
         Study.from_tree({**DIGITS, "base": {"model.weights": missing}}).resolved("mine")
 
 
@@ -188,6 +188,24 @@ def test_published_weights_are_a_name_and_no_path(weights: str | None) -> None:
     model = {"kind": "torchvision", "name": "resnet18", "weights": weights}
     study = Study.from_tree({**DIGITS, "base": {"model": model}})
     assert study.resolved("mine").pinned == study.pinned
+
+
+@pytest.mark.parametrize("weights", ["IMAGENET1K_V2", "ResNet18_Weights.IMAGENET1K_V1"])
+def test_torchvisions_names_of_weights_are_no_paths(weights: str) -> None:
+    model = {"kind": "torchvision", "name": "resnet18", "weights": weights}
+    assert (
+        Study.from_tree({**DIGITS, "base": {"model": model}}).resolved("mine").pinned["model.weights"]
+        == weights
+    )
+
+
+def test_a_folder_in_a_models_name_means_the_same_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = {"kind": "timm", "name": "local-dir:mine"}
+    study = Study.from_tree({**DIGITS, "base": {"model": model}}).resolved("mine")
+    assert study.pinned["model.name"] == f"local-dir:{tmp_path / 'mine'}"
 
 
 def test_the_bundled_digits_are_a_name_and_no_path() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.lite_weights import write_weights
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.duplicates import check_duplicates
@@ -18,7 +19,10 @@ from trainable.checks.labels import check_labels
 from trainable.checks.sampling import in_memory, largest_classes, pixels
 from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
 from trainable.errors import listed
+from trainable.models.pretrained_input import pretrained_input
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.training.pixels import resolved
 
 CPU = torch.device("cpu")
 
@@ -36,6 +40,19 @@ def folder(root: Path, each: int = 12) -> DataSet:
 
 
 # --- labels -------------------------------------------------------------------------------------------
+
+
+def test_images_that_pretrained_weights_know_otherwise_are_told(tmp_path: Path) -> None:
+    model = {"kind": "timm", "name": write_weights(tmp_path), "weights": str(tmp_path)}
+    recipe = Recipe().with_values({"data.path": "arrays", "model": model})
+    known = pretrained_input(recipe.model)
+    data = data_set()
+    own = recipe.with_values({"data.normalisation": "data"})
+    (found,) = check_normalisation(data, own, CPU, known)
+    assert found.level == "warning"
+    assert "in pretraining they were by mean (0.5) and std (0.5)" in found.what
+    (found,) = check_normalisation(data, resolved(recipe, data), CPU, known)
+    assert found.level == "passed"
 
 
 def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> None:

@@ -85,7 +85,7 @@ def test_a_grey_stem_keeps_geometry_and_scale() -> None:
     [
         (specs.TorchvisionModel(name="resnet81"), "resnet18"),
         (specs.TimmModel(name="resnett18"), "resnet18"),
-        (specs.TimmModel(name="hf-hub:someone/resnet18"), "resnet18"),
+        (specs.TimmModel(name="someone/resnet18"), "hf-hub:someone/resnet18"),
         (specs.TorchvisionModel(name="fcn_resnet50"), "resnet50"),
     ],
     ids=lambda value: getattr(value, "name", str(value)),

@@ -13,10 +13,11 @@ from torch import nn
 
 from tests.trainable.small_runs import data_set, images, numbers, plain_net, small_recipe
 from trainable.checkpoints import checkpoint
-from trainable.data import DataSet, load_for
+from trainable.data import DataSet
 from trainable.errors import StateError
 from trainable.recipe import Recipe
 from trainable.training import trainer
+from trainable.training.pixels import load_for
 from trainable.training.run import Run
 
 CPU = torch.device("cpu")

@@ -1,0 +1,98 @@
+"""Says how images looked to the weights that a run begins from: normalised, resized, and of what size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, assert_never
+
+from trainable.models.published_weights import published_entry
+from trainable.models.timm_names import configuration_of, located
+from trainable.models.weights import statistics_in, weights_file
+from trainable.recipe import models as specs
+from trainable.recipe.data import ChannelStatistics, Interpolation
+
+FIXED_SIDE = ("vit_", "maxvit_")
+"""torchvision's networks with these names are built for one size."""
+
+
+@dataclass(frozen=True)
+class PretrainedInput:
+    """Holds how images looked to weights: on [0, 1] normalised by `mean` and `std` for each channel, in
+    squares of `side` pixels that `interpolation` made."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    side: int | None = None
+    interpolation: Interpolation = "bilinear"
+    fixed_side: bool = False
+    """This says whether the network takes no other size."""
+
+    def statistics(self, channels: int) -> ChannelStatistics:
+        """Returns mean and std for images of so many channels; grey images have the mean over colours."""
+        if channels == len(self.mean):
+            return ChannelStatistics(mean=self.mean, std=self.std)
+        if channels == 1:
+            return ChannelStatistics(mean=(fmean(self.mean),), std=(fmean(self.std),))
+        return ChannelStatistics(mean=self.mean * channels, std=self.std * channels)
+
+
+def pretrained_input(spec: specs.Model, *, download: bool = False) -> PretrainedInput | None:
+    """Returns how images looked to the weights of a model's spec. It is None where there are no weights, and
+    where nothing is known of them: a file for `resnet_small` that `tunebook train` did not write.
+
+    A file that `tunebook train` wrote says it itself; for any other file it is what the library's own weights
+    of this network saw. Raises ModelError for a network or weights that are unknown or not on this machine.
+    """
+    if spec.weights is None:
+        return None
+    known = _of_library(spec, download=download)
+    written = None if specs.is_published(spec.weights) else statistics_in(weights_file(spec))
+    if written is None:
+        return known
+    mean, std = written
+    return PretrainedInput(mean, std) if known is None else replace(known, mean=mean, std=std)
+
+
+def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
+    match spec:
+        case specs.ResNetSmall():
+            return None
+        case specs.TorchvisionModel():
+            return _of_torchvision(spec)
+        case specs.TimmModel():
+            return _of_timm(configuration_of(located(spec.name, download=download)))
+        case _:
+            assert_never(spec)
+
+
+def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
+    published = published_entry(spec)
+    if published is None:
+        return None
+    preset = published.transforms()
+    return PretrainedInput(
+        tuple(preset.mean),
+        tuple(preset.std),
+        side=preset.crop_size[0],
+        interpolation=_known_filter(preset.interpolation.value),
+        fixed_side=spec.name.startswith(FIXED_SIDE),
+    )
+
+
+def _of_timm(configuration: Mapping[str, Any]) -> PretrainedInput | None:
+    if not configuration.get("mean"):
+        return None
+    return PretrainedInput(
+        tuple(configuration["mean"]),
+        tuple(configuration["std"]),
+        side=configuration["input_size"][-1],
+        interpolation=_known_filter(configuration.get("interpolation", "bicubic")),
+        fixed_side=bool(configuration.get("fixed_input_size", False)),
+    )
+
+
+def _known_filter(name: str) -> Interpolation:
+    """Returns the nearest of torch's antialiased filters: few weights name another."""
+    return "bilinear" if name in ("bilinear", "nearest") else "bicubic"

@@ -1,0 +1,150 @@
+"""Finds the network that a name of timm means: one of its own list, of a folder, or of the Hugging Face Hub.
+
+A name of timm is `resnet50`, `resnet50.a1_in1k` (with the tag of its weights), `local-dir:PATH` or
+`hf-hub:OWNER/NAME[@REVISION]`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainable.errors import ModelError, first_line
+from trainable.files.paths import without_tilde
+from trainable.recipe.models import LOCAL_FOLDER
+
+HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
+CONFIGURATION = "config.json"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
+"""A folder has its weights in the first of these files that exists."""
+
+
+def located(name: str, *, download: bool = False) -> str:
+    """Returns a name that timm builds from what is on this machine: a Hub's name becomes the folder of its
+    copy in the cache, which is fetched first only with `download`.
+
+    Raises ModelError for a name that timm does not have, for a folder without a configuration of a network of
+    timm's, and for a Hub's network that is not on this machine.
+    """
+    if name.startswith(FOLDER):
+        return FOLDER + str(_checked_folder(without_tilde(name.removeprefix(FOLDER)).absolute(), name))
+    if name.startswith(HUB):
+        return FOLDER + str(_checked_folder(_snapshot(name, download=download), name))
+    _check_known(name)
+    return name
+
+
+def configuration_of(name: str) -> Mapping[str, Any]:
+    """Returns what timm knows of the weights of a `located` network, empty if there are none: where they are
+    (`url`, `hf_hub_id`), and how images looked to them (`mean`, `std`, `input_size`, `interpolation`)."""
+    if name.startswith(FOLDER):
+        return _pretrained(_read(Path(name.removeprefix(FOLDER)), name))
+    import timm
+
+    found = timm.get_pretrained_cfg(name)
+    return {} if found is None else found.to_dict()
+
+
+def weights_in(name: str) -> Path | None:
+    """Returns the file of weights in the folder of a `located` network, or None if it is in no folder."""
+    if not name.startswith(FOLDER):
+        return None
+    folder = Path(name.removeprefix(FOLDER))
+    for each in WEIGHTS:
+        if (folder / each).is_file():
+            return folder / each
+    raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none")
+
+
+def _check_known(name: str) -> None:
+    import timm
+
+    architecture, dot, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        raise unknown("timm", name, timm.list_models())
+    tags = [each.partition(".")[2] for each in timm.list_models(f"{architecture}.*", pretrained=True)]
+    if dot and tag not in tags:
+        known = ", ".join(tags) or "none"
+        raise ModelError(f"model.name: timm's {architecture} has no weights {tag!r}; it has {known}")
+
+
+def unknown(library: str, name: str, known: list[str]) -> ModelError:
+    """Returns the fault of a name that a library does not have, with close ones."""
+    close = difflib.get_close_matches(name.partition(".")[0], [*known, "resnet_small"], n=5, cutoff=0.5)
+    hint = (
+        f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as resnet18, resnet50"
+    )
+    if library == "timm" and "/" in name:
+        hint = f"write {HUB}{name} for a network of the Hugging Face Hub, {FOLDER}{name} for a folder"
+    return ModelError(f"model.name: {library} has no classification model {name!r}; {hint}")
+
+
+def _snapshot(name: str, *, download: bool) -> Path:
+    """Returns the folder of a Hub's network in the cache. Raises ModelError."""
+    repository, _, revision = name.removeprefix(HUB).partition("@")
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(repository, CONFIGURATION, revision=revision or None)
+        if isinstance(found, str) and (not download or _has_weights(Path(found).parent)):
+            return Path(found).parent
+        if not download:
+            raise ModelError(
+                f"model.name: {name} is not on this machine: pass --download to fetch it, or name a folder "
+                f"with {FOLDER}PATH"
+            )
+        configuration = hf_hub_download(repository, CONFIGURATION, revision=revision or None)
+        _fetch_weights(repository, revision or None)
+        return Path(configuration).parent
+    except ModelError:
+        raise
+    except Exception as error:  # of huggingface_hub, httpx or the file system
+        raise ModelError(f"model.name: {name} cannot be fetched: {first_line(error)}") from error
+
+
+def _fetch_weights(repository: str, revision: str | None) -> None:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    for file in WEIGHTS[:2]:
+        try:
+            hf_hub_download(repository, file, revision=revision)
+        except EntryNotFoundError:
+            continue
+        return
+
+
+def _has_weights(folder: Path) -> bool:
+    return any((folder / each).is_file() for each in WEIGHTS)
+
+
+def _checked_folder(folder: Path, name: str) -> Path:
+    import timm
+
+    architecture = str(_read(folder, name).get("architecture", ""))
+    if not timm.is_model(architecture):
+        raise ModelError(
+            f"model.name: {folder / CONFIGURATION}: expected `architecture` to be a model of timm's, got "
+            f"{architecture!r}"
+        )
+    return folder
+
+
+def _read(folder: Path, name: str) -> Mapping[str, Any]:
+    file = folder / CONFIGURATION
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"model.name: {name}: {file} cannot be read: {first_line(error)}") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"model.name: {name}: {file}: expected a mapping, got {type(content).__name__}")
+    return content
+
+
+def _pretrained(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the part that describes the weights; older files have everything at the top."""
+    inner = configuration.get("pretrained_cfg", configuration)
+    return inner if isinstance(inner, dict) else {}

@@ -1,0 +1,80 @@
+"""Loads a recipe's images as its pretrained weights know images: by what they are normalised, which filter
+resized them, and to what size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from trainable.data import DataSet, load, resolve
+from trainable.data.measure import DeviceKind
+from trainable.errors import ModelError
+from trainable.models.libraries import title_of
+from trainable.models.pretrained_input import PretrainedInput, pretrained_input
+from trainable.recipe import Recipe
+
+LARGEST_SIDE_ON_CPU = 96
+"""By default a CPU sees images no larger than this: 224 px take 5 times as long."""
+
+
+def load_for(
+    recipe: Recipe, device: torch.device, *, own_model: bool = False, download: bool = False
+) -> DataSet:
+    """Loads the images of a recipe for a run on a device, made square as its evaluation says, by the filter
+    and at the size of its weights where it leaves these open. Raises DataError, ModelError."""
+    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    asked = as_weights_know(recipe, kind, own_model=own_model, download=download)
+    data = load(asked.data, resize=asked.evaluation.resize, device_kind=kind, download=download)
+    return replace(data, crops=recipe.augmentation.crop.kind == "resized")
+
+
+def as_weights_know(
+    recipe: Recipe, device_kind: DeviceKind, *, own_model: bool = False, download: bool = False
+) -> Recipe:
+    """Returns the recipe with the filter and the size of its weights' images where it leaves these open.
+
+    On a CPU the size is at most 96 px, unless the network takes no other. Raises ModelError as
+    `pretrained_input` does.
+    """
+    known = None if own_model else pretrained_input(recipe.model, download=download)
+    if known is None:
+        return recipe
+    asked = recipe.data
+    filled = {
+        "interpolation": asked.interpolation or known.interpolation,
+        "image_size": asked.image_size or _side(known, device_kind),
+    }
+    return recipe.model_copy(update={"data": asked.model_copy(update=filled)})
+
+
+def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download: bool = False) -> Recipe:
+    """Returns the recipe with every open field of its `data` filled in for these images.
+
+    `data.normalisation` becomes `data`, or the numbers of the weights where there are any. Raises ModelError
+    as `pretrained_input` does, and where `pretrained` is asked for and nothing is known of the weights.
+    """
+    filled = resolve(recipe.data, data.info)
+    if filled.normalisation in (None, "pretrained"):
+        known = None if own_model else pretrained_input(recipe.model, download=download)
+        if known is None and filled.normalisation == "pretrained":
+            raise _nothing_known(recipe)
+        numbers = "data" if known is None else known.statistics(data.info.channels)
+        filled = filled.model_copy(update={"normalisation": numbers})
+    return recipe.model_copy(update={"data": filled})
+
+
+def _side(known: PretrainedInput, device_kind: DeviceKind) -> int | None:
+    if known.side is None or known.fixed_side or device_kind == "cuda":
+        return known.side
+    return min(known.side, LARGEST_SIDE_ON_CPU)
+
+
+def _nothing_known(recipe: Recipe) -> ModelError:
+    weights = recipe.model.weights
+    problem = (
+        "has no pretrained weights" if weights is None else f"has weights ({weights}) that do not say it"
+    )
+    return ModelError(
+        f"data.normalisation: pretrained: {title_of(recipe.model)} {problem}; write `data`, or a mean and std"
+    )
