@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.recipe.base import Spec
 from trainable.recipe.optimizers import Optimizer
+from trainable.recipe.speeds import Speed
 
 OPTIMIZERS: tuple[str, ...] = tuple(
     each.model_fields["kind"].default for each in get_args(get_args(Optimizer)[0])
@@ -48,6 +49,7 @@ NOT_OVERWRITABLE = {
     "cpus": "write resources.cpus",
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
+    "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
 """These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
 which field to write instead."""
@@ -83,6 +85,8 @@ class Facts(Spec):
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
+    speeds: tuple[Speed, ...] = Field((), description="of steps, by number format and memory layout")
+    """The first is that of the usual way; there are none where nothing was measured."""
     lr_band: Band | None = Field(None, description="rates that a sweep recommends")
     """These are rates at batch 256."""
     lr_band_kind: OptimizerName | None = Field(None, description="optimizer of that sweep")

@@ -21,14 +21,17 @@ from trainable.data import DataSet
 from trainable.data.loading import statistics_of
 from trainable.errors import DataError, UserError
 from trainable.models.weights import STATISTICS, weights_digest
+from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
+from trainable.recipe.speeds import fastest
 from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, device_name, threads
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import EpochResult
+from trainable.training.network import make_network
 from trainable.training.pixels import load_for
 from trainable.training.run import PREFIXES, Run
 
@@ -91,6 +94,7 @@ def train(
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         images.be_here(say)
+        recipe = _in_fastest_format(recipe, images, device, say, download=download)
         run = Run(recipe, data=images, device=device, download=download)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -187,6 +191,26 @@ def versions(*others: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:  # timm is optional, and a source tree is not a distribution
             continue
     return found
+
+
+def _in_fastest_format(
+    recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool
+) -> Recipe:
+    """Returns the recipe with the number format and layout in which its network trains fastest, in place of
+    `precision.kind: auto`."""
+    if recipe.precision.kind != "auto":
+        return recipe
+    info = data.info
+    model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
+    shape = (info.channels, info.image_size, info.image_size)
+    speeds = measure_speeds(model, shape, device, len(info.classes))
+    if not speeds:
+        return recipe
+    best = fastest(speeds)
+    say(f"precision: {best} images a second (timed: {', '.join(map(str, speeds))})")
+    return recipe.with_values(
+        {"precision.kind": best.number_format, "precision.channels_last": best.channels_last}
+    )
 
 
 def _train(run: Run, say: Say) -> None:

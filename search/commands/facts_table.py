@@ -11,6 +11,7 @@ from search.results.tables import Rows, counted
 from search.study import FACT_OF_PROBE, Study
 from spaces.facts import Facts
 from trainable.recipe.data import Data
+from trainable.recipe.speeds import Speed
 
 GIB = 2**30
 NONE = "-"
@@ -104,6 +105,10 @@ def _gigabytes(size: int) -> str:
     return f"{size / GIB:.1f} GiB"
 
 
+def _speeds(speeds: tuple[Speed, ...]) -> str:
+    return "\n".join(map(str, speeds)) or NONE
+
+
 def _band(band: tuple[float, float]) -> str:
     return f"{band[0]:.3g} to {band[1]:.3g} at 256"
 
@@ -124,6 +129,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
+    "speeds": FactText(_speeds, "timed"),
     "lr_band": FactText(_band, "lr-find"),
     "lr_band_kind": FactText(str, "lr-find"),
 }

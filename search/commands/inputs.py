@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from search.facts.hardware import PerTrial, local_hardware, per_trial
-from search.facts.measured import load_data, measure_facts, with_written_facts
+from search.facts.measured import load_data, measured_anew, with_written_facts
 from search.record.storage import local_folder
 from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
@@ -138,7 +138,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     trial = per_trial(study.resources, local_hardware())
     base = study.base_recipe()
     data = load_data(base, trial, download=download)
-    facts = measure_facts(base, data.info, trial, download=download)
+    facts = measured_anew(base, data.info, trial, download=download)
     space = build_space(study, with_written_facts(facts, study), data.info)
     return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
 

@@ -37,6 +37,7 @@ def cache_folder() -> Path:
 def cache_file(base: Recipe, device: DeviceKind) -> Path:
     """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist."""
     from trainable.train import versions  # it imports torch, for which `show` need not wait
+    from trainable.training.devices import machine_name
 
     tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {
@@ -44,7 +45,9 @@ def cache_file(base: Recipe, device: DeviceKind) -> Path:
         "data": {**tree["data"], "path": path},
         "resize": tree["evaluation"]["resize"],
         "model": tree["model"],
+        "precision": tree["precision"]["kind"],
         "device": device,
+        "machine": machine_name(),
         "files": files,
         "versions": versions(),
     }

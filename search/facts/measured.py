@@ -14,6 +14,7 @@ from trainable.data import DataInfo, DataSet, load
 from trainable.data.measure import DeviceKind
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.speeds import Speed
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.run import Run
@@ -89,10 +90,40 @@ def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False)
 
 
 def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool = False) -> Facts:
-    """Returns what `measure_facts` measures, and stores it in the cache for later commands."""
+    """Returns what `measure_facts` measures, and how fast the network trains, and stores it in the cache.
+
+    Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
+    are measured for a recipe that names its number format.
+    """
+    file = cache_file(base, _device_kind(trial))
+    earlier = read_cached(file)
+    known = earlier[0].speeds if earlier is not None else ()
     facts = measure_facts(base, info, trial, download=download)
-    write_cached(cache_file(base, _device_kind(trial)), facts, info)
+    if base.precision.kind == "auto":
+        facts = facts.model_copy(update={"speeds": known or _speeds(base, info, trial, download=download)})
+    write_cached(file, facts, info)
     return facts
+
+
+def _speeds(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool) -> tuple[Speed, ...]:
+    """Returns how fast the recipe's network trains on a trial's device, in each number format and layout.
+
+    There are none where that device is not on this machine, as on a cluster's head.
+    """
+    import torch
+
+    from trainable.probes.speed import measure_speeds
+    from trainable.training.devices import default_device, problem_here, threads
+    from trainable.training.network import make_network
+
+    if trial.gpus and not torch.cuda.is_available():
+        return ()
+    model = make_network(base.model.model_copy(update={"weights": None}), info, download=download)
+    device = default_device() if trial.gpus else torch.device("cpu")
+    shape = (info.channels, info.image_size, info.image_size)
+    with threads(trial.cpus):
+        may_compile = device.type == "cuda" and problem_here("cuda", may_compile=True) is None
+        return measure_speeds(model, shape, device, len(info.classes), may_compile=may_compile)
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:

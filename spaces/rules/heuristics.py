@@ -84,6 +84,8 @@ def kinds_and_batch(facts: Facts) -> Rulings:
         "augmentation.mixing.kind": augmentations.mixing(facts),
         "loop.batch_size": loops.batch_size(facts),
         "precision.kind": loops.precision(facts),
+        "precision.channels_last": loops.channels_last(facts),
+        "loop.compile": loops.compiled(facts),
     }
 
 

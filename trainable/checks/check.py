@@ -21,7 +21,7 @@ from trainable.checks.loader import check_loader
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
 from trainable.checks.shuffled_labels import check_shuffled
-from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps, wait_for
+from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet
 from trainable.data.loading import readers_of
@@ -30,7 +30,7 @@ from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
-from trainable.training.devices import default_device
+from trainable.training.devices import default_device, wait_for
 from trainable.training.pixels import load_for
 from trainable.training.run import Run
 

@@ -15,6 +15,7 @@ from trainable.checks.finding import Finding, passed
 from trainable.data.loading import Batch
 from trainable.errors import listed
 from trainable.training import schedule
+from trainable.training.devices import wait_for
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
@@ -186,9 +187,3 @@ def _typical(seconds: list[float]) -> float:
     """Returns the median, without the first step, which warms up."""
     later = sorted(seconds[1:] or seconds)
     return later[len(later) // 2]
-
-
-def wait_for(device: torch.device) -> None:
-    """Waits until the device has done all its work, so that a clock may be read."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

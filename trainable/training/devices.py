@@ -34,6 +34,13 @@ def device_name(device: torch.device) -> str:
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
 
 
+def machine_name() -> str:
+    """Returns what decides which number format is fastest on this machine: its GPU, and the CPU's units."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    units = (name for name, there in torch.cpu.get_capabilities().items() if there is True)
+    return ", ".join([gpu, torch.backends.cpu.get_cpu_capability(), *sorted(units)])
+
+
 def problem_here(kind: str, may_compile: bool) -> str | None:
     """Returns why this machine cannot train on a kind of device (`cpu`, `cuda`), or None if nothing is known.
 
@@ -93,3 +100,9 @@ def peak_memory_bytes(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def wait_for(device: torch.device) -> None:
+    """Waits until the device has done all its work, so that a clock may be read."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

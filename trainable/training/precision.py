@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 import torch
 
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import training
-
-Format = Literal["fp32", "tf32", "bf16", "fp16"]
+from trainable.recipe.speeds import Format
 
 
 def resolve(spec: training.Precision, device: torch.device) -> Format:
-    """Returns the format that a run computes in.
-    `auto` is bf16 if the device has units for it, else fp16 on CUDA.
-
-    Micikevicius et al., arXiv 1710.03740; on CPUs with AMX or AVX512-BF16 units bf16 trains a small residual
-    net 1.2 to 2 times as fast as fp32, without them slower. Raises RecipeError for tf32 off CUDA.
-    """
+    """Returns the format that a run computes in. `auto` is the first of `formats_of`, where nothing was
+    measured; Micikevicius et al., arXiv 1710.03740. Raises RecipeError for tf32 off CUDA."""
     check(spec, device.type)
     match spec.kind:
         case "auto":
-            return _automatic(device)
+            return formats_of(device)[0]
         case "fp32" | "tf32" | "bf16" | "fp16":
             return spec.kind
         case _:
@@ -95,10 +90,16 @@ def _set_precisions(values: tuple[str, str, str]) -> None:
     cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = values[1:]
 
 
-def _automatic(device: torch.device) -> Format:
+def formats_of(device: torch.device) -> tuple[Format, ...]:
+    """Returns the formats that a device has units for, the usual one first.
+
+    That is bf16 or else fp16 on CUDA, and fp32 on a CPU: with units for bf16 a CPU trains some networks
+    faster in it and others slower, which `probes.speed` measures.
+    """
     if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+        half: Format = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+        return (half, "fp32")
     if device.type == "cpu":
         units = torch.cpu.get_capabilities()
-        return "bf16" if units.get("amx_bf16") or units.get("avx512_bf16") else "fp32"
-    return "fp32"
+        return ("fp32", "bf16") if units.get("amx_bf16") or units.get("avx512_bf16") else ("fp32",)
+    return ("fp32",)

@@ -20,6 +20,7 @@ from trainable.models.freezing import freeze_body, freeze_norm, set_training, un
 from trainable.models.groups import head_parameters, rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
+from trainable.recipe.speeds import Format
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import clip_adaptively
@@ -67,7 +68,7 @@ class Trainer:
         train_images: int,
         image_size: int,
         device: torch.device,
-        number_format: precision.Format,
+        number_format: Format,
         ranks: Ranks,
     ) -> None:
         self._recipe, self._model, self._task = recipe, model, task

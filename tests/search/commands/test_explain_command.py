@@ -36,9 +36,8 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_study(text: str = "") -> Path:
     path = Path("study.yaml")
-    path.write_text(
-        f"data: {{path: digits}}\nbase: {{model: {{width: 4}}, schedule: {{kind: cosine}}}}\n{text}"
-    )
+    base = "{model: {width: 4}, schedule: {kind: cosine}, precision: {kind: fp32}}"
+    path.write_text(f"data: {{path: digits}}\nbase: {base}\n{text}")
     return path
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from search.facts.cache import cache_file, cache_folder, read_cached, write_cached
 from search.facts.hardware import PerTrial
-from search.facts.measured import cached_or_measured
+from search.facts.measured import cached_or_measured, measured_anew
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
 
@@ -110,7 +110,15 @@ def test_a_broken_file_is_measured_over(images: Path, content: bytes) -> None:
     whole = file.read_bytes()
     file.write_bytes(content)
     assert not cached_or_measured(recipe(images), CPU).cached
-    assert json.loads(file.read_bytes()) == json.loads(whole)
+    again, before = json.loads(file.read_bytes()), json.loads(whole)
+    assert len(again["facts"].pop("speeds")) == len(before["facts"].pop("speeds")) > 0
+    assert again == before
+
+
+def test_speeds_are_timed_once_and_the_rest_is_measured_again(images: Path) -> None:
+    base = recipe(images)
+    first = cached_or_measured(base, CPU)
+    assert measured_anew(base, first.info, CPU) == first.facts
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

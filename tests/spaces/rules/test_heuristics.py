@@ -47,6 +47,8 @@ def test_the_rules_make_the_documents_own_recipe_of_the_default_one() -> None:
         "augmentation.mixing.kind": "none",
         "loop.batch_size": 256,
         "precision.kind": "auto",
+        "precision.channels_last": True,
+        "loop.compile": False,
         "optimizer.lr": 0.1,
         "optimizer.scaling": "linear",
         "optimizer.weight_decay": 1e-4,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainable.errors import RecipeError
+from trainable.recipe.speeds import Format
 from trainable.recipe.training import Precision
 from trainable.training import precision
 
@@ -17,17 +18,18 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     ("units", "expected"),
     [
-        ({"avx512_f": True, "amx_bf16": False, "avx512_bf16": False}, "fp32"),
-        ({"avx512_bf16": True}, "bf16"),
-        ({"amx_bf16": True}, "bf16"),
-        ({}, "fp32"),
+        ({"avx512_f": True, "amx_bf16": False, "avx512_bf16": False}, ("fp32",)),
+        ({"avx512_bf16": True}, ("fp32", "bf16")),
+        ({"amx_bf16": True}, ("fp32", "bf16")),
+        ({}, ("fp32",)),
     ],
 )
-def test_auto_on_a_cpu_is_bf16_only_where_it_has_units_for_it(
-    monkeypatch: pytest.MonkeyPatch, units: dict[str, bool], expected: str
+def test_bf16_is_one_of_a_cpus_formats_only_where_it_has_units_for_it(
+    monkeypatch: pytest.MonkeyPatch, units: dict[str, bool], expected: tuple[Format, ...]
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
-    assert precision.resolve(Precision(), CPU) == expected
+    assert precision.formats_of(CPU) == expected
+    assert precision.resolve(Precision(), CPU) == "fp32"
 
 
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bf16"), (False, "fp16")])
@@ -58,7 +60,7 @@ def switches() -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("number_format", "allowed"), [("tf32", True), ("fp32", False), ("bf16", False)])
-def test_the_switches_of_cuda_are_set_and_put_back(number_format: precision.Format, allowed: bool) -> None:
+def test_the_switches_of_cuda_are_set_and_put_back(number_format: Format, allowed: bool) -> None:
     before = switches()
     with precision.switches(number_format, torch.device("cuda", 0)):
         matmul, cudnn, _, *newer, benchmark = switches()
@@ -73,7 +75,7 @@ def test_the_switches_of_cuda_are_set_and_put_back(number_format: precision.Form
     ("number_format", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)]
 )
 def test_a_forward_pass_computes_in_the_format_again_and_again(
-    number_format: precision.Format, dtype: torch.dtype
+    number_format: Format, dtype: torch.dtype
 ) -> None:
     context = precision.autocast(number_format, CPU)
     for _ in range(2):

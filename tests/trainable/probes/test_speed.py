@@ -1,0 +1,119 @@
+"""Timed steps decide the number format and the layout: once, in turns, and by a clear lead."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.fx import GraphModule
+
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.models.small_resnet import SmallResNet
+from trainable.probes.speed import measure_speeds
+from trainable.recipe.speeds import Format, Speed, fastest, pays_to_compile
+from trainable.train import train
+from trainable.training.precision import formats_of
+
+CPU = torch.device("cpu")
+
+
+def speed(number_format: Format, rate: float, *, channels_last: bool = True) -> Speed:
+    return Speed(number_format=number_format, channels_last=channels_last, images_per_second=rate)
+
+
+@pytest.mark.parametrize(("other", "chosen"), [(114.0, "fp32"), (116.0, "bf16"), (50.0, "fp32")])
+def test_another_format_must_be_clearly_faster(other: float, chosen: str) -> None:
+    assert fastest([speed("fp32", 100.0), speed("bf16", other)]).number_format == chosen
+
+
+def test_the_fastest_of_several_is_taken() -> None:
+    found = [speed("fp32", 100.0), speed("bf16", 150.0), speed("bf16", 160.0, channels_last=False)]
+    assert fastest(found) is found[2]
+
+
+def test_every_format_of_the_device_is_timed_in_both_layouts() -> None:
+    net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
+    found = measure_speeds(net, (1, 8, 8), CPU, 3)
+    ways = [(each.number_format, each.channels_last) for each in found]
+    assert ways == [(each, last) for each in formats_of(CPU) for last in (True, False)]
+    assert min(each.images_per_second for each in found) > 0.0
+
+
+@pytest.mark.parametrize(("images", "pays"), [(10_000, False), (30_000, True)])
+def test_compiling_must_win_back_twice_its_time(images: int, pays: bool) -> None:
+    found = [speed("bf16", 100.0), speed("bf16", 200.0).model_copy(update={"compile_seconds": 60.0})]
+    assert pays_to_compile(found, images) is pays
+    assert fastest(found) is found[0]
+    assert not pays_to_compile(found[:1], images)
+
+
+class OnlyFast(nn.Module):
+    """Computes many products, unless autocast is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 3)
+        self.slow = nn.Linear(64, 64)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = images.flatten(1)
+        if not torch.is_autocast_enabled("cpu"):
+            for _ in range(200):
+                features = self.slow(features)
+        logits: torch.Tensor = self.layer(features)
+        return logits
+
+
+@pytest.mark.skipif(len(formats_of(CPU)) < 2, reason="this processor has one format alone")
+def test_a_network_that_is_faster_in_bf16_is_trained_in_it() -> None:
+    assert fastest(measure_speeds(OnlyFast(), (1, 8, 8), CPU, 3)).number_format == "bf16"
+
+
+def test_memory_that_runs_out_leaves_the_choice_to_the_device() -> None:
+    class TooLarge(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            raise torch.OutOfMemoryError
+
+    assert measure_speeds(TooLarge(), (1, 8, 8), CPU, 3) == ()
+
+
+def test_train_writes_the_format_that_it_took() -> None:
+    lines: list[str] = []
+    outcome = train(
+        small_recipe({"loop.epochs": 1, "precision.kind": "auto"}), data=data_set(), say=lines.append
+    )
+    assert outcome.recipe.precision.kind in formats_of(CPU)
+    assert any(line.startswith(f"precision: {outcome.recipe.precision.kind} ") for line in lines)
+    train(small_recipe({"loop.epochs": 1}), data=data_set(), say=lines.append)
+    assert sum(line.startswith("precision: ") for line in lines) == 1
+
+
+def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[GraphModule] = []
+
+    def backend(graph: GraphModule, _: list[torch.Tensor]) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
+    *eager, compiled = measure_speeds(net, (1, 8, 8), CPU, 3, may_compile=True)
+    assert graphs
+    assert all(each.compile_seconds is None for each in eager)
+    best = fastest(eager)
+    assert (compiled.number_format, compiled.channels_last) == (best.number_format, best.channels_last)
+    assert compiled.compile_seconds is not None
+    assert compiled.compile_seconds > 0.0
+
+
+def test_a_network_that_cannot_be_compiled_is_trained_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def backend(graph: GraphModule, _: list[torch.Tensor]) -> Any:
+        raise ValueError("no kernels for this")
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
+    found = measure_speeds(net, (1, 8, 8), CPU, 3, may_compile=True)
+    assert len(found) == 2 * len(formats_of(CPU))

@@ -1,0 +1,49 @@
+"""Holds how fast a network trains in each number format and layout, and which is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainable.recipe.base import Spec
+
+Format = Literal["fp32", "tf32", "bf16", "fp16"]
+
+MARGIN = 1.15
+"""Another way to compute must be so much faster than the usual one: timings of one moment differ by less."""
+
+
+class Speed(Spec):
+    """Holds how fast a network trains in one number format and memory layout."""
+
+    number_format: Format
+    channels_last: bool
+    images_per_second: Annotated[float, Field(gt=0.0)]
+    compile_seconds: Annotated[float, Field(ge=0.0)] | None = None
+    """The network was compiled for this, which took so long; None if it was not."""
+
+    def __str__(self) -> str:
+        layout = "channels_last" if self.channels_last else "contiguous"
+        compiled = "" if self.compile_seconds is None else f" compiled in {self.compile_seconds:.0f} s"
+        return f"{self.number_format} {layout}{compiled} {self.images_per_second:,.3g}"
+
+
+def fastest(speeds: Sequence[Speed]) -> Speed:
+    """Returns the fastest without compiling, or the usual way, which is the first, if that is nearly as
+    fast."""
+    usual = speeds[0]
+    eager = [each for each in speeds if each.compile_seconds is None]
+    best = max(eager, key=lambda each: each.images_per_second)
+    return best if best.images_per_second > MARGIN * usual.images_per_second else usual
+
+
+def pays_to_compile(speeds: Sequence[Speed], images: int) -> bool:
+    """Returns whether compiling saves at least twice its own time in a run that trains on so many images."""
+    eager = fastest(speeds)
+    return any(
+        images / eager.images_per_second - images / each.images_per_second > 2 * each.compile_seconds
+        for each in speeds
+        if each.compile_seconds is not None
+    )
