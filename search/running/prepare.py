@@ -11,13 +11,13 @@ from search.facts.packing import gpu_share
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
-from search.study import Study
+from search.study import MODEL_NAME, Study
 from search.study.space import build_space, check_trials, far_rates
+from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
-from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_whole
 
 CROP = "augmentation.crop.kind"
@@ -53,7 +53,7 @@ def prepare(
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes)
     facts = with_written_facts(measured_anew(base, data.info, trial, download=download), study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
-    check_weights(prepared.space.base, data.info, download=download)
+    check_weights(prepared.space, data.info, download=download)
     if study.space.probes:
         space = prepared.space
         facts = run_probes(study, facts, space.recipe(space.own), data, download=download, say=say)
@@ -95,7 +95,7 @@ def prepare_again(
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
     check_trials(study, search.space, facts)
-    check_weights(search.space.base, data.info, download=download)
+    check_weights(search.space, data.info, download=download)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     space, pruning = search.space, search.pruning
     prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download)
@@ -119,15 +119,22 @@ def write_facts(prepared: Prepared) -> None:
     write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info))
 
 
-def check_weights(base: Recipe, info: DataInfo, *, download: bool = False) -> None:
-    """Load the weights from which trials start, once; with `download`, published ones are fetched.
+def check_weights(space: Space, info: DataInfo, *, download: bool = False) -> None:
+    """Load the weights from which trials start, once for each model that the space may choose; with
+    `download`, published ones are fetched.
 
-    Raises ModelError where they are missing or do not fit, which would fail in every trial.
+    Raises ModelError where they are missing or do not fit, which would fail in every trial with this model.
     """
-    if base.model.weights is not None:
-        from trainable.training.network import make_network
+    base = space.base
+    if base.model.weights is None:
+        return
+    from trainable.training.network import make_network
 
-        make_network(base.model, info, download=download)
+    domains = [each.domain for each in space.dimensions if each.path == MODEL_NAME]
+    others = [name for domain in domains if isinstance(domain, Choice) for name in domain.options]
+    for name in dict.fromkeys([base.get(MODEL_NAME), *others] if others else [None]):
+        chosen = base if name is None else base.with_values({MODEL_NAME: name})
+        make_network(chosen.model, info, download=download)
 
 
 def _assemble(

@@ -232,7 +232,17 @@ class Study(Spec):
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
-        return with_length.model_copy(update={"data": self.data}).with_values(self.pinned)
+        first = self._first_name()
+        return with_length.model_copy(update={"data": self.data}).with_values({**first, **self.pinned})
+
+    def _first_name(self) -> dict[str, Any]:
+        """Returns the first model that `space.overrides` chooses between, where `base` names none: facts are
+        measured on it."""
+        chosen = self.space.overrides.get(MODEL_NAME)
+        options = chosen.get("choice") if isinstance(chosen, Mapping) else None
+        if MODEL_NAME in self.pinned or not isinstance(options, list) or not options:
+            return {}
+        return {MODEL_NAME: options[0]} if self.pinned.get("model.kind") in ("timm", "torchvision") else {}
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
         """Returns a copy with values set by dotted path.

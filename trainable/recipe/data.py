@@ -97,24 +97,23 @@ class Data(Spec):
         int | None,
         Field(ge=4, le=4096),
         Purpose(
-            "side in pixels; by default that of the weights, where there are any, at most 96 on a CPU, else "
-            "the images' short side, at most 64 on a CPU and 224 on a GPU",
+            "side in pixels; by default the weights', at most 96 on a CPU, or else the short side, at most "
+            "64 on a CPU",
             "the data",
         ),
     ] = None
     normalisation: Annotated[
         Literal["data", "pretrained"] | ChannelStatistics | None,
         Purpose(
-            "how pixels are normalised: by the statistics of the training images (data), by those that the "
-            "weights were trained with (pretrained), or by a mean and std of yours; by default by those of "
-            "the weights, where there are any",
+            "what pixels are normalised by: data, pretrained, or a mean and std; by default as the weights "
+            "know them, else by the data's own",
             "004:169; arXiv 1805.08974, section 3",
         ),
     ] = None
     interpolation: Annotated[
         Interpolation | None,
         Purpose(
-            "the filter that resizes images; by default that of the weights if there are any, else bilinear",
+            "the filter that resizes images; by default the weights', or else bilinear",
             "the weights",
         ),
     ] = None

@@ -85,8 +85,8 @@ class ModelSpec(Spec):
         Field(min_length=1),
         AfterValidator(_usable_if_any),
         Purpose(
-            "pretrained weights to start from, their head replaced: `default`, torchvision's name of weights "
-            "(IMAGENET1K_V2), a file, or a folder with NAME.safetensors of each model",
+            "pretrained weights to start from, their head replaced: `default`, torchvision's name of them, a "
+            "file, or a folder with NAME.safetensors of each model",
             "001:98, 003:88, 000:48",
         ),
     ] = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
@@ -17,6 +18,7 @@ from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
+from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
@@ -194,3 +196,40 @@ def test_what_is_held_in_memory_fits_into_half_of_the_smallest_object_store(
     machines = Hardware((Node(8, 0, 2**40), Node(8, 0, store_bytes)))
 
     assert prepare(study, Home(tmp_path), machines).data.info.in_memory is held
+
+
+def models_of(folder: Path, *names: str) -> Study:
+    """Returns a study that chooses between timm's models with weights in a folder; `base` names none."""
+    model = {"kind": "timm", "weights": str(folder)}
+    overrides = {"model.name": {"choice": list(names)}}
+    return Study.from_tree(
+        {
+            "data": {"path": "digits", "image_size": 32},
+            "base": {"model": model, "precision.kind": "fp32"},
+            "space": {"name": "finetune", "overrides": overrides},
+        }
+    )
+
+
+def write_small(folder: Path, name: str) -> None:
+    torch.manual_seed(0)
+    save_file(timm.create_model(name, num_classes=7).state_dict(), folder / f"{name}.safetensors")
+
+
+def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
+    names = ("test_resnet", "test_efficientnet")
+    for name in names:
+        write_small(tmp_path, name)
+    study = models_of(tmp_path, *names)
+    prepared = prepare(study, Home(tmp_path / "search"), MACHINE)
+    assert prepared.space.recipe(prepared.space.own).get("model.name") == "test_resnet"
+    (drawn,) = (each for each in prepared.space.dimensions if each.path == "model.name")
+    assert drawn.domain == Choice(names)
+    assert prepared.facts.pretrained
+
+
+def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) -> None:
+    write_small(tmp_path, "test_resnet")
+    study = models_of(tmp_path, "test_resnet", "test_efficientnet")
+    with pytest.raises(ModelError, match=r"expected a file of weights in .*, called test_efficientnet with"):
+        prepare(study, Home(tmp_path / "search"), MACHINE)
