@@ -278,6 +278,39 @@ def batch_find(
 
 
 @app.command()
+def backbones(
+    file: RecipeOrStudy = None,
+    data: DataPath = None,
+    set_: Set = None,
+    models: Annotated[str | None, typer.Option(help="timm's names, with commas between.")] = None,
+    size: Annotated[str | None, typer.Option(help="A list of candidates: small, medium or large.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A folder with NAME.safetensors of each candidate.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="A new file for the study of the best three."),
+    ] = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Compare pretrained networks on your images, by linear heads on their frozen features."""
+    from search.commands.backbones import run_backbones
+
+    run_backbones(
+        file,
+        data=data,
+        settings=set_ or (),
+        models=models,
+        size=size,
+        weights=weights,
+        out=out,
+        download=download,
+        as_json=json,
+    )
+
+
+@app.command()
 def check(
     target: Annotated[str, WHAT],
     full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False,

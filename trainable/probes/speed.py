@@ -23,7 +23,7 @@ from trainable.training.devices import wait_for
 from trainable.training.evaluate import full_precision
 from trainable.training.memory import give_back, ran_out
 
-LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 4, 20, 3.0
+LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
 """There are so many rounds of timed steps, as many as fit into these seconds."""
 STEP_SECONDS = 0.25
 """A timed step has as many images as train in about this time, in powers of two."""

@@ -107,7 +107,7 @@ class Data(Spec):
         Purpose(
             "what pixels are normalised by: data, pretrained, or a mean and std; by default as the weights "
             "know them, else by the data's own",
-            "004:169; arXiv 1805.08974, section 3",
+            "004:169; the weights",
         ),
     ] = None
     interpolation: Annotated[

@@ -1,0 +1,119 @@
+"""Implements `tunebook backbones`: which pretrained network suits these images, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from search.commands.inputs import named_input
+from search.facts.backbones import Candidate, candidates, compare, priors
+from search.results.report import console, say
+from search.results.tables import Rows
+from search.study import Study
+from spaces.catalog.backbones import SIZES, Size
+from trainable.errors import UserError
+from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.trees import without
+from trainable.recipe.yamlfile import write_whole
+from trainable.training.devices import default_device
+
+GIB = 2**30
+SCHEMA = 1
+COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "images/s", "GiB at 32")
+
+
+def run_backbones(
+    file: str | None,
+    *,
+    data: str | None,
+    settings: Sequence[str],
+    models: str | None,
+    size: str | None,
+    weights: str | None,
+    out: Path | None,
+    download: bool,
+    as_json: bool,
+) -> None:
+    """Print the ranking, and write to `out` the study that fine-tunes its first three. Raises UserError."""
+    study = named_input(file, data, settings)
+    if not isinstance(study, Study):
+        raise UserError("backbones compares networks on images: give DATA or a study")
+    if out is not None and out.exists():
+        raise UserError(f"--out {out}: exists already")
+    device = default_device()
+    names = [each.strip() for each in models.split(",")] if models else None
+    chosen = candidates(names, weights, _size(size), gpu=device.type == "cuda")
+    found = compare(study, chosen, device, weights=weights, download=download, say=_quiet if as_json else say)
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
+    else:
+        console().print(Rows("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
+        say("accuracy of a linear head on frozen features; costs are those of training all layers")
+    if out is not None:
+        write_whole(out, _next(study, found, weights).yaml().encode())
+        say(f"the next study, which chooses between {', '.join(priors(found))}: {out}")
+
+
+def _next(study: Study, found: Sequence[Candidate], weights: str | None) -> Study:
+    """Returns the study that fine-tunes the first networks, and draws from them as the ranking believes."""
+    shares = priors(found)
+    tree = study.model_dump(mode="json")
+    where = str(Path(weights).absolute()) if weights is not None else OWN_WEIGHTS
+    model: dict[str, Any] = {"kind": "timm", "weights": where}
+    tree["base"] = {**without(tree["base"], "model"), "model": model}
+    if len(shares) == 1:
+        model["name"] = next(iter(shares))
+    else:
+        choice = {"choice": list(shares), "weights": list(shares.values())}
+        tree["space"]["overrides"] = {**tree["space"]["overrides"], "model.name": choice}
+    tree["space"]["name"] = "finetune"
+    return Study.from_tree(tree)
+
+
+def _row(found: Candidate) -> tuple[str, ...]:
+    low, high = interval(found)
+    costs = found.costs
+    return (
+        found.name,
+        f"{found.score.accuracy:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        f"{found.chance:.0%}",
+        f"{costs.parameters / 1e6:.1f} M",
+        f"{costs.images_per_second:,.3g}" if costs.images_per_second else "-",
+        f"{costs.training_bytes / GIB:.2f}",
+    )
+
+
+def interval(found: Candidate) -> tuple[float, float]:
+    """Returns Wilson's 95 % interval of an accuracy."""
+    from scipy.stats import binomtest
+
+    right = found.score.right
+    low, high = binomtest(int(right.sum()), len(right)).proportion_ci(0.95, method="wilson")
+    return float(low), float(high)
+
+
+def _tree(found: Candidate) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "accuracy": found.score.accuracy,
+        "interval": interval(found),
+        "chance_to_be_best": found.chance,
+        "validation_images": len(found.score.right),
+        **found.costs._asdict(),
+    }
+
+
+def _size(text: str | None) -> Size | None:
+    for each in SIZES:
+        if text == each:
+            return each
+    if text is not None:
+        raise UserError(f"--size: expected one of {', '.join(SIZES)}, got {text!r}")
+    return None
+
+
+def _quiet(line: str) -> None:
+    """Says nothing."""

@@ -1,0 +1,187 @@
+"""Compares pretrained networks on a study's images, by linear heads on their frozen features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import nn
+
+from search.study import Study
+from spaces.catalog.backbones import BACKBONES, SIZES, Size
+from trainable.data import DataSet
+from trainable.errors import ModelError, UserError
+from trainable.files.cache import cache_root
+from trainable.models.make import count_parameters
+from trainable.models.weights import SUFFIXES, weights_digest
+from trainable.probes.backbones import (
+    Features,
+    HeadScore,
+    best_head,
+    chances_to_be_best,
+    features_of,
+    training_bytes,
+)
+from trainable.probes.speed import measure_speeds
+from trainable.recipe import Recipe
+from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.speeds import fastest
+from trainable.train import versions
+from trainable.training.network import make_network
+from trainable.training.pixels import load_for, resolved
+
+Say = Callable[[str], None]
+CHOSEN = 3
+"""The space of the next study chooses between so many networks."""
+EVEN_SHARE = 0.25
+"""This part of the choice's prior is even: features that are frozen are no certain sign of tuned ones."""
+
+
+class Costs(NamedTuple):
+    """Holds what training all layers of a network takes: images a second on this machine, 0 where that could
+    not be timed, and the bytes of a step on 32 images."""
+
+    parameters: int
+    images_per_second: float
+    training_bytes: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Holds what was measured of one network."""
+
+    name: str
+    score: HeadScore
+    chance: float
+    """It is the best on images drawn anew with this probability."""
+    costs: Costs
+
+
+def candidates(names: Sequence[str] | None, weights: str | None, size: Size | None, gpu: bool) -> list[str]:
+    """Returns the names of timm's networks to compare: those that a person names, else those in a folder of
+    weights, else the list of a size; by default small ones, and on a GPU medium ones too."""
+    if names:
+        return list(names)
+    if weights is not None and Path(weights).is_dir():
+        found = sorted(each.stem for each in Path(weights).iterdir() if each.suffix in SUFFIXES)
+        if not found:
+            raise UserError(f"--weights {weights}: expected files such as NAME.safetensors, found none")
+        return found
+    sizes = [size] if size is not None else [*SIZES[: 2 if gpu else 1]]
+    return [name for each in sizes for name in BACKBONES[each]]
+
+
+def compare(
+    study: Study,
+    names: Sequence[str],
+    device: torch.device,
+    *,
+    weights: str | None = None,
+    download: bool = False,
+    say: Say,
+) -> list[Candidate]:
+    """Returns what is measured of each network, the best first; says a line for each that is not at hand.
+
+    Raises UserError if none can be compared, and for images that cannot be used.
+    """
+    scores: dict[str, HeadScore] = {}
+    costs: dict[str, Costs] = {}
+    for name in names:
+        try:
+            recipe, data = _seen_by(study, name, device, weights or OWN_WEIGHTS, download=download)
+            features, costs[name] = _measured(recipe, data, device, download=download)
+        except ModelError as error:
+            say(f"{name}: left out: {error}")
+            continue
+        scores[name] = best_head(features)
+        say(f"{name}: {scores[name].accuracy:.1%} of {len(scores[name].right):,} validation images")
+    if not scores:
+        raise UserError("no network can be compared: pass --download to fetch weights, or --weights DIR")
+    chances = chances_to_be_best([each.right for each in scores.values()])
+    found = [
+        Candidate(name, score, chance, costs[name])
+        for (name, score), chance in zip(scores.items(), chances, strict=True)
+    ]
+    return sorted(found, key=lambda each: each.score.accuracy, reverse=True)
+
+
+def priors(found: Sequence[Candidate]) -> dict[str, float]:
+    """Returns the networks for the next study to choose between, each with its weight: the probability that
+    it is the best of them, and an even share of EVEN_SHARE."""
+    first = found[:CHOSEN]
+    chances = chances_to_be_best([each.score.right for each in first])
+    even = EVEN_SHARE / len(first)
+    return {
+        each.name: round(even + (1 - EVEN_SHARE) * chance, 3)
+        for each, chance in zip(first, chances, strict=True)
+    }
+
+
+def _seen_by(
+    study: Study, name: str, device: torch.device, weights: str, *, download: bool
+) -> tuple[Recipe, DataSet]:
+    """Returns a recipe with this network, and the images as its weights know them."""
+    base = study.base_recipe()
+    recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}})
+    data = load_for(recipe, device, download=download)
+    data.be_here()
+    return resolved(recipe, data, download=download), data
+
+
+def _measured(
+    recipe: Recipe, data: DataSet, device: torch.device, *, download: bool
+) -> tuple[Features, Costs]:
+    """Returns a network's features of the images and its costs, from the person's cache if they are there."""
+    file = _cache_file(recipe, data, device)
+    if (known := _read(file)) is not None:
+        return known
+    network = make_network(recipe.model, data.info, download=download)
+    found = features_of(network, data, recipe, device)
+    costs = _costs(network, data, device)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(".part.npz")
+        np.savez(temporary, **vars(found), costs=np.array(costs, np.float64))
+        temporary.replace(file)
+    return found, costs
+
+
+def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
+    follows_from = {
+        "model": recipe.tree()["model"],
+        "weights": weights_digest(recipe.model),
+        "data": recipe.tree()["data"],
+        "digest": data.info.digest,
+        "resize": data.resize.model_dump(),
+        "device": device.type,
+        "versions": versions(),
+    }
+    digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
+    return cache_root() / "features" / f"{digest[:32]}.npz"
+
+
+def _read(file: Path) -> tuple[Features, Costs] | None:
+    try:
+        with np.load(file) as stored:
+            features = Features(**{each.name: stored[each.name] for each in fields(Features)})
+            parameters, rate, size = stored["costs"].tolist()
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return None
+    return features, Costs(int(parameters), rate, int(size))
+
+
+def _costs(network: nn.Module, data: DataSet, device: torch.device) -> Costs:
+    """Returns the costs of a network whose weights are no longer needed: timing changes them."""
+    shape = (data.info.channels, data.info.image_size, data.info.image_size)
+    size = training_bytes(network, shape)
+    speeds = measure_speeds(network, shape, device, len(data.info.classes))
+    rate = fastest(speeds).images_per_second if speeds else 0.0
+    return Costs(count_parameters(network), rate, size)

@@ -1,0 +1,108 @@
+"""`tunebook backbones` ranks what is at hand, says what is not, and writes the next study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from search.study import read_study
+from spaces.catalog.backbones import BACKBONES, SIZES
+from tests.trainable.small_images import write_classes
+
+Tunebook = Callable[..., tuple[int, str, str]]
+PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    for name in ("test_resnet", "test_efficientnet"):
+        torch.manual_seed(0)
+        save_file(timm.create_model(name).state_dict(), folder / f"{name}.safetensors")
+    return folder
+
+
+def test_the_lists_name_networks_of_timm_with_free_weights() -> None:
+    for size, most in zip(SIZES, (12e6, 30e6, 100e6), strict=True):
+        for name in BACKBONES[size]:
+            configuration = timm.get_pretrained_cfg(name)
+            assert configuration is not None
+            assert configuration.license in PERMISSIVE, name
+            with torch.device("meta"):
+                network = timm.create_model(name)
+            assert sum(each.numel() for each in network.parameters()) <= most, name
+
+
+def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
+    tunebook: Tunebook, weights: Path, tmp_path: Path
+) -> None:
+    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
+    out = tmp_path / "next.yaml"
+    code, _, err = tunebook("backbones", tmp_path / "images", "--weights", weights, "-o", out)
+    assert code == 0, err
+    study = read_study(out)
+    assert study.space.name == "finetune"
+    choice: dict[str, Any] = study.space.overrides["model.name"]
+    assert set(choice["choice"]) == {"test_resnet", "test_efficientnet"}
+    assert sum(choice["weights"]) == pytest.approx(1.0, abs=0.01)
+    assert study.base_recipe().model.weights == str(weights)
+    code, explained, err = tunebook("explain", out)
+    assert code == 0, err
+    assert "model.name" in explained
+
+
+def test_a_second_look_is_taken_from_the_cache(tunebook: Tunebook, weights: Path, tmp_path: Path) -> None:
+    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
+    arguments = ("backbones", tmp_path / "images", "--weights", weights, "--json")
+    _, first, _ = tunebook(*arguments)
+    stored = {each: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")}
+    assert len(stored) == 2
+    _, second, _ = tunebook(*arguments)
+    assert json.loads(second) == json.loads(first)
+    assert {each: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")} == stored
+
+
+def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, tmp_path: Path) -> None:
+    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
+    arguments = ("backbones", tmp_path / "images", "--weights", weights)
+    code, out, _ = tunebook(*arguments, "--models", "test_resnet,test_vit")
+    assert code == 0
+    assert "test_vit: left out: model.weights: expected a file of weights in the folder" in " ".join(
+        out.split()
+    )
+    code, _, err = tunebook("backbones", tmp_path / "images", "--models", "test_resnet")
+    assert code == 2
+    assert "no network can be compared: pass --download to fetch weights, or --weights DIR" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--size", "huge"), "--size: expected one of small, medium, large, got 'huge'"),
+        (("--weights", "empty"), "expected files such as NAME.safetensors, found none"),
+        (("-o", "there.yaml"), "exists already"),
+    ],
+)
+def test_a_mistake_is_one_message(
+    tunebook: Tunebook, tmp_path: Path, arguments: tuple[str, str], message: str
+) -> None:
+    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
+    Path("empty").mkdir()
+    Path("there.yaml").touch()
+    code, _, err = tunebook("backbones", tmp_path / "images", *arguments)
+    assert code == 2
+    assert message in err

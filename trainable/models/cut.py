@@ -1,0 +1,69 @@
+"""Cuts a network before its head: a body that makes features of images, and a head that makes logits of
+them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trainable.errors import ModelError
+from trainable.models.groups import head_of
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Holds the head of a network; its layers are the network's own."""
+
+    network: nn.Module
+    head: nn.Sequential
+
+    def features(self, images: Tensor) -> Tensor:
+        """Returns a copy of what the head is given for images [B, C, H, W], in the network's mode."""
+        given: list[Tensor] = []
+        first = next(iter(self.head))
+        handle = first.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
+        try:
+            self.network(images)
+        finally:
+            handle.remove()
+        return given[0]
+
+
+def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
+    """Returns the cut before the last layer with parameters, and before dropout that stands in front of it.
+
+    None if the head's answers to the features are not the network's to these images [B, C, H, W]: it may use
+    its head twice, or do something to its output. The network's mode and weights stay as they are.
+    """
+    try:
+        head = _head_layers(network)
+    except ModelError:
+        return None
+    cut, training = Cut(network, head), network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            features = cut.features(images)
+            same = isinstance(features, Tensor) and torch.equal(head(features), network(images))
+    except (RuntimeError, IndexError):  # a head that takes more than one tensor, or is not called
+        same = False
+    finally:
+        network.train(training)
+        head.train(training)
+    return cut if same else None
+
+
+def _head_layers(network: nn.Module) -> nn.Sequential:
+    """Returns the head, with dropout that stands right before it in its container, and what follows there."""
+    name = head_of(network)
+    head = network.get_submodule(name)
+    parent = network.get_submodule(name.rpartition(".")[0]) if name else head
+    if type(parent) is not nn.Sequential or parent is head:
+        return nn.Sequential(head)
+    layers = list(parent)
+    start = layers.index(head)
+    while start > 0 and isinstance(layers[start - 1], nn.modules.dropout._DropoutNd):
+        start -= 1
+    return nn.Sequential(*layers[start:])

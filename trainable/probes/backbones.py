@@ -1,0 +1,161 @@
+"""Measures how well the frozen features of a pretrained network tell the classes of a data set apart.
+
+A grid of linear heads, on features that are computed once, ranks networks in seconds, where training each
+takes hours. Kornblith, Shlens and Le (arXiv 1805.08974, section 4) find that ImageNet accuracy predicts the
+accuracy of such heads (r = 0.99) and that after fine-tuning (r = 0.96) on twelve sets of photographs. Your
+images may be none of these, so it is measured on them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainable.data import DataSet, Split
+from trainable.data.loading import Loader, make_loader
+from trainable.data.source import Integers
+from trainable.errors import ModelError
+from trainable.models.cut import Cut, cut_before_head
+from trainable.probes.live_bytes import LiveBytes
+from trainable.recipe import Recipe
+from trainable.recipe.speeds import Format
+from trainable.training import precision
+from trainable.training.evaluate import full_precision
+
+TRAIN, VALIDATION = 5_000, 2_000
+"""At most so many images of each part are looked at, the same for every network."""
+BATCH = 64
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""The grid of heads: scikit-learn's C, the inverse of the decay, for standardised features."""
+STEPS = 200
+MEMORY_BATCH = 32
+
+Floats = NDArray[np.float32]
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Holds features [N, F] and labels [N] of some training and some validation images."""
+
+    train: Floats
+    train_labels: Integers
+    validation: Floats
+    validation_labels: Integers
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """Holds which validation images the best head of the grid has right, and how strong its C is."""
+
+    right: Booleans
+    strength: float
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.mean())
+
+
+def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> Features:
+    """Returns what a network's body makes of a sample of training and validation images, shown as in scoring.
+
+    Raises ModelError for a network that cannot be cut before its head.
+    """
+    network = network.to(device).eval()
+    side = data.info.image_size
+    cut = cut_before_head(network, torch.zeros(2, data.info.channels, side, side, device=device))
+    if cut is None:
+        raise ModelError(f"{type(network).__name__}: its features cannot be told from its head")
+    number_format = precision.resolve(recipe.precision, device)
+    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
+    try:
+        parts: tuple[tuple[Split, int], ...] = (("train", TRAIN), ("validation", VALIDATION))
+        found = [
+            _computed(cut, loader, part, _sampled(data, part, most), number_format) for part, most in parts
+        ]
+    finally:
+        loader.close()
+    (train, train_labels), (validation, validation_labels) = found
+    return Features(train, train_labels, validation, validation_labels)
+
+
+def best_head(features: Features) -> HeadScore:
+    """Returns the linear head of the grid that has most validation images right.
+
+    Heads are multinomial logistic regressions on features of mean 0 and deviation 1 over the training images.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    mean, std = features.train.mean(0), features.train.std(0)
+    std[std == 0.0] = 1.0
+    train, validation = (features.train - mean) / std, (features.validation - mean) / std
+    scores = []
+    for strength in STRENGTHS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # nearly converged ranks as well
+            head = LogisticRegression(C=strength, max_iter=STEPS, tol=1e-3).fit(train, features.train_labels)
+        scores.append(HeadScore(head.predict(validation) == features.validation_labels, strength))
+    return max(scores, key=lambda each: each.accuracy)
+
+
+def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list[float]:
+    """Returns for each network how often it has most images right when validation images are drawn again, in
+    a paired bootstrap (Efron and Tibshirani 1993, chapter 6); ties are shared.
+
+    `right` holds for each network which of the same validation images it has right.
+    """
+    table = np.stack(right).astype(np.float64)
+    count = table.shape[1]
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=draws)
+    totals = table @ drawn.T
+    best = totals == totals.max(0)
+    shares: list[float] = (best / best.sum(0)).mean(1).tolist()
+    return shares
+
+
+def training_bytes(network: nn.Module, shape: tuple[int, int, int], images: int = MEMORY_BATCH) -> int:
+    """Returns about how much memory it takes to fine-tune a network with AdamW on so many images at once.
+
+    Counted are tensors that are alive in a forward and backward pass in fp32 on 2 and on 4 images, from which
+    a straight line is drawn, with the weights and AdamW's two averages; not what kernels use themselves.
+    """
+    network = network.cpu().train()
+    held = sum(each.numel() * each.element_size() for each in network.parameters())
+    few, more = (_peak(network, torch.zeros(count, *shape)) for count in (2, 4))
+    return 3 * held + few + (more - few) * (images - 2) // 2
+
+
+def _peak(network: nn.Module, images: Tensor) -> int:
+    with LiveBytes() as live:
+        network(images).logsumexp(1).sum().backward()
+        peak: int = live.restart()
+    network.zero_grad(set_to_none=True)
+    return peak
+
+
+def _sampled(data: DataSet, part: Split, most: int) -> Integers:
+    """Returns at most `most` positions of a part, always the same ones, ascending."""
+    count = len(data.parts[part])
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+
+
+@torch.inference_mode()
+def _computed(
+    cut: Cut, loader: Loader, part: Split, chosen: Integers, number_format: Format
+) -> tuple[Floats, Integers]:
+    features, labels = [], []
+    autocast = precision.autocast(number_format, loader.device)
+    for images, truth in loader.evaluate(part, chosen, BATCH):
+        with autocast:
+            features.append(full_precision(cut.features(images)).flatten(1).cpu())
+        labels.append(truth.cpu())
+    return torch.cat(features).numpy(), torch.cat(labels).numpy()
