@@ -25,6 +25,8 @@ from trainable.training.seeds import Use
 
 PLAIN: Mapping[str, Any] = {
     "regularisation.label_smoothing": 0.0,
+    "regularisation.class_weights.kind": "none",
+    "regularisation.logit_adjustment": 0.0,
     "regularisation.clipping.kind": "none",
     "regularisation.averaging.kind": "none",
     "augmentation.crop.kind": "none",
@@ -36,6 +38,7 @@ PLAIN: Mapping[str, Any] = {
     "model.freeze_epochs": 0,
     "schedule.kind": "constant",
     "schedule.warmup_epochs": 0.0,
+    "loop.sampling": "natural",
     "loop.micro_batch": None,
     "loop.workers": 0,
     "loop.sync_norm": False,

@@ -111,14 +111,15 @@ class Loader(abc.ABC):
         `batches` are positions in the training part, int64 [B] on the CPU.
 
         An image's augmentation depends on (loop.seed, epoch, position) only: not on the batch it is in, on
-        what came before, nor on workers. Read all batches of one call before the next call.
+        what came before, nor on workers. In a part of N images, position p + N is another showing of image p,
+        augmented anew. Read all batches of one call before the next call.
         """
         positions = [batch.numpy() for batch in batches]
         for batch, images in zip(positions, self._augmented(positions, epoch), strict=True):
             normalised = self._normalise(images)
             for change in self.masking:
                 normalised = change(normalised, Draws(self.seed, epoch, batch))
-            yield self._laid_out(normalised), self._labels("train", batch)
+            yield self._laid_out(normalised), self._labels("train", self._images_at(batch))
 
     def evaluate(
         self, name: Split, chosen: Integers | None = None, batch: int | None = None
@@ -155,6 +156,10 @@ class Loader(abc.ABC):
         # Last: normalising took twice as long in channels_last (128 x 3 x 64 x 64, one thread).
         return images.contiguous(memory_format=self.memory_format)
 
+    def _images_at(self, positions: Integers) -> Integers:
+        """Returns which training images are shown at these positions."""
+        return positions % len(self.parts["train"])
+
     def _labels(self, name: Split, batch: Integers) -> Tensor:
         return on_device(self.labels[name][batch], self.device)
 
@@ -183,7 +188,8 @@ class ArrayLoader(Loader):
         self.files.close()
 
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        squares = self._gathered(("train", self.train_side), batches)
+        shown = [self._images_at(batch) for batch in batches]
+        squares = self._gathered(("train", self.train_side), shown)
         for batch, images in zip(batches, squares, strict=True):
             draws = Draws(self.seed, epoch, batch)
             for change in self.augment:

@@ -32,7 +32,10 @@ PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2
 
 
 class FileBatch(NamedTuple):
-    """Names images to read together: their part, their positions in it [B], and the side of their squares."""
+    """Names images to read together: their part, their positions in it [B], and the side of their squares.
+
+    Positions beyond a part are further showings of its images: `loading` says how.
+    """
 
     part: Split
     positions: Integers
@@ -70,7 +73,7 @@ class FileImages(Dataset[Tensor]):
 
     def _squares(self, batch: FileBatch) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         source, indices = self.selections[batch.part]
-        chosen = indices[batch.positions].tolist()
+        chosen = indices[batch.positions % len(indices)].tolist()
         pixels = np.empty((len(chosen), self.form.channels, batch.side, batch.side), np.uint8)
         for row, index in enumerate(chosen):
             try:

@@ -78,10 +78,56 @@ Averaging = Annotated[
 ]
 
 
+class NoClassWeights(Spec):
+    """Counts every training image alike in the loss."""
+
+    kind: Literal["none"] = "none"
+
+
+class InverseWeights(Spec):
+    """Counts every class alike in the loss: an image counts as one over the times its class is shown."""
+
+    kind: Literal["inverse"] = "inverse"
+
+
+class EffectiveNumberWeights(Spec):
+    """Counts a class of n images as its n / E times, with E = (1 - beta^n) / (1 - beta) images that differ
+    (arXiv 1901.05555, section 3).
+
+    A beta of 0 changes nothing, and near 1 every class counts alike.
+    """
+
+    kind: Literal["effective_number"] = "effective_number"
+    beta: Annotated[
+        OpenFraction,
+        Purpose(
+            "how much images of a class overlap: N images add 1 / (1 - beta) at most",
+            "arXiv 1901.05555, section 3.2",
+        ),
+    ] = 0.999
+
+
+ClassWeights = Annotated[
+    NoClassWeights | InverseWeights | EffectiveNumberWeights,
+    Field(discriminator="kind"),
+    Purpose("lets images of small classes count more in the training loss", "arXiv 1901.05555, section 3"),
+]
+
+
 class Regularisation(Spec):
     label_smoothing: Annotated[
         OpenFraction,
         Purpose("softens the labels of large models", "003:43-59, 000:36; arXiv 1512.00567, section 7"),
+    ] = 0.0
+    class_weights: ClassWeights = NoClassWeights()
+    logit_adjustment: Annotated[
+        float,
+        Field(ge=0.0, le=10.0),
+        Purpose(
+            "adds so many times the log of each class's share in the training loss to its logit, in training "
+            "alone: 1 suits scores that count every class alike, 0 is off",
+            "arXiv 2007.07314, section 5.2",
+        ),
     ] = 0.0
     clipping: Clipping = NoClipping()
     averaging: Averaging = NoAveraging()
@@ -103,6 +149,9 @@ class Precision(Spec):
     ] = True
 
 
+Sampling = Literal["natural", "sqrt", "balanced"]
+
+
 class Loop(Spec):
     epochs: Annotated[
         int, Field(ge=1, le=LONGEST_RUN), Purpose("length of the run; cosine wants long ones", "003:17")
@@ -115,6 +164,13 @@ class Loop(Spec):
         Field(ge=1),
         Purpose("the most images computed at once; gradients are accumulated", "002:24, 004:113"),
     ] = None
+    sampling: Annotated[
+        Sampling,
+        Purpose(
+            "how often an epoch shows each class: as often as its images, their square root, or all alike",
+            "arXiv 1910.09217, section 4.1",
+        ),
+    ] = "natural"
     seed: Annotated[
         int, Field(ge=0, lt=2**32), Purpose("decides weights, order and augmentation", "ours")
     ] = 0

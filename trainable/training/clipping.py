@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from trainable.models.groups import head_parameters
+
 
 @torch.no_grad()
 def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: float = 1e-3) -> None:
@@ -36,3 +38,9 @@ def _unit_norms(values: Tensor) -> Tensor:
     dimensions = tuple(range(1, values.ndim)) or None
     norms: Tensor = torch.linalg.vector_norm(values, dim=dimensions)
     return norms.view(-1)
+
+
+def below_head(model: nn.Module) -> list[nn.Parameter]:
+    """Returns what adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
+    head = head_parameters(model)
+    return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.data import DataSet, Split
+from trainable.data.arrays import as_tensor
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
@@ -35,9 +36,10 @@ from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
 from trainable.training.pixels import load_for, resolved
+from trainable.training.order import Order
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.seeds import Use
-from trainable.training.task import make_task
+from trainable.training.task import task_of
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
@@ -90,9 +92,7 @@ class Run:
         check_recipe(self.recipe, self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self._ranks = ranks
-        self._task = make_task(
-            self.recipe.task, len(self.data.info.classes), self.recipe.regularisation.label_smoothing
-        )
+        self._task = task_of(self.recipe, self.data.info, self.device)
         self._room = Room()
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
@@ -371,7 +371,7 @@ class Run:
             self.recipe,
             self.model,
             task=self._task,
-            train_images=self.data.info.train_images,
+            order=Order(as_tensor(self.data.train.labels), self.recipe.loop),
             image_size=self.data.info.image_size,
             device=self.device,
             number_format=self.precision,

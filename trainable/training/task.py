@@ -11,19 +11,52 @@ import abc
 import math
 from typing import assert_never, final
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainable.data import DataInfo
+from trainable.data.arrays import as_tensor
+from trainable.recipe import Recipe
 from trainable.recipe import data as specs
 from trainable.training.evaluate import Scores, Tally, worst_scores
+from trainable.training.imbalance import adjustments, class_weights
+
+Weight = float | Tensor
+"""A weight is a number of images, or a number without dimensions on the device."""
 
 
-def make_task(spec: specs.Classification, classes: int, label_smoothing: float) -> Task:
-    """Returns the task of a recipe, over so many classes."""
+def task_of(recipe: Recipe, info: DataInfo, device: torch.device) -> Task:
+    """Returns what a recipe learns from the images that `info` describes."""
+    spec, held, sampling = recipe.regularisation, np.array(info.class_counts), recipe.loop.sampling
+    weights = class_weights(spec.class_weights, held, sampling)
+    adjusted = adjustments(spec, held, sampling)
+    return make_task(
+        recipe.task,
+        len(info.classes),
+        spec.label_smoothing,
+        weights=None if weights is None else as_tensor(weights).to(device),
+        adjustments=None if adjusted is None else as_tensor(adjusted).to(device),
+    )
+
+
+def make_task(
+    spec: specs.Classification,
+    classes: int,
+    label_smoothing: float,
+    *,
+    weights: Tensor | None = None,
+    adjustments: Tensor | None = None,
+) -> Task:
+    """Returns the task of a recipe, over so many classes.
+
+    If the classes do not count alike, `weights` [classes] are those of their images, and `adjustments`
+    [classes] are added to the logits in training; both are on the run's device.
+    """
     match spec:
         case specs.Classification():
-            return ClassificationTask(classes, label_smoothing)
+            return ClassificationTask(classes, label_smoothing, weights, adjustments)
         case _:
             assert_never(spec)
 
@@ -32,6 +65,8 @@ class Task(abc.ABC):
     """Defines what one kind of learning provides to the training loop."""
 
     classes: int
+    weighted: bool = False
+    """This says whether some images count more than others in the loss."""
 
     @property
     @abc.abstractmethod
@@ -40,7 +75,11 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Returns the mean loss of a batch, on the device."""
+        """Returns the mean loss of a batch, on the device; a weighted mean if the task is weighted."""
+
+    def weight(self, labels: Tensor) -> Weight:
+        """Returns how much a batch with these labels, not mixed, counts in a mean over several batches."""
+        return float(len(labels))
 
     @abc.abstractmethod
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -60,18 +99,41 @@ class ClassificationTask(Task):
     """Learns one label an image, by cross-entropy of logits [B, classes] with labels [B] or [B, classes]
     (soft)."""
 
-    def __init__(self, classes: int, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        classes: int,
+        label_smoothing: float = 0.0,
+        weights: Tensor | None = None,
+        adjustments: Tensor | None = None,
+    ) -> None:
         self.classes = classes
-        self._smoothing = label_smoothing
+        self.weighted = weights is not None
+        self._smoothing, self._weights, self._adjustments = label_smoothing, weights, adjustments
 
     @property
     def guessing(self) -> float:
         return math.log(max(self.classes, 2))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Returns the mean cross-entropy, weighted as torch's own is with whole labels.
+
+        With mixed labels torch divides by the number of images, and here it is the weight of the labels: so
+        mixing does not change how much a batch counts.
+        """
+        if self._adjustments is not None:
+            outputs = outputs + self._adjustments.to(outputs.dtype)
+        weights = None if self._weights is None else self._weights.to(outputs.dtype)
         if targets.is_floating_point():
             targets = targets.to(outputs.dtype)
-        return functional.cross_entropy(outputs, targets, label_smoothing=self._smoothing)
+        loss = functional.cross_entropy(outputs, targets, weights, label_smoothing=self._smoothing)
+        if weights is None or not targets.is_floating_point():
+            return loss
+        return loss * (len(targets) / (targets @ weights).sum())
+
+    def weight(self, labels: Tensor) -> Weight:
+        """Returns the sum of the weights of the images' classes, which mixing within the batch does not
+        change."""
+        return float(len(labels)) if self._weights is None else self._weights[labels].sum()
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns 0 or 1 for each answer, or the share of the answered class if labels are mixed."""

@@ -17,19 +17,20 @@ from trainable.augmentation.sizes import resized, size_at
 from trainable.data.loading import Batch
 from trainable.models.ema import make_average
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
-from trainable.models.groups import head_parameters, rate_factors
+from trainable.models.groups import rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 from trainable.training import precision, schedule, seeds
-from trainable.training.clipping import clip_adaptively
+from trainable.training.clipping import below_head, clip_adaptively
 from trainable.training.evaluate import full_precision
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
+from trainable.training.order import Order
 from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
-from trainable.training.task import Task
+from trainable.training.task import Task, Weight
 from trainable.training.totals import Batches, Running, Totals, Trained
 
 CHECK_EVERY = 32
@@ -65,7 +66,7 @@ class Trainer:
         model: nn.Module,
         *,
         task: Task,
-        train_images: int,
+        order: Order,
         image_size: int,
         device: torch.device,
         number_format: Format,
@@ -73,9 +74,9 @@ class Trainer:
     ) -> None:
         self._recipe, self._model, self._task = recipe, model, task
         self._ranks, self._device = ranks, device
-        self._train_images, self._image_size = train_images, image_size
+        self._order, self._image_size = order, image_size
         self._batch = recipe.loop.batch_size
-        self.steps = train_images // self._batch
+        self.steps = order.steps
         self.share = self._batch // ranks.world
         """Each rank has at least this many images of a window:
         all ranks cut alike, and no rank has an empty part."""
@@ -92,7 +93,7 @@ class Trainer:
             freeze_norm(model)
         self._reduction = Reduction(model, ranks, in_bf16=recipe.loop.bf16_gradients)
         self._parameters = [each for each in model.parameters() if each.requires_grad]
-        self._below_head = _below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
+        self._below_head = below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
         self._phases = make_phases(
             recipe.optimizer,
             model,
@@ -114,14 +115,9 @@ class Trainer:
         return 0 if self._running is None else self._running.step
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
-        """Returns this rank's micro-batches of an epoch from window `first` on,
-        as indices into the training part.
-
-        Images that do not fill a window are dropped.
-        """
-        generator = seeds.generator(self._recipe.loop.seed, Use.ORDER, epoch)
-        order = torch.randperm(self._train_images, generator=generator)[: self.steps * self._batch]
-        windows = order.view(self.steps, self._batch)[first:, self._ranks.share(self._batch)]
+        """Returns this rank's micro-batches of an epoch from window `first` on, as positions in the training
+        part."""
+        windows = self._order.windows(epoch)[first:, self._ranks.share(self._batch)]
         return [part for window in windows for part in window.tensor_split(self.micro_batches)]
 
     def epoch(
@@ -141,6 +137,7 @@ class Trainer:
         started = time.perf_counter() - running.seconds
         self.begin(epoch)
         generator = self._begin_segment(epoch, first)
+        weights = self._order.weights(epoch, self._task, self._device)
         for step in range(first, self.steps):
             if step > first and step % SEGMENT_STEPS == 0:
                 running.step, running.seconds = step, time.perf_counter() - started
@@ -149,7 +146,9 @@ class Trainer:
                 at_pause()
                 generator = self._begin_segment(epoch, step)
             phase, factor = self._paced(epoch + step / self.steps)
-            losses, right = self._gradients(phase, batches, step, self._size(epoch, step), generator)
+            losses, right = self._gradients(
+                phase, batches, step, weights[step], self._size(epoch, step), generator
+            )
             totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
@@ -197,12 +196,12 @@ class Trainer:
         self.begin(epoch)
         phase = self._phases[0]
         phase.set(1.0 if lr is None else lr / phase.lr)
-        images = sum(len(labels) for _, labels in window)
+        weight = sum(self._task.weight(labels) for _, labels in window)
         size = size or self._size(epoch, 0)
         agreed = Agreement.AGAIN
         while agreed is Agreement.AGAIN:
             self._begin_window(phase)
-            parts = self._backward(iter(window), len(window), size, generator, images)
+            parts = self._backward(iter(window), len(window), size, generator, weight)
             agreed = self._reduction.agree(out_of_memory=False)
         self._update(phase, measured=self._clips_norm)
         return torch.stack([loss for loss, _ in parts]).sum()
@@ -258,9 +257,15 @@ class Trainer:
         )
 
     def _gradients(
-        self, phase: Phase, batches: Batches, window: int, size: int, generator: torch.Generator
+        self,
+        phase: Phase,
+        batches: Batches,
+        window: int,
+        weight: Weight,
+        size: int,
+        generator: torch.Generator,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Computes a window's gradients, in as many parts as needed.
+        """Computes the gradients of a window of this weight over all ranks, in as many parts as needed.
         Returns its shares of the loss, and how right it was.
 
         Ranks agree before any of the gradients are used: if a part does not fit on one rank, all ranks cut
@@ -269,7 +274,7 @@ class Trainer:
         drawn = generator.get_state()
         while True:
             self._begin_window(phase)
-            parts = self._tried(batches, size, generator)
+            parts = self._tried(batches, size, generator, weight)
             if parts is None:
                 phase.optimizer.zero_grad(set_to_none=True)
                 give_back(self._device)
@@ -290,14 +295,14 @@ class Trainer:
         self._reduction.begin()
 
     def _tried(
-        self, batches: Batches, size: int, generator: torch.Generator
+        self, batches: Batches, size: int, generator: torch.Generator, weight: Weight
     ) -> list[tuple[Tensor, Tensor]] | None:
         """Trains a window's parts on this rank. Returns None if memory ran out and they can be cut further.
 
         The memory is free after this returns: the exception held the frames that hold it.
         """
         try:
-            return self._backward(batches, self.micro_batches, size, generator, self._batch)
+            return self._backward(batches, self.micro_batches, size, generator, weight)
         except Exception as error:
             if not (ran_out(error) and self._may_cut()):
                 raise
@@ -310,7 +315,7 @@ class Trainer:
         return self.micro_batches < self.share and not synced
 
     def _backward(
-        self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, window: int
+        self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, weight: Weight
     ) -> list[tuple[Tensor, Tensor]]:
         """Adds the gradients of the next `count` micro-batches, which ranks sum in the last one's backward
         pass. Returns the loss of each and how right its answers were."""
@@ -318,11 +323,11 @@ class Trainer:
         for number in range(count):
             images, labels = next(batches)
             with self._reduction.part(last=number == count - 1):
-                parts.append(self._backward_part(images, labels, size, generator, window))
+                parts.append(self._backward_part(images, labels, size, generator, weight))
         return parts
 
     def _backward_part(
-        self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: int
+        self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: Weight
     ) -> tuple[Tensor, Tensor]:
         """Adds a micro-batch's gradients.
         Returns its share of the window's loss, and how right each answer was."""
@@ -333,8 +338,9 @@ class Trainer:
             outputs = self._reduction.model(images)
         outputs = full_precision(outputs)
         loss = self._task.loss(outputs, targets)
-        if len(images) != window:
-            loss = loss * (len(images) / window)
+        share = self._task.weight(labels) / window
+        if not isinstance(share, float) or share != 1.0:
+            loss = loss * share
         self._scaler.scale(loss).backward()
         return loss.detach(), self._task.right(outputs.detach(), targets)
 
@@ -390,9 +396,3 @@ class Trainer:
             micro_batch=self.micro_batch,
             lost=self._is_lost(loss / steps),
         )
-
-
-def _below_head(model: nn.Module) -> list[nn.Parameter]:
-    """Returns what adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
-    head = head_parameters(model)
-    return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

@@ -13,6 +13,7 @@ from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
 from trainable.recipe.data import Classification
 from trainable.training.evaluate import Scores, Tally
+from trainable.training.order import Order
 from trainable.training.task import ClassificationTask, Task, make_task
 from trainable.training.trainer import Trainer
 
@@ -45,7 +46,7 @@ def test_the_training_loop_takes_another_task() -> None:
         recipe,
         nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 1)),
         task=Brightness(),
-        train_images=64,
+        order=Order(torch.zeros(64, dtype=torch.int64), recipe.loop),
         image_size=SIZE,
         device=torch.device("cpu"),
         number_format="fp32",
