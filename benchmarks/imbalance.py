@@ -112,9 +112,9 @@ def scored(
 def page(found: dict[int, Found], options: argparse.Namespace, where: dict[str, Any]) -> str:
     head = (
         "# What corrects for unequal classes\n\n"
-        f"Fashion-MNIST with {options.largest} training images of the largest class; ResNet-8 of width 8 with "
-        f"stride 2, SGD at {options.lr:g} (batch 256), batches of 64, {options.epochs} epochs, cosine. Mean ± "
-        f"standard deviation over {options.seeds} seeds (of images, weights and order), in points. `gain`: "
+        f"Fashion-MNIST, {options.largest} training images of the largest class; ResNet-8 of width 8 with "
+        f"stride 2, SGD at {options.lr:g} (batch 256), batches of 64, {options.epochs} epochs, cosine. Mean "
+        f"± standard deviation over {options.seeds} seeds (of images, weights and order), in points. `gain`: "
         "the mean difference to `none` with the same seed, ± its standard error.\n\n"
         "| ratio | correction | balanced | gain | natural | gain |\n|-|-|-|-|-|-|\n"
     )
@@ -146,7 +146,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compare corrections for unequal classes.")
     parser.add_argument("--data", required=True)
     parser.add_argument("--ratios", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--largest", type=int, default=2_000)
+    parser.add_argument("--largest", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--lr", type=float, default=0.5)
