@@ -56,7 +56,7 @@ def main() -> None:
             for arm, values in ARMS.items():
                 scores[arm].append(scored(data, values, seed, options))
                 print(seed, ratio, arm, *scores[arm][-1], flush=True)
-            write(options.name, {"environment": where, "scores": found}, page(found, options, where))
+        write(options.name, {"environment": where, "scores": found}, page(found, options, where))
 
 
 def unequal(whole: DataSet, largest: int, ratio: int, seed: int) -> DataSet:

@@ -37,6 +37,17 @@ def data_set(train: int = 48, validation: int = 20, test: int = 20) -> DataSet:
     return from_arrays(images(train, 0), images(validation, 1), images(test, 2))
 
 
+HELD = (32, 12, 4)
+"""The classes of the unequal set have so many training images."""
+LABELS = np.repeat(np.arange(CLASSES), HELD)
+
+
+def unequal_set() -> DataSet:
+    """Returns noise in classes of unequal sizes; half of the training images validate, too."""
+    pixels = np.random.default_rng(0).integers(0, 255, (len(LABELS), SIZE, SIZE), dtype=np.uint8)
+    return from_arrays((pixels, LABELS), (pixels[::2], LABELS[::2]))
+
+
 def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
     """Returns three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
     plain: dict[str, Any] = {

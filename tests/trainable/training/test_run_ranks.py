@@ -14,7 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.futures import Future
 from torch.multiprocessing.spawn import spawn
 
-from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe, unequal_set
 from tests.trainable.tune.planted_memory import Limited
 from trainable.checkpoints import checkpoint
 from trainable.data.loading import Batch
@@ -56,6 +56,12 @@ CASES: list[dict[str, Any]] = [
         "augmentation.size.every": 1,
         "loop.batch_size": 4,
     },
+    {  # ranks have images of other weights
+        "loop.sampling": "sqrt",
+        "loop.micro_batch": 3,
+        "regularisation.class_weights.kind": "inverse",
+        "regularisation.logit_adjustment": 1.0,
+    },
     {"optimizer.lr": 1e6, "loop.batch_size": WORLD},
 ]
 
@@ -67,7 +73,8 @@ def histories(ranks: Ranks) -> list[list[dict[str, Any]]]:
 
 def _history(values: dict[str, Any], ranks: Ranks, model: nn.Module | None = None) -> list[dict[str, Any]]:
     of_any_size = nn.Sequential(nn.AdaptiveAvgPool2d(8), plain_net(seed=ranks.rank))
-    run = Run(small_recipe(values), data=data_set(), model=model or of_any_size, ranks=ranks)
+    data = unequal_set() if "loop.sampling" in values else data_set()
+    run = Run(small_recipe(values), data=data, model=model or of_any_size, ranks=ranks)
     while not run.finished:
         run.step()
     return curve(run.history)
