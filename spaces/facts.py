@@ -42,6 +42,7 @@ NOT_OVERWRITABLE = {
     "train_images": "it is counted; data.train_limit uses fewer images",
     "classes": "it is counted",
     "class_balance": "it is counted",
+    "classes_count_alike": "write objective.metric",
     "channels": "write data.channels",
     "image_size": "write data.image_size",
     "flips": "write data.flips",
@@ -71,6 +72,7 @@ class Facts(Spec):
     train_images: Count = Field(description="to train on")
     classes: Count = Field(description="of the labels")
     class_balance: float = Field(gt=0.0, le=1.0, description="smallest class divided by largest")
+    classes_count_alike: bool = Field(False, description="in the score: a small class as much as a large one")
     channels: Literal[1, 3] = Field(description="of an image")
     image_size: int = Field(ge=4, description="side, as the model sees it")
     flips: tuple[Literal["horizontal", "vertical"], ...] = Field(

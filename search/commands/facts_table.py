@@ -117,6 +117,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "train_images": FactText(partial(counted, noun="image"), "counted"),
     "classes": FactText(partial(counted, noun="class", nouns="classes"), "counted"),
     "class_balance": FactText("{:.2f}".format, "counted"),
+    "classes_count_alike": FactText(_yes_or_no, "objective.metric"),
     "channels": FactText(_channels, "as in most images"),
     "image_size": FactText("{} px".format, "as in most images"),
     "flips": FactText(_flips, "known for these data, or none"),
@@ -138,6 +139,7 @@ PROBES = {
 }
 """The probe that measures a fact, where one does."""
 KNOWN_WITHOUT_LOOKING = {
+    "classes_count_alike": "a study's objective.metric",
     "epochs": "loop.epochs",
     "cpus": "a trial's default",
     "gpus": "what the machine has",

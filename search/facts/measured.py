@@ -127,10 +127,11 @@ def _speeds(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool) ->
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:
-    """Returns the facts, overwritten by those that stand in the study's section `facts`."""
+    """Returns the facts, overwritten by those that the study says or that stand in its section `facts`."""
     written = study.facts.values()
     if "lr_band" in written:  # for every trial's optimizer, or else for the documented recipe's
         written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
+    written["classes_count_alike"] = study.objective.counts_classes_alike
     return facts.model_copy(update=written)
 
 

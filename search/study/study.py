@@ -24,7 +24,7 @@ from trainable.recipe.models import LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, i
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
-from trainable.training.metrics import OBJECTIVES, Mode
+from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES, Mode
 
 DEFAULT_STORAGE = "searches"
 STUDY_FILE = "study.yaml"
@@ -150,6 +150,11 @@ class Objective(Spec):
     @property
     def direction(self) -> Mode:
         return OBJECTIVES[self.metric]
+
+    @property
+    def counts_classes_alike(self) -> bool:
+        """Says whether a small class is as much of the score as a large one."""
+        return self.metric in CLASSES_ALIKE
 
 
 class Tracking(Spec):

@@ -41,6 +41,8 @@ FINE_TUNED = (
     "model.layer_rates.lowest",
     "model.layer_rates.factor",
     "regularisation.label_smoothing",
+    "regularisation.logit_adjustment",
+    "loop.sampling",
     "augmentation.crop.scale_min",
     "augmentation.policy.kind",
     "augmentation.policy.magnitude",

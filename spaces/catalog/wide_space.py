@@ -62,6 +62,7 @@ _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}" for section in ("crop", "policy", "masking", "mixing")
 )
+_WEIGHTS = "regularisation.class_weights"
 _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 
 WIDE: tuple[Rule, ...] = (
@@ -72,6 +73,8 @@ WIDE: tuple[Rule, ...] = (
     _uniform(f"{_MASKING}.kind", Choice(("none", *MASKS))),
     _uniform(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
     _uniform(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
+    _uniform("loop.sampling", Choice(("natural", "sqrt", "balanced"))),
+    _uniform(f"{_WEIGHTS}.kind", Choice(("none", "effective_number", "inverse"))),
     _uniform(f"{_AVERAGING}.kind", Choice(("none", "ema"))),
     _uniform(f"{_AVERAGING}.decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(f"{_AVERAGING}.kind", ("ema",))),
     _uniform("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
@@ -85,6 +88,12 @@ WIDE: tuple[Rule, ...] = (
     Rule("schedule.warmup_epochs", warmups, When("schedule.kind", WARMED)),
     _uniform("schedule.gamma", Float(0.5, 0.999), When("schedule.kind", ("exp",))),
     _uniform("regularisation.label_smoothing", Float(0.0, 0.3)),
+    _uniform(
+        f"{_WEIGHTS}.beta",
+        Choice((0.9, 0.99, 0.999, 0.9999)),
+        When(f"{_WEIGHTS}.kind", ("effective_number",)),
+    ),
+    _uniform("regularisation.logit_adjustment", Float(0.0, 3.0)),
     _uniform(f"{_CLIPPING}.kind", Choice(("none", "norm"))),
     _uniform("model.dropout", Choice((None, 0.1, 0.3, 0.5, 0.7))),
     Rule("model.freeze_epochs", frozen_epochs),

@@ -21,7 +21,7 @@ from typing import Literal, assert_never, get_args
 from spaces.conditions import scalars_of
 from spaces.domains import Domain, Value
 from spaces.facts import Facts
-from spaces.rules import augmentations, loops, optimizers, regularisation, schedules
+from spaces.rules import augmentations, imbalance, loops, optimizers, regularisation, schedules
 from spaces.rules.rulings import Ruling, Rulings, word_at
 from spaces.space import RuleValue, Values, When
 from spaces.tables import Table, mapped, with_conditions, written_out
@@ -153,6 +153,7 @@ DETAILS: tuple[DetailRule, ...] = (
     optimizers.details,
     _warmup,
     _smoothing,
+    imbalance.details,
     _averaging,
     _crop,
     _flips,

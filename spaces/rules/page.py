@@ -62,12 +62,19 @@ FEW_PHOTOGRAPHS = IMAGENET.model_copy(
         "pretrained": True,
     }
 )
+UNEQUAL_CLASSES = FEW_PHOTOGRAPHS.model_copy(
+    update={"train_images": 10_000, "class_balance": 0.02, "classes_count_alike": True}
+)
 EXAMPLES = {
     "digits": (DIGITS, {}),
     "CIFAR10": (CIFAR, {"model.kind": "torchvision", "model.name": "resnet18"}),
     "ImageNet": (IMAGENET, {"model.kind": "torchvision", "model.name": "resnet50"}),
     "fine-tuning": (
         FEW_PHOTOGRAPHS,
+        {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
+    ),
+    "unequal classes": (
+        UNEQUAL_CLASSES,
         {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
     ),
 }

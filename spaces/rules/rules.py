@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spaces.facts import Facts
-from spaces.rules import augmentations, finetuning, loops, optimizers, regularisation, schedules
+from spaces.rules import augmentations, finetuning, imbalance, loops, optimizers, regularisation, schedules
 from spaces.rules.optimizers import OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import Values, When
@@ -55,6 +55,7 @@ _CROP, _POLICY, _MASKING, _MIXING = (
 _LAYERS = "model.layer_rates.kind"
 _SGD, _BOTH = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adam_then_sgd",))
 _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
+_WEIGHTS = "regularisation.class_weights"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
 
 _KINDS: tuple[Rule, ...] = (
@@ -65,6 +66,8 @@ _KINDS: tuple[Rule, ...] = (
     Rule(_MASKING, augmentations.maskings),
     Rule(_MIXING, augmentations.mixings),
     Rule(_LAYERS, finetuning.layer_rates),
+    Rule("loop.sampling", imbalance.samplings),
+    Rule(f"{_WEIGHTS}.kind", imbalance.class_weights),
     Rule(f"{_AVERAGING}.kind", regularisation.averagings),
     Rule(f"{_AVERAGING}.decay", regularisation.ema_decays, When(f"{_AVERAGING}.kind", ("ema",))),
     Rule("loop.batch_size", loops.batch_sizes, optional=True),
@@ -92,6 +95,8 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("schedule.gamma", schedules.falls, When(_SCHEDULE, ("exp",))),
     Rule(_SMOOTHING, regularisation.label_smoothings),
     Rule(_SMOOTHING, regularisation.label_smoothings_of_small_nets, optional=True),
+    Rule(f"{_WEIGHTS}.beta", imbalance.betas, When(f"{_WEIGHTS}.kind", ("effective_number",))),
+    Rule("regularisation.logit_adjustment", imbalance.logit_adjustments),
     Rule(f"{_CLIPPING}.kind", regularisation.clippings),
     Rule("model.dropout", regularisation.dropouts),
     Rule("model.freeze_epochs", finetuning.frozen_epochs),

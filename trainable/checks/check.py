@@ -15,6 +15,7 @@ from trainable.checks.finding import Finding, unchecked
 from trainable.checks.flips import check_flips
 from trainable.checks.gradients import check_model_gradients
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
+from trainable.checks.imbalance import check_accuracy
 from trainable.checks.labels import check_labels
 from trainable.checks.learning import check_learning, teach
 from trainable.checks.loader import check_loader
@@ -101,6 +102,7 @@ def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
     """Yields findings about images and labels, without training."""
     data = subject.data
     yield from check_labels(data)
+    yield check_accuracy(data)
     if full:
         yield from check_decoding(data)
     yield from check_pixels(data)

@@ -10,6 +10,7 @@ Level = Literal["error", "warning", "note", "passed"]
 CheckName = Literal[
     "class balance",
     "validation size",
+    "accuracy",
     "decoding",
     "pixel values",
     "normalisation",

@@ -16,6 +16,11 @@ OBJECTIVES: dict[str, Mode] = {
 }
 """A search may optimise these metrics, each in the direction in which it is better."""
 
+CLASSES_ALIKE = frozenset(
+    {"val_balanced_accuracy", "val_macro_f1", "val_auroc", "val_average_precision"} & OBJECTIVES.keys()
+)
+"""In these metrics each class has the same share, however many images it has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpochResult:

@@ -59,6 +59,14 @@ def test_what_is_written_stands_and_the_rest_is_as_measured() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "alike"), [("val_accuracy", False), ("val_loss", False), ("val_balanced_accuracy", True)]
+)
+def test_facts_tell_whether_the_objective_counts_classes_alike(metric: str, alike: bool) -> None:
+    facts = with_written_facts(digits_facts(), study_of(objective__metric=metric))
+    assert facts == digits_facts(classes_count_alike=alike)
+
+
+@pytest.mark.parametrize(
     ("values", "kind"),
     [
         ({}, None),

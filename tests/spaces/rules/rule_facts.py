@@ -39,6 +39,7 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
         imagenet_facts(train_images=200_000, epochs=10, pretrained=True, largest_micro_batch=8),
         PRETRAINED,
     ),
+    "unequal classes": (digits_facts(class_balance=0.01, classes_count_alike=True), {}),
     "one epoch": (digits_facts(epochs=1), {}),
     "two classes": (digits_facts(classes=2, image_size=64, parameters=30 * MILLION), {}),
     "a sweep's band": (imagenet_facts(lr_band=(0.3, 3.0), lr_band_kind="sgd"), {}),
@@ -119,6 +120,8 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     gpus=st.sampled_from((0.0, 0.5, 1.0, 8.0)),
     pretrained=st.booleans(),
     attention=st.booleans(),
+    class_balance=st.floats(0.001, 1.0),
+    classes_count_alike=st.booleans(),
     largest_micro_batch=st.none() | logarithmic(1, 4096),
     lr_band=st.none() | bands,
 )

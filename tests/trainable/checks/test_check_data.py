@@ -15,6 +15,7 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.duplicates import check_duplicates
 from trainable.checks.finding import Finding, Level, counts
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
+from trainable.checks.imbalance import check_accuracy
 from trainable.checks.labels import check_labels
 from trainable.checks.sampling import in_memory, largest_classes, pixels
 from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
@@ -226,3 +227,49 @@ def test_findings_are_counted_and_long_lists_are_cut() -> None:
     levels: tuple[Level, ...] = ("error", "warning", "warning", "note", "passed")
     assert counts([Finding("outputs", level, "") for level in levels]) == (1, 2)
     assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
+
+
+# --- what accuracy hides ------------------------------------------------------------------------------
+
+
+def validated_on(held: tuple[int, ...]) -> DataSet:
+    """Returns a set whose validation part has so many images of each class."""
+    labels = np.repeat(np.arange(len(held)), held)
+    every = np.arange(len(held))
+    return from_arrays(
+        (np.zeros((len(held), 8, 8), np.uint8), every), (np.zeros((len(labels), 8, 8), np.uint8), labels)
+    )
+
+
+def test_what_guessing_scores_is_named_with_the_objective_that_shows_it() -> None:
+    found = check_accuracy(validated_on((180, 12, 8)))
+    assert found.level == "warning"
+    assert "answering 0 to every validation image scores 90% accuracy, and 33% balanced" in found.what
+    assert "objective.metric: val_balanced_accuracy" in found.do
+
+
+def test_classes_whose_recall_nobody_can_see_are_named_with_its_interval() -> None:
+    """Of 2 of 4 right, Wilson's interval is (p + z^2/2n ± z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)."""
+    found = check_accuracy(validated_on((30, 4, 30)))
+    assert found.level == "note"
+    assert "1 of 3 classes have few validation images: 1" in found.what
+    z, n, p = 1.96, 4, 0.5
+    half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
+    assert (
+        f"if half of the 4 of 1 are right, its recall is {0.5 - half:.0%} to {0.5 + half:.0%}" in found.what
+    )
+    assert "validation_fraction" in found.do
+
+
+@pytest.mark.parametrize(
+    ("held", "level"),
+    [
+        ((50, 50), "passed"),
+        ((71, 29), "passed"),
+        ((72, 28), "warning"),
+        ((12, 12), "passed"),
+        ((11, 11), "note"),
+    ],
+)
+def test_nothing_is_hidden_where_classes_are_nearly_alike(held: tuple[int, ...], level: str) -> None:
+    assert check_accuracy(validated_on(held)).level == level
