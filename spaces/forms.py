@@ -20,6 +20,8 @@ def purpose_of(path: str) -> Purpose:
     kinds do not say the same.
     """
     section, _, name = path.rpartition(".")
+    if any(get_origin(field.annotation) is dict for field in _fields_at(section)):
+        return purpose_of(section)  # a key of a mapping has the mapping's purpose
     found = {_purpose_in(field) for field in _fields_at(path)}
     if found == {None} and name == "kind":
         return purpose_of(section)

@@ -97,9 +97,10 @@ def written_out(
     if (path := read.first) is None:
         return found
     others = {name: each for name, each in domains.items() if name != path}
-    values = _values(path, domains[path], defaults[path])
+    default = defaults.get(path)  # None where the settled kind of its section has no such field
+    values = _values(path, domains[path], default)
     pairs = ((value, written_out(ask, {**defaults, path: value}, others)) for value in values)
-    return _by_value(path, defaults[path], pairs)
+    return _by_value(path, default, pairs)
 
 
 class _ReadValues(Mapping[str, Value]):

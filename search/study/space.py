@@ -13,6 +13,7 @@ from spaces.rules.optimizers import optimizer
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault
+from trainable.recipe.optimizers import Timm
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
@@ -55,6 +56,20 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
     from trainable.training.precision import check as check_precision
 
     check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
+    _check_timm_optimizers(space)
+
+
+def _check_timm_optimizers(space: Space) -> None:
+    """Raises RecipeError for one of timm's optimizers that cannot train here."""
+    offered = space.base.optimizer
+    names = [each for each in space.dimensions if each.path == "optimizer.name"]
+    if isinstance(offered, Timm) or names:
+        from trainable.training.timm_optimizers import check_timm_optimizer
+
+        first = offered if isinstance(offered, Timm) else Timm()
+        drawn = [str(name) for each in names for name in each.domain.extremes()]
+        for name in dict.fromkeys(drawn or [first.name]):
+            check_timm_optimizer(first.model_copy(update={"name": name}))
 
 
 def far_rates(study: Study, space: Space, facts: Facts) -> str | None:

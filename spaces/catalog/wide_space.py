@@ -18,7 +18,7 @@ from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
 
 STATED = "none: what somebody writes who knows no rule"
-DECOUPLED = ("adamw", "lamb", "adam_then_sgd")
+DECOUPLED = ("adamw", "lamb", "adam_then_sgd", "timm")
 """These optimizers apply weight decay apart from the gradient;
 in the others it is L2, a part of the gradient."""
 RATES, ADAPTIVE_RATES = Float(1e-4, 10.0, log=True), Float(1e-5, 1.0, log=True)
@@ -67,6 +67,7 @@ _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 
 WIDE: tuple[Rule, ...] = (
     _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
+    _uniform("optimizer.name", Choice(("nadamw", "muon")), When("optimizer.kind", ("timm",))),
     _uniform("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
     _uniform(f"{_CROP}.kind", Choice(("none", "pad", "resized"))),
     _uniform(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),

@@ -6,7 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spaces.facts import Facts
-from spaces.rules import augmentations, finetuning, imbalance, loops, optimizers, regularisation, schedules
+from spaces.rules import (
+    augmentations,
+    finetuning,
+    imbalance,
+    loops,
+    optimizers,
+    regularisation,
+    schedules,
+    timm_optimizers,
+)
 from spaces.rules.optimizers import OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import Values, When
@@ -53,6 +62,7 @@ _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
 )
 _LAYERS = "model.layer_rates.kind"
+_TIMM = When(_OPTIMIZER, ("timm",))
 _SGD, _BOTH = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adam_then_sgd",))
 _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _WEIGHTS = "regularisation.class_weights"
@@ -60,6 +70,7 @@ _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alph
 
 _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
+    Rule(timm_optimizers.NAME, timm_optimizers.names, _TIMM),
     Rule(_SCHEDULE, schedules.kinds, optional=True),
     Rule(_CROP, augmentations.crop_kinds),
     Rule(_POLICY, augmentations.policies),
@@ -78,7 +89,9 @@ _NUMBERS: tuple[Rule, ...] = (
     *(
         Rule("optimizer.lr", _of_kind(optimizers.learning_rates, kind), When(_OPTIMIZER, (kind,)), kind)
         for kind in optimizers.KINDS
+        if kind != "timm"
     ),
+    Rule("optimizer.lr", timm_optimizers.rates, _TIMM, "timm"),
     *(
         Rule(
             "optimizer.weight_decay",
@@ -87,7 +100,9 @@ _NUMBERS: tuple[Rule, ...] = (
             kind,
         )
         for kind in optimizers.KINDS
+        if kind != "timm"
     ),
+    Rule("optimizer.weight_decay", timm_optimizers.decays, _TIMM, "timm"),
     Rule("optimizer.momentum", optimizers.momenta, _SGD),
     Rule("optimizer.sgd_lr", _of_kind(optimizers.learning_rates, "sgd"), _BOTH),
     Rule("optimizer.sgd_weight_decay", _of_kind(optimizers.weight_decays, "sgd"), _BOTH),

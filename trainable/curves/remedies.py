@@ -240,6 +240,10 @@ _L2 = _Decay(1e-4, 1e-5, 3e-3, "arXiv 1512.03385, 3.4")
 _DECOUPLED = _Decay(0.02, 1e-3, 0.3, "arXiv 1711.05101")
 
 
+DECOUPLED_OF_TIMM = ("nadamw", "muon", "adamuon", "adamw", "lion", "adanw", "adoptw", "sgdw", "lambw")
+"""Of these the decay is known to be decoupled; nothing is proposed for the decay of others."""
+
+
 def _decays(optimizer: optimizers.Optimizer) -> tuple[tuple[str, _Decay], ...]:
     match optimizer:
         case (
@@ -254,6 +258,8 @@ def _decays(optimizer: optimizers.Optimizer) -> tuple[tuple[str, _Decay], ...]:
             return (("weight_decay", _DECOUPLED),)
         case optimizers.AdamThenSGD():
             return ("weight_decay", _DECOUPLED), ("sgd_weight_decay", _L2)
+        case optimizers.Timm(name=name):
+            return (("weight_decay", _DECOUPLED),) if name in DECOUPLED_OF_TIMM else ()
         case _:
             assert_never(optimizer)
 

@@ -203,11 +203,39 @@ class AdamThenSGD(Spec):
     nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
+Option = bool | int | float | str | tuple[float, ...]
+
+
+class Timm(Spec):
+    """Is one of timm's optimizers, by timm's name: nadamw, muon, adan, lion, ...
+
+    Its decay is decoupled or L2, as timm's class has it. `options` holds what else the class takes, such as
+    {betas: [0.9, 0.98]}; what it leaves out is as timm has it. Muon updates matrices and convolutions, and
+    the rest by AdamW at the same rate.
+    """
+
+    kind: Literal["timm"] = "timm"
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9_]{1,60}$"),
+        Purpose("which of timm's optimizers", "timm's documentation; arXiv 2306.07179, 2502.16982"),
+    ] = "nadamw"
+    lr: Rate = 1e-3
+    scaling: RateScaling = "sqrt"
+    weight_decay: Decay = 0.02
+    options: Annotated[
+        dict[str, Option],
+        Field(max_length=20),
+        Purpose("what else timm's class takes", "timm's documentation"),
+    ] = Field(default_factory=dict)
+    decay_norm_and_bias: DecayNormAndBias = False
+
+
 Optimizer = Annotated[
-    SGD | RMSProp | Adam | AdamW | Adadelta | LARS | LAMB | AdamThenSGD,
+    SGD | RMSProp | Adam | AdamW | Adadelta | LARS | LAMB | AdamThenSGD | Timm,
     Field(discriminator="kind"),
     Purpose(
-        "SGD with momentum for accuracy, AdamW for speed, LARS and LAMB for large batches",
+        "SGD with momentum for accuracy, AdamW for speed, LARS and LAMB for large batches, timm for others",
         "003:4, 001:136-138, 002:22, 004:83-87",
     ),
 ]

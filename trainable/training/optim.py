@@ -12,6 +12,7 @@ from torch import nn, optim
 from trainable.models.layers import NORMALISATIONS, parameters_in
 from trainable.recipe import REFERENCE_BATCH, optimizers
 from trainable.training.overflow import skip_on_device
+from trainable.training.timm_optimizers import make_timm_optimizer
 
 Group = dict[str, Any]
 """A group holds parameters with one weight decay and one factor of the rate,
@@ -25,6 +26,7 @@ SinglePhase = (
     | optimizers.Adadelta
     | optimizers.LARS
     | optimizers.LAMB
+    | optimizers.Timm
 )
 
 
@@ -85,7 +87,7 @@ def make_phases(
         lr = applied_lr(each, batch_size)
         optimizer = _make_optimizer(each, groups, lr)
         if isinstance(each, optimizers.RMSProp | optimizers.Adadelta | optimizers.LARS):
-            skip_on_device(optimizer)  # the others are fused; timm's LAMB counts its steps on the host
+            skip_on_device(optimizer)  # the others are fused, or timm's, which count steps on the host
         phases.append(Phase(optimizer, lr, start))
         phases[-1].set(1.0)
     return tuple(phases)
@@ -157,6 +159,8 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
             return _lars(spec, groups, lr)
         case optimizers.LAMB():
             return _lamb(spec, groups, lr)
+        case optimizers.Timm():
+            return make_timm_optimizer(spec, groups, lr)
         case _:
             assert_never(spec)
 

@@ -31,6 +31,7 @@ def test_nothing_is_corrected_below_a_ratio_of_ten_nor_for_scores_that_count_ima
 def test_the_first_trial_adjusts_logits_and_the_others_vary_all_three() -> None:
     found = space(UNEQUAL)
     assert found.base.regularisation.logit_adjustment == 1.0
+    assert found.base.loop.sampling == "sqrt"
     assert set(RULES) <= {each.path for each in found.dimensions}
     even = space(digits_facts(classes_count_alike=True))
     assert even.base.regularisation.logit_adjustment == 0.0
