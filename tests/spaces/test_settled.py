@@ -150,7 +150,7 @@ def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
         ),
         (
             changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [1.0]}),
-            "optimizer.kind: expected a weight for each of the 3 options, got 1",
+            "optimizer.kind: expected a weight for each of the 4 options, got 1",
         ),
         (
             changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [10**400]}),

@@ -12,13 +12,16 @@ from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 
 OPTIMIZERS = [
-    f"optimizer.{field}[{kind}]" for field in ("lr", "weight_decay") for kind in ("sgd", "adamw", "lamb")
+    f"optimizer.{field}[{kind}]"
+    for field in ("lr", "weight_decay")
+    for kind in ("sgd", "adamw", "lamb", "timm")
 ]
 
 
 def test_a_resnet50_on_imagenet_varies_everything() -> None:
     assert names(document(imagenet_facts())) == [
         "optimizer.kind",
+        "optimizer.name",
         "augmentation.policy.kind",
         "augmentation.masking.kind",
         "augmentation.mixing.kind",
@@ -42,6 +45,7 @@ def test_a_resnet50_on_imagenet_varies_everything() -> None:
 def test_a_tiny_net_on_tiny_images_varies_what_can_help_it() -> None:
     assert names(document(digits_facts())) == [
         "optimizer.kind",
+        "optimizer.name",
         "augmentation.mixing.kind",
         "regularisation.averaging.kind",
         "regularisation.averaging.decay",
@@ -159,7 +163,8 @@ def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kinds(kind: Op
         "sgd": ["optimizer.momentum"],
         "adam_then_sgd": ["optimizer.sgd_lr", "optimizer.sgd_weight_decay"],
     }
-    assert optimizer == ["optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
+    first = ["optimizer.name"] if kind == "timm" else []
+    assert optimizer == [*first, "optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
     assert all(of(space, name).when is None for name in optimizer)
     assert of(space, LR).domain == learning_rates(facts, {}, kind).domain
     assert of(space, LR).prior(space.own) == learning_rates(facts, {}, kind).prior

@@ -12,7 +12,7 @@ from spaces.space import Dimension, Space, When
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 
 RULE = imagenet_facts()
-SGD, ADAMW, LAMB = (f"optimizer.lr[{kind}]" for kind in ("sgd", "adamw", "lamb"))
+SGD, ADAMW, LAMB, TIMM = (f"optimizer.lr[{kind}]" for kind in ("sgd", "adamw", "lamb", "timm"))
 SMOOTHING = "regularisation.label_smoothing"
 
 
@@ -83,7 +83,7 @@ def test_a_belief_of_a_path_is_of_every_variant_that_it_fits() -> None:
 def test_a_belief_that_fits_no_variant_is_refused_with_the_range_of_each() -> None:
     path, message = fault({"optimizer.lr": {"prior": 1e-9}})
     assert path == "space.overrides.optimizer.lr"
-    ranges = "; ".join(f"{name}: {by_name(written({}))[name].domain}" for name in (SGD, ADAMW, LAMB))
+    ranges = "; ".join(f"{name}: {by_name(written({}))[name].domain}" for name in (SGD, ADAMW, LAMB, TIMM))
     advice = "a range of your own may hold it: {log: [low, high], prior: 1e-09}"
     assert message == f"expected a prior within {ranges}; got 1e-09; {advice}"
 
@@ -100,7 +100,7 @@ def test_a_belief_that_does_not_fit_is_refused_with_the_range(name: str, pins: d
 
 def test_a_belief_of_a_kind_weighs_its_options() -> None:
     kinds = by_name(written({"optimizer.kind": {"prior": "adamw", "confidence": "high"}}))["optimizer.kind"]
-    assert kinds.prior({}) == Weights((1.0, 8.0, 1.0))
+    assert kinds.prior({}) == Weights((1.0, 8.0, 1.0, 1.0))
 
 
 def test_a_belief_lets_a_silent_rule_speak() -> None:
@@ -206,7 +206,7 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
         (
             {"optimizer.kind": {"prior": "lion"}},
             "optimizer.kind",
-            "expected a prior within one of sgd, adamw, lamb; got lion",
+            "expected a prior within one of sgd, adamw, lamb, timm; got lion",
         ),
         (
             {"schedule.gamma": {"log": [0.1, 0.9]}},

@@ -214,8 +214,9 @@ def test_sgd_gains_on_adamw_with_the_images_that_a_run_sees() -> None:
     assert all(each["lamb"] == pytest.approx(0.05) for each in likely)
 
 
-def test_attention_is_trained_with_adamw_in_eight_trials_of_ten() -> None:
-    assert shares(asked("optimizer.kind", imagenet_facts(attention=True)))["adamw"] == pytest.approx(0.8)
+def test_attention_is_trained_with_adamw_or_an_optimizer_of_timms_in_eight_trials_of_ten() -> None:
+    found = shares(asked("optimizer.kind", imagenet_facts(attention=True)))
+    assert found["adamw"] + found["timm"] == pytest.approx(0.8)
 
 
 def test_lars_is_for_batches_of_4096_and_more() -> None:

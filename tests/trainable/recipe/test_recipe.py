@@ -49,7 +49,7 @@ def test_nothing_is_coerced_to_a_number(value: Any) -> None:
 
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     found = faults(lambda: Recipe().with_values({"optimizer.kind": "adamx"}))
-    known = "'sgd', 'rmsprop', 'adam', 'adamw', 'adadelta', 'lars', 'lamb', 'adam_then_sgd'"
+    known = "'sgd', 'rmsprop', 'adam', 'adamw', 'adadelta', 'lars', 'lamb', 'adam_then_sgd', 'timm'"
     assert found == {"optimizer.kind": f"expected one of {known}, got 'adamx'"}
 
 
