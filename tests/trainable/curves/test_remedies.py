@@ -19,7 +19,7 @@ VERDICTS: tuple[RunVerdict, ...] = (
     "underfit",
     "healthy",
 )
-OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd")
+OPTIMIZERS = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd", "timm")
 SCHEDULES = ("constant", "cosine", "step", "poly", "exp", "sgdr", "onecycle", "cyclic")
 LOOSE = {"augmentation.crop.kind": "none", "augmentation.flip_probability": 0.0, "data.flips": ["horizontal"]}
 TIGHT = {
