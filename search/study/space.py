@@ -12,7 +12,7 @@ from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.optimizers import optimizer
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
-from trainable.errors import Fault
+from trainable.errors import Fault, RecipeError
 from trainable.recipe.optimizers import Timm
 
 
@@ -56,20 +56,25 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
     from trainable.training.precision import check as check_precision
 
     check_precision(space.base.precision, "cuda" if facts.gpus else "cpu")
-    _check_timm_optimizers(space)
+    _check_timm_optimizers(study, space)
 
 
-def _check_timm_optimizers(space: Space) -> None:
-    """Raises RecipeError for one of timm's optimizers that cannot train here."""
-    offered = space.base.optimizer
-    names = [each for each in space.dimensions if each.path == "optimizer.name"]
-    if isinstance(offered, Timm) or names:
-        from trainable.training.timm_optimizers import check_timm_optimizer
+def _check_timm_optimizers(study: Study, space: Space) -> None:
+    """Raises StudyError for one of timm's optimizers that cannot train here, where it is written."""
+    own = space.base.optimizer
+    drawn = [each.domain.extremes() for each in space.dimensions if each.path == "optimizer.name"]
+    names = [str(name) for ends in drawn for name in ends] or ([own.name] if isinstance(own, Timm) else [])
+    if not names:
+        return
+    from trainable.training.timm_optimizers import check_timm_optimizer
 
-        first = offered if isinstance(offered, Timm) else Timm()
-        drawn = [str(name) for each in names for name in each.domain.extremes()]
-        for name in dict.fromkeys(drawn or [first.name]):
+    first = own if isinstance(own, Timm) else Timm()
+    for name in names:
+        try:
             check_timm_optimizer(first.model_copy(update={"name": name}))
+        except RecipeError as error:
+            at = "space.overrides" if "optimizer.name" in study.space.overrides else "base"
+            raise StudyError([Fault(f"{at}.{path}", message) for path, message in error.faults]) from None
 
 
 def far_rates(study: Study, space: Space, facts: Facts) -> str | None:

@@ -42,6 +42,34 @@ def space_of(study: Study, facts: Facts | None = None) -> Space:
     return make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"base__optimizer": {"kind": "timm", "name": "nadamv"}},
+            r"base\.optimizer\.name: timm has no optimizer 'nadamv'; did you mean",
+        ),
+        (
+            {"base__optimizer": {"kind": "timm", "options": {"betas": [0.9, 1.5]}}},
+            r"base\.optimizer\.options: .*refuses betas",
+        ),
+        (
+            {
+                "base__optimizer": {"kind": "timm"},
+                "space__overrides.optimizer.name": {"choice": ["nadamw", "adahessian"]},
+            },
+            r"space\.overrides\.optimizer\.name: adahessian needs second derivatives",
+        ),
+    ],
+)
+def test_an_optimizer_of_timms_that_cannot_train_is_refused_before_any_trial(
+    values: dict[str, Any], said: str
+) -> None:
+    study = study_of(**values)
+    with pytest.raises(StudyError, match=said):
+        check_trials(study, space_of(study), digits_facts())
+
+
 @pytest.mark.parametrize("flips", [(), ("vertical",)])
 @pytest.mark.parametrize(
     ("written_at", "values"),
