@@ -33,6 +33,7 @@ TUNED_RATE = ("optimizer.lr",)
 answer about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)."""
 
 FINE_TUNED = (
+    "optimizer.kind",
     *TUNED_RATE,
     "optimizer.weight_decay",
     "model.freeze_epochs",

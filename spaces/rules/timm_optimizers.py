@@ -45,7 +45,7 @@ def names(facts: Facts, values: Values) -> Distribution | None:
     "The rate of timm's optimizers at batch 256 lies around AdamW's.",
     """
     NAdamW is AdamW with a momentum that looks ahead. timm scales the steps of Muon to the size of AdamW's
-    (arXiv 2502.16982, section 2.2), so that one rate means the same for both. SWEEP
+    (arXiv 2502.16982, section 2.2), so that one rate means the same for both.
     """,
 )
 def rates(facts: Facts, values: Values) -> Distribution:

@@ -35,8 +35,8 @@ from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
-from trainable.training.pixels import load_for, resolved
 from trainable.training.order import Order
+from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.seeds import Use
 from trainable.training.task import task_of

@@ -92,10 +92,15 @@ def test_a_belief_in_wide_keeps_its_wide_range() -> None:
 
 def test_finetune_varies_how_far_pretrained_weights_may_move() -> None:
     assert list(domains(named("finetune", TUNED, **WEIGHTS))) == [
+        "optimizer.kind",
         "augmentation.policy.kind",
         "model.layer_rates.kind",
-        "optimizer.lr",
-        "optimizer.weight_decay",
+        "optimizer.lr[sgd]",
+        "optimizer.lr[adamw]",
+        "optimizer.lr[timm]",
+        "optimizer.weight_decay[sgd]",
+        "optimizer.weight_decay[adamw]",
+        "optimizer.weight_decay[timm]",
         "regularisation.label_smoothing",
         "model.freeze_epochs",
         "model.freeze_norm",
@@ -123,10 +128,9 @@ def test_rates_by_layer_are_drawn_for_the_kind_that_has_them() -> None:
     assert "model.layer_rates.lowest" not in values
 
 
-def test_the_first_trial_of_finetune_takes_the_rate_by_the_number_of_images() -> None:
-    assert named("finetune", TUNED, **WEIGHTS).own["optimizer.lr"] == 0.001
-    more = TUNED.model_copy(update={"train_images": 100_000})
-    assert named("finetune", more, **WEIGHTS).own["optimizer.lr"] == 0.01
+def test_the_first_trial_of_finetune_takes_the_measured_rate_of_adamw() -> None:
+    own = named("finetune", TUNED.model_copy(update={"parameters": 3 * MILLION}), **WEIGHTS).own
+    assert (own["optimizer.kind"], own["optimizer.lr"]) == ("adamw", 0.005)
 
 
 def test_finetune_without_weights_is_refused() -> None:

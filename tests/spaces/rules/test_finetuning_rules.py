@@ -3,6 +3,7 @@
 import pytest
 
 from spaces.domains import Float
+from spaces.rules.optimizers import optimizer
 from tests.spaces.rules.rule_facts import asked, centre, shares, silent
 from tests.spaces.small_facts import imagenet_facts
 
@@ -12,17 +13,37 @@ def fine_tuned(images: int = 10_000, **changes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("images", "rate"),
-    [(500, 0.001), (1_000, 0.001), (10_000, 0.0032), (100_000, 0.01), (200_000, 0.01), (1_280_000, 0.01)],
+    ("kind", "changes", "rate"),
+    [
+        ("adamw", {"parameters": 3_400_000}, 0.005),
+        ("adamw", {"parameters": 25_600_000}, 0.0014),
+        ("adamw", {"parameters": 300_000_000}, 0.0005),
+        ("lamb", {"parameters": 3_400_000}, 0.005),
+        ("sgd", {"parameters": 3_400_000}, 0.1),
+        ("sgd", {"parameters": 100_000_000}, 0.02),
+        ("lars", {"parameters": 3_400_000}, 0.1),
+        ("adamw", {"attention": True}, 0.0001),
+        ("sgd", {"attention": True}, 0.01),
+        ("adadelta", {}, 1.0),
+    ],
 )
-def test_sgds_rate_rises_with_the_images_between_the_documents_ends(images: int, rate: float) -> None:
+def test_rates_from_pretrained_weights_fall_with_the_size_of_the_net(
+    kind: str, changes: dict[str, object], rate: float
+) -> None:
+    assert centre(asked(f"optimizer.lr[{kind}]", imagenet_facts(**fine_tuned(1_442, **changes)))) == rate
+
+
+@pytest.mark.parametrize("images", [500, 1_442, 100_000])
+def test_the_documents_rates_are_within_reach(images: int) -> None:
     found = asked("optimizer.lr[sgd]", imagenet_facts(**fine_tuned(images)))
-    assert centre(found) == rate
-    assert 0.01 in found.domain  # the documents' 0.01 "or larger" is within reach of every set
+    assert 0.001 in found.domain
+    assert 0.01 in found.domain
 
 
-def test_adamw_takes_a_tenth_of_its_rate() -> None:
-    assert centre(asked("optimizer.lr[adamw]", imagenet_facts(**fine_tuned()))) == 1e-4
+def test_adamw_has_most_trials_from_pretrained_weights() -> None:
+    found = asked("optimizer.kind", imagenet_facts(**fine_tuned()))
+    assert shares(found)["adamw"] > 0.5
+    assert optimizer(imagenet_facts(**fine_tuned())).what == "adamw"
 
 
 @pytest.mark.parametrize(
