@@ -32,6 +32,7 @@ from trainable.recipe import Recipe
 from trainable.training import precision, seeds
 from trainable.training.compiling import eagerly, forget_compiled
 from trainable.training.devices import default_device, peak_memory_bytes
+from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
@@ -253,7 +254,16 @@ class Run:
         scores = None if trained.lost else self._score("validation", confusion=False)
         clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
-        return self._result(trained, scores, clean, seconds=now - started, evaluation=now - trained_at)
+        return epoch_result(
+            self.epoch + 1,
+            trained,
+            scores,
+            worst=self._task.worst(),
+            clean_train_accuracy=clean,
+            seconds=now - started,
+            evaluation=now - trained_at,
+            memory=peak_memory_bytes(self.device),
+        )
 
     def _train(self) -> Trained:
         epoch = self.epoch
@@ -295,39 +305,6 @@ class Run:
         """Returns positions, int64, of random training images, the same in every epoch and on every rank."""
         generator = seeds.generator(self.recipe.loop.seed, Use.SAMPLE)
         return torch.randperm(self.data.info.train_images, generator=generator)[:count]
-
-    def _result(
-        self,
-        trained: Trained,
-        scores: Scores | None,
-        clean_train_accuracy: float | None,
-        *,
-        seconds: float,
-        evaluation: float,
-    ) -> EpochResult:
-        worst = self._task.worst()
-        diverged = scores is None or not scores.finite
-        validation = worst if scores is None or not scores.finite else scores
-        return EpochResult(
-            epoch=self.epoch + 1,
-            train_loss=worst.loss if diverged else trained.loss,
-            train_accuracy=worst.accuracy if diverged else trained.accuracy,
-            val_loss=validation.loss,
-            val_accuracy=validation.accuracy,
-            val_balanced_accuracy=validation.balanced_accuracy,
-            val_top5_accuracy=validation.top5_accuracy,
-            applied_lr=trained.lr,
-            grad_norm=trained.grad_norm,
-            skipped_steps=trained.skipped_steps,
-            epoch_seconds=seconds,
-            data_seconds=trained.data_seconds,
-            evaluation_seconds=evaluation,
-            images_per_second=trained.images / trained.seconds,
-            peak_memory_bytes=peak_memory_bytes(self.device),
-            micro_batch=trained.micro_batch,
-            clean_train_accuracy=clean_train_accuracy,
-            diverged=diverged,
-        )
 
     def _settle_norm(self, epoch: int) -> None:
         """Sets the running statistics with which the weights are scored after an epoch, counted from 0.

@@ -1,0 +1,43 @@
+"""Joins what an epoch's training and its scoring found into the result that it reports."""
+
+from __future__ import annotations
+
+from trainable.training.evaluate import Scores
+from trainable.training.metrics import EpochResult
+from trainable.training.totals import Trained
+
+
+def epoch_result(
+    epoch: int,
+    trained: Trained,
+    scores: Scores | None,
+    *,
+    worst: Scores,
+    clean_train_accuracy: float | None,
+    seconds: float,
+    evaluation: float,
+    memory: int,
+) -> EpochResult:
+    """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite."""
+    diverged = scores is None or not scores.finite
+    validation = worst if scores is None or not scores.finite else scores
+    return EpochResult(
+        epoch=epoch,
+        train_loss=worst.loss if diverged else trained.loss,
+        train_accuracy=worst.accuracy if diverged else trained.accuracy,
+        val_loss=validation.loss,
+        val_accuracy=validation.accuracy,
+        val_balanced_accuracy=validation.balanced_accuracy,
+        val_top5_accuracy=validation.top5_accuracy,
+        applied_lr=trained.lr,
+        grad_norm=trained.grad_norm,
+        skipped_steps=trained.skipped_steps,
+        epoch_seconds=seconds,
+        data_seconds=trained.data_seconds,
+        evaluation_seconds=evaluation,
+        images_per_second=trained.images / trained.seconds,
+        peak_memory_bytes=memory,
+        micro_batch=trained.micro_batch,
+        clean_train_accuracy=clean_train_accuracy,
+        diverged=diverged,
+    )
