@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,6 +19,12 @@ def check_ordered(**bounds: float) -> None:
     (low, least), (high, most) = bounds.items()
     if least > most:
         raise ValueError(f"{low} {least} is above {high} {most}")
+
+
+def check_distinct(what: str, names: Sequence[str]) -> None:
+    """Raises ValueError if a name is there more than once; `what` says what it names."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{what} {', '.join(twice)} is there more than once")
 
 
 class Purpose(NamedTuple):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from trainable.recipe.base import OpenFraction, Purpose, Spec
+from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec, check_distinct
+from trainable.recipe.metrics import Metric
 
 LONGEST_RUN = 100_000
 """So many epochs are the most."""
@@ -207,6 +208,12 @@ class Loop(Spec):
     ] = False
 
 
+def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+    """Returns the metrics unchanged. Raises ValueError where two would have the same name."""
+    check_distinct("kind", [each.kind for each in metrics])
+    return metrics
+
+
 class Stretch(Spec):
     """Resizes to the square, whatever the aspect ratio."""
 
@@ -244,6 +251,12 @@ class Evaluation(Spec):
             "ours",
         ),
     ] = 4
+    metrics: Annotated[
+        tuple[Metric, ...],
+        Field(max_length=100),
+        AfterValidator(each_kind_once),
+        Purpose("what is measured beside loss and accuracies", YOURS),
+    ] = ()
 
 
 class Provenance(Spec):

@@ -40,4 +40,5 @@ def epoch_result(
         micro_batch=trained.micro_batch,
         clean_train_accuracy=clean_train_accuracy,
         diverged=diverged,
+        extra_metrics={f"val_{name}": value for name, value in validation.extra.items()},
     )

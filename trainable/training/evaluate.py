@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch.nn import functional
 from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
+from trainable.training.answers import Answers, Rows
 from trainable.training.memory import give_back, ran_out
 from trainable.training.metrics import worst
 
@@ -27,7 +28,8 @@ class Scores:
     """Holds what a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
 
     `balanced_accuracy` is the mean recall over the classes that the part contains;
-    `confusion[true][predicted]` counts images, if it was asked for.
+    `confusion[true][predicted]` counts images, and `answers` holds what was answered for each image, if they
+    were asked for. `extra` holds other metrics by name, such as `macro_f1`.
     """
 
     loss: float
@@ -36,6 +38,8 @@ class Scores:
     top5_accuracy: float | None
     images: int
     confusion: tuple[tuple[int, ...], ...] | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    answers: Answers | None = field(default=None, compare=False, repr=False)
 
     @property
     def finite(self) -> bool:
@@ -48,9 +52,9 @@ class Scores:
             f"{prefix}_accuracy": self.accuracy,
             f"{prefix}_balanced_accuracy": self.balanced_accuracy,
         }
-        return (
-            named if self.top5_accuracy is None else {**named, f"{prefix}_top5_accuracy": self.top5_accuracy}
-        )
+        if self.top5_accuracy is not None:
+            named[f"{prefix}_top5_accuracy"] = self.top5_accuracy
+        return named | {f"{prefix}_{name}": value for name, value in self.extra.items()}
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
 
 
 def worst_scores(classes: int, images: int = 0) -> Scores:
-    """Returns the finite scores that stand for a model which is lost."""
+    """Returns the finite scores that stand for a model which is lost, without extra metrics."""
     accuracy = worst("val_accuracy", classes)
     top5 = accuracy if classes >= TOP_FROM_CLASSES else None
     return Scores(worst("val_loss", classes), accuracy, accuracy, top5, images)
@@ -151,14 +155,24 @@ def full_precision(logits: Tensor) -> Tensor:
 
 
 class Tally:
-    """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53)."""
+    """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53).
 
-    def __init__(self, classes: int, device: torch.device, confusion: bool = False) -> None:
-        self._classes = classes
+    With `rows`, the vector also holds the answer to each image, in a row of its own that other ranks leave
+    zero: so one sum over ranks gathers them, exactly, and the device is still read once. This takes
+    8 * (classes + 1) bytes an image.
+    """
+
+    def __init__(
+        self, classes: int, device: torch.device, confusion: bool = False, rows: Rows | None = None
+    ) -> None:
+        self._classes, self._rows, self._added = classes, rows, 0
         self._pairs = classes * classes if confusion else 0
-        self._sums = torch.zeros(2 + 2 * classes + self._pairs, dtype=torch.float64, device=device)
-        self._loss, self._top5 = self._sums[0], self._sums[1]
-        self._seen, self._right, self._confusion = self._sums[2:].split([classes, classes, self._pairs])
+        cells = rows.images * (classes + 1) if rows is not None else 0
+        sizes = [2, classes, classes, self._pairs, cells]
+        self._vector = torch.zeros(sum(sizes), dtype=torch.float64, device=device)
+        firsts, self._seen, self._right, self._confusion, answers = self._vector.split(sizes)
+        self._loss, self._top5 = firsts[0], firsts[1]
+        self._table = answers.view(-1, classes + 1)
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Adds logits [B, classes] and labels [B]."""
@@ -171,10 +185,16 @@ class Tally:
             self._top5 += (logits.topk(TOP, dim=1).indices == labels[:, None]).sum()
         if self._pairs:
             self._confusion.index_add_(0, labels * self._classes + predicted, ones)
+        if self._rows is not None:
+            rows = self._rows.mine[self._added : self._added + len(labels)]
+            self._table.index_copy_(0, rows, torch.cat([logits.double(), labels[:, None].double()], 1))
+            self._added += len(labels)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
         """Returns the scores over everything that all ranks added. Raises ValueError if that is nothing."""
-        loss, top5, *counts = ranks.reduce(self._sums).tolist()
+        vector = ranks.reduce(self._vector).cpu()
+        sums, cells = vector.split([len(vector) - self._table.numel(), self._table.numel()])
+        loss, top5, *counts = sums.tolist()
         seen, right = counts[: self._classes], counts[self._classes : 2 * self._classes]
         images = int(sum(seen))
         if images == 0:
@@ -187,6 +207,7 @@ class Tally:
             top5_accuracy=top5 / images if self._classes >= TOP_FROM_CLASSES else None,
             images=images,
             confusion=self._matrix(counts[2 * self._classes :]) if self._pairs else None,
+            answers=Answers.of_table(cells.view(self._table.shape)) if self._rows is not None else None,
         )
 
     def _matrix(self, flat: list[float]) -> tuple[tuple[int, ...], ...]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
 
-Mode = Literal["max", "min"]
+from trainable.recipe.metrics import MODES, Mode
 
-OBJECTIVES: dict[str, Mode] = {
+ALWAYS: dict[str, Mode] = {
     "val_accuracy": "max",
     "val_balanced_accuracy": "max",
     "val_top5_accuracy": "max",
     "val_loss": "min",
 }
-"""A search may optimise these metrics, each in the direction in which it is better."""
+"""Every run measures these, each with the direction in which it is better. The loss is the log-loss."""
+OBJECTIVES: dict[str, Mode] = ALWAYS | {f"val_{kind}": mode for kind, mode in MODES.items()}
+"""A search may optimise these metrics, and those that are functions of its caller's."""
 
 CLASSES_ALIKE = frozenset(
     {"val_balanced_accuracy", "val_macro_f1", "val_auroc", "val_average_precision"} & OBJECTIVES.keys()
@@ -66,28 +69,31 @@ class EpochResult:
     """This is measured in the last epoch, on the training images (a sample if there are many), not augmented,
     as validation images are scored."""
     diverged: bool = False
+    extra_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as
+    `val_macro_f1`."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        numbers = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in [*numbers.items(), *self.extra_metrics.items()]:
             if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{field.name} must be finite, got {value}")
+                raise ValueError(f"{name} must be finite, got {value}")
 
     def metrics(self) -> dict[str, float]:
         """Returns the numbers by name, without `epoch`, `diverged` and those that are None."""
-        return {
+        named = {
             name: value
             for name, value in vars(self).items()
-            if value is not None and name not in ("epoch", "diverged")
+            if value is not None and name not in ("epoch", "diverged", "extra_metrics")
         }
+        return {**named, **self.extra_metrics}
 
     def score(self, objective: str) -> float | None:
-        """Returns the value of an objective, or None if it was not measured.
-        Raises KeyError for another name."""
-        if objective not in OBJECTIVES:
-            raise KeyError(objective)
-        value: float | None = getattr(self, objective)
-        return value
+        """Returns the value of an objective, or None if it was not measured."""
+        if objective in ALWAYS:
+            value: float | None = getattr(self, objective)
+            return value
+        return self.extra_metrics.get(objective)
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:
@@ -98,9 +104,9 @@ class EpochResult:
 
 
 def worst(metric: str, classes: int) -> float:
-    """Returns the worst finite value of a metric:
+    """Returns the worst finite value of a metric that every run measures:
     0 for accuracies, ten times the loss of guessing for losses.
 
     Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.
     """
-    return 0.0 if OBJECTIVES.get(metric, "max") == "max" else 10.0 * math.log(max(classes, 2))
+    return 0.0 if ALWAYS.get(metric, "max") == "max" else 10.0 * math.log(max(classes, 2))

@@ -30,10 +30,12 @@ from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training import precision, seeds
+from trainable.training.answers import Rows
 from trainable.training.compiling import eagerly, forget_compiled
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Room, Scores, evaluate, make_views
+from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
 from trainable.training.order import Order
@@ -65,6 +67,9 @@ class Run:
         device: the first CUDA device, or the CPU, by default.
         gpu_share: the part of the GPU's memory, in (0, 1], that this run may count as its own.
         download: whether weights that a library publishes may be fetched.
+        metrics: functions that score the validation part beside `evaluation.metrics`, by name. Each takes
+            probabilities [N, classes] and labels [N] of the whole part, on the CPU, and every rank calls it;
+            `{"f_beta": f}` gives `val_f_beta`. Higher is better, unless it is a `Metric` that says otherwise.
         on_batch: called for each micro-batch, as a sign of progress.
         on_pause: called in long epochs, every `trainer.SEGMENT_STEPS` steps: a state saved then is whole.
 
@@ -82,6 +87,7 @@ class Run:
         device: torch.device | None = None,
         gpu_share: float = 1.0,
         download: bool = False,
+        metrics: Own | None = None,
         on_batch: Callable[[], None] = lambda: None,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
@@ -94,6 +100,9 @@ class Run:
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self._ranks = ranks
         self._task = task_of(self.recipe, self.data.info, self.device)
+        self.extra_metrics = make_extra_metrics(
+            self.recipe.evaluation.metrics, metrics or {}, self.data.info.classes
+        )
         self._room = Room()
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
@@ -155,17 +164,18 @@ class Run:
         self._history = (*self._history, result)
         return result
 
-    def score(self, part: Split, *, confusion: bool = False) -> Scores:
+    def score(self, part: Split, *, confusion: bool = False, answers: bool = False) -> Scores:
         """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
-        Raises DataError if there is no such part. Scores that are not finite are replaced by the worst.
+        With `answers` the scores hold what was answered for each image. Raises DataError if there is no such
+        part. Scores that are not finite are replaced by the worst, which have no answers.
         """
         if part == "test" and self.data.test is None:
             raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
-            scores = self._score(part, confusion)
-        return scores if scores.finite else self._task.worst(scores.images)
+            scores = self._measured(part, confusion, answers)
+        return scores if scores.finite else self.extra_metrics.worst_of(self._task.worst(scores.images))
 
     def evaluate(self, part: Split) -> dict[str, float]:
         """Returns the scores of a part by name, such as `test_accuracy`."""
@@ -251,14 +261,14 @@ class Run:
         trained_at = time.perf_counter()
         if not trained.lost:
             self._settle_norm(self.epoch)
-        scores = None if trained.lost else self._score("validation", confusion=False)
+        scores = None if trained.lost else self._measured("validation")
         clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
         return epoch_result(
             self.epoch + 1,
             trained,
             scores,
-            worst=self._task.worst(),
+            worst=self.extra_metrics.worst_of(self._task.worst()),
             clean_train_accuracy=clean,
             seconds=now - started,
             evaluation=now - trained_at,
@@ -278,15 +288,24 @@ class Run:
         """Yields the micro-batches of an epoch from a window on."""
         return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
 
-    def _score(self, part: Split, confusion: bool, positions: Tensor | None = None) -> Scores:
-        """Returns the scores of a part, or of some of its images; BatchNorm's statistics are ready before."""
+    def _measured(self, part: Split, confusion: bool = False, answers: bool = False) -> Scores:
+        """Returns the scores of a part, with the extra metrics; BatchNorm's statistics are ready before."""
+        scores = self._score(part, confusion, answers=answers or bool(self.extra_metrics))
+        return self.extra_metrics.added_to(scores, keep=answers)
+
+    def _score(
+        self, part: Split, confusion: bool = False, *, answers: bool = False, positions: Tensor | None = None
+    ) -> Scores:
+        """Returns the scores of a part, or of some of its images, without the extra metrics."""
         chosen = torch.arange(len(self.data.parts[part])) if positions is None else positions
-        mine = self._ranks.batches_of(chosen, self.recipe.evaluation.batch_size)
+        size = self.recipe.evaluation.batch_size
+        mine = self._ranks.batches_of(chosen, size)
+        rows = Rows.of(self._ranks, len(chosen), size, self.device) if answers else None
         with eagerly(self.recipe.loop.compile):
             return evaluate(
                 self._scored_model(),
                 self._converted(self._loader.evaluate(part, mine.numpy())),
-                self._task.tally(self.device, confusion),
+                self._task.tally(self.device, confusion, rows),
                 autocast=precision.autocast(self.precision, self.device),
                 views=self._views,
                 ranks=self._ranks,
@@ -298,7 +317,7 @@ class Run:
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
-        scores = self._score("train", confusion=False, positions=chosen)
+        scores = self._score("train", positions=chosen)
         return scores.accuracy if scores.finite else None
 
     def _sample(self, count: int) -> Tensor:

@@ -20,6 +20,7 @@ from trainable.data import DataInfo
 from trainable.data.arrays import as_tensor
 from trainable.recipe import Recipe
 from trainable.recipe import data as specs
+from trainable.training.answers import Rows
 from trainable.training.evaluate import Scores, Tally, worst_scores
 from trainable.training.imbalance import adjustments, class_weights
 
@@ -86,8 +87,8 @@ class Task(abc.ABC):
         """Returns how right each answer of a batch is, [B], in [0, 1]; on the device."""
 
     @abc.abstractmethod
-    def tally(self, device: torch.device, confusion: bool = False) -> Tally:
-        """Returns an empty tally of scores."""
+    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
+        """Returns an empty tally of scores; with `rows` it keeps the answer to each image."""
 
     @abc.abstractmethod
     def worst(self, images: int = 0) -> Scores:
@@ -140,8 +141,8 @@ class ClassificationTask(Task):
         predicted = outputs.argmax(1)
         return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
 
-    def tally(self, device: torch.device, confusion: bool = False) -> Tally:
-        return Tally(self.classes, device, confusion)
+    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
+        return Tally(self.classes, device, confusion, rows)
 
     def worst(self, images: int = 0) -> Scores:
         return worst_scores(self.classes, images)

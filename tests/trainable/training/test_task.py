@@ -12,6 +12,7 @@ from torch.nn import functional
 from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
 from trainable.recipe.data import Classification
+from trainable.training.answers import Rows
 from trainable.training.evaluate import Scores, Tally
 from trainable.training.order import Order
 from trainable.training.task import ClassificationTask, Task, make_task
@@ -30,7 +31,7 @@ class Brightness(Task):
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs[:, 0] - targets).abs() < 0.1
 
-    def tally(self, device: torch.device, confusion: bool = False) -> Tally:
+    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
         raise AssertionError("not scored here")
 
     def worst(self, images: int = 0) -> Scores:

@@ -1,0 +1,156 @@
+"""Describes what a run may measure of a part of the data, beside loss and accuracies.
+
+Each metric is named by its kind, after the part that it was measured on: `val_macro_f1`, `test_macro_f1`.
+"One against rest" means that each class in turn is the positive one, scored by its probability; the result is
+the mean over the classes. Classes of which a part has no image are left out of every mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
+
+Mode = Literal["max", "min"]
+"""Says whether a higher or a lower value is better."""
+
+
+class _Share(Spec):
+    """Is a metric in [0, 1] that is better when it is higher."""
+
+    mode: ClassVar[Mode] = "max"
+
+    @property
+    def worst(self) -> float:
+        """Returns the worst finite value, which a run that diverged is given."""
+        return 0.0
+
+
+class MacroF1(_Share):
+    """Is the mean over classes of F1: the harmonic mean of precision and recall of the predicted class."""
+
+    kind: Literal["macro_f1"] = "macro_f1"
+
+
+class AUROC(_Share):
+    """Is the area under the ROC curve, one against rest: the chance that an image of the class has a higher
+    probability of it than another image has; a tie counts half. 0.5 is guessing, also for a part that has
+    images of one class alone."""
+
+    kind: Literal["auroc"] = "auroc"
+
+
+class AveragePrecision(_Share):
+    """Is the mean precision over the thresholds of a class, weighted by the rise of recall; one against
+    rest."""
+
+    kind: Literal["average_precision"] = "average_precision"
+
+
+class RecallAtPrecision(_Share):
+    """Is the highest recall of a class at any threshold where precision is high enough, one against rest.
+
+    It is 0 for a class whose precision is too low at every threshold.
+    """
+
+    kind: Literal["recall_at_precision"] = "recall_at_precision"
+    precision: Annotated[
+        float, Field(gt=0.0, le=1.0), Purpose("the lowest precision that is good enough", YOURS)
+    ]
+
+
+class Cost(Spec):
+    """Is the mean cost an image of the predicted class: `costs[true][predicted]`, in the order of `classes`.
+
+    Without `classes` it is the order of the data's own classes.
+    """
+
+    kind: Literal["cost"] = "cost"
+    mode: ClassVar[Mode] = "min"
+    costs: Annotated[
+        tuple[tuple[float, ...], ...],
+        Field(min_length=2),
+        Purpose("what an image of each class (row) costs if it is taken for each (column)", YOURS),
+    ]
+    classes: Annotated[tuple[str, ...] | None, Purpose("the classes of rows and columns, by name", YOURS)] = (
+        None
+    )
+
+    @property
+    def worst(self) -> float:
+        return max(cost for row in self.costs for cost in row)
+
+    @model_validator(mode="after")
+    def is_square(self) -> Self:
+        rows = len(self.costs)
+        if wrong := [len(row) for row in self.costs if len(row) != rows]:
+            raise ValueError(f"costs must have as many columns as rows: {rows} rows, a row of {wrong[0]}")
+        if self.classes is not None:
+            check_distinct("class", self.classes)
+            if len(self.classes) != rows:
+                raise ValueError(f"{len(self.classes)} classes for {rows} rows of costs")
+        return self
+
+
+class CalibrationError(Spec):
+    """Is the expected calibration error: how far accuracy is from the probability of the predicted class.
+
+    It is the mean distance over bins of equal width, weighted by their images (arXiv 1706.04599, section 2).
+    """
+
+    kind: Literal["calibration_error"] = "calibration_error"
+    mode: ClassVar[Mode] = "min"
+    bins: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Purpose("bins of the probability, of equal width", "arXiv 1706.04599, section 5"),
+    ] = 15
+
+    @property
+    def worst(self) -> float:
+        return 1.0
+
+
+Kind = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError
+
+KINDS = get_args(Kind)
+MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
+"""The direction in which each kind is better."""
+
+
+def _as_section(written: object) -> object:
+    if isinstance(written, str):
+        return {"kind": written}
+    return {name: _frozen(value) for name, value in written.items()} if isinstance(written, dict) else written
+
+
+def _frozen(value: object) -> object:
+    """Returns lists as tuples: a validator hides from pydantic that they were written as JSON."""
+    return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
+
+
+Metric = Annotated[Annotated[Kind, Field(discriminator="kind")], BeforeValidator(_as_section)]
+"""A kind alone, such as `macro_f1`, stands for the section with its defaults."""
+
+
+def cost_faults(specs: Sequence[Kind], classes: Sequence[str]) -> list[str]:
+    """Returns what is wrong with matrices of costs for data of these classes."""
+    faults = []
+    for spec in specs:
+        if isinstance(spec, Cost) and spec.classes is not None and set(spec.classes) != set(classes):
+            faults.append(f"cost: classes {_listed(spec.classes)}, the data have {_listed(classes)}")
+        elif isinstance(spec, Cost) and len(spec.costs) != len(classes):
+            faults.append(
+                f"cost: {len(spec.costs)} rows of costs, the data have {len(classes)} classes: "
+                f"{_listed(classes)}"
+            )
+    return faults
+
+
+def _listed(names: Sequence[str], most: int = 10) -> str:
+    """Returns names as a line, shortened where there are many."""
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
