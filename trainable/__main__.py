@@ -15,7 +15,9 @@ from pathlib import Path
 from trainable.errors import RunError, UserError
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import Outcome, train, with_settings
+from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
+from trainable.training.run import PREFIXES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,14 +70,28 @@ def summary(outcome: Outcome) -> str:
     """Describes the end of a run: its scores and diagnosis,
     and the confusion matrix of the test part if that was scored."""
     last = outcome.history[-1]
-    lines = [f"{'diverged' if outcome.diverged else 'finished'}: val_accuracy {last.val_accuracy:.4f}"]
+    found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
+    scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
+    lines = [f"{'diverged' if outcome.diverged else 'finished'}: {scores}"]
     lines += outcome.diagnosis.lines()
     if outcome.test is not None:
-        lines += [f"{name} {value:.4f}" for name, value in outcome.test.metrics("test").items()]
+        lines += _test_lines(outcome.test, outcome.intervals)
         provenance = outcome.recipe.provenance
         lines.append("rows are the true classes, columns the predicted ones in the same order:")
         lines += _matrix(outcome.test, provenance.class_names if provenance is not None else ())
     return "\n".join(lines)
+
+
+def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
+    """Returns a line for each test metric, with its interval if there is one."""
+    prefix = PREFIXES["test"]
+    bounds = {} if sure is None else {f"{prefix}_{name}": each for name, each in sure.bounds.items()}
+    brackets = {name: f" ({low:.4f} to {high:.4f})" for name, (low, high) in bounds.items()}
+    named = scores.metrics(prefix).items()
+    lines = [f"{name} {value:.4f}{brackets.get(name, '')}" for name, value in named]
+    if sure is None:
+        return lines
+    return [*lines, f"in brackets: 95 % intervals, {sure.resamples:,} bootstrap resamples of the test images"]
 
 
 def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:

@@ -27,9 +27,11 @@ from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.speeds import fastest
 from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
+from trainable.training.bootstrap import Intervals, intervals
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, device_name, threads
 from trainable.training.evaluate import Scores
+from trainable.training.extra_metrics import Own
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network
 from trainable.training.pixels import load_for
@@ -43,12 +45,14 @@ PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
 @dataclass(frozen=True)
 class Outcome:
     """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
-    part's scores if they were asked for, and the diagnosis of the curves."""
+    part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores,
+    which a run that diverged has not."""
 
     recipe: Recipe
     history: tuple[EpochResult, ...]
     test: Scores | None
     diagnosis: Diagnosis
+    intervals: Intervals | None = None
 
     @property
     def diverged(self) -> bool:
@@ -56,14 +60,20 @@ class Outcome:
 
     def tree(self) -> dict[str, Any]:
         """Returns what `train --json` prints:
-        digest, last EpochResult and test metrics, flat, and the diagnosis."""
-        return {**self.scores(), "diagnosis": self.diagnosis.tree()}
+        digest, last EpochResult and test metrics, flat, the intervals of these, and the diagnosis."""
+        return {**self.scores(), **self.sureness(), "diagnosis": self.diagnosis.tree()}
+
+    def sureness(self) -> dict[str, Any]:
+        """Returns how sure the test metrics are, if they were asked for."""
+        return {} if self.intervals is None else {"test_intervals": self.intervals.tree(PREFIXES["test"])}
 
     def scores(self) -> dict[str, Any]:
         """Returns digest, last EpochResult and test metrics, flat."""
         test = self.test.metrics(PREFIXES["test"]) if self.test is not None else {}
         confusion = {"test_confusion": self.test.confusion} if self.test is not None else {}
-        return {"recipe": self.recipe.digest(), **self.history[-1].tree(), **test, **confusion}
+        last = self.history[-1].tree()
+        extra = last.pop("extra_metrics")
+        return {"recipe": self.recipe.digest(), **last, **extra, **test, **confusion}
 
 
 def train(
@@ -74,6 +84,7 @@ def train(
     test: bool = False,
     download: bool = False,
     device: torch.device | None = None,
+    metrics: Own | None = None,
     debug: Sequence[str] = (),
     say: Say = lambda line: None,
 ) -> Outcome:
@@ -83,7 +94,8 @@ def train(
     afterwards. `say` receives a line for each epoch, and one for each way in which this machine or these data
     differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
     model), `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
-    `trainable.training.debug` that are on; `profile` writes `profile.json` too. Raises UserError before
+    `trainable.training.debug` that are on; `profile` writes `profile.json` too.
+    `metrics` are functions of the caller's, as in Run. Raises UserError before
     training if the run is impossible, and RunError for a crash.
     """
     tools = tools_named(debug)
@@ -95,7 +107,7 @@ def train(
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         images.be_here(say)
         recipe = _in_fastest_format(recipe, images, device, say, download=download)
-        run = Run(recipe, data=images, device=device, download=download)
+        run = Run(recipe, data=images, device=device, download=download, metrics=metrics)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -231,13 +243,13 @@ def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
         tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
         content = safetensors_bytes(tensors, metadata=_metadata(run))
         write_whole(folder / MODEL_FILE, content)
-    scores = run.score("test", confusion=True) if test else None
+    scores = run.score("test", confusion=True, answers=True) if test else None
     named = {
         **_scores_in(run.history[-1]),
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
     recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named)})
-    outcome = Outcome(recipe, run.history, scores, diagnosed(run))
+    outcome = Outcome(recipe, run.history, scores, diagnosed(run), _intervals(run, scores))
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, _metrics_file(outcome))
@@ -252,6 +264,12 @@ def _metadata(run: Run) -> dict[str, str]:
         "recipe": run.recipe.digest(),
         STATISTICS: ChannelStatistics(mean=mean, std=std).model_dump_json(),
     }
+
+
+def _intervals(run: Run, scores: Scores | None) -> Intervals | None:
+    if scores is None or scores.answers is None:
+        return None
+    return intervals(scores.answers, run.extra_metrics, seed=run.recipe.loop.seed)
 
 
 def diagnosed(run: Run) -> Diagnosis:
@@ -287,6 +305,7 @@ def _metrics_file(outcome: Outcome) -> bytes:
         "recipe": outcome.recipe.digest(),
         "class_names": outcome.recipe.provenance.class_names if outcome.recipe.provenance else (),
         "last": outcome.scores(),
+        **outcome.sureness(),
         "diagnosis": outcome.diagnosis.tree(),
         "history": [result.tree() for result in outcome.history],
     }
@@ -300,8 +319,9 @@ def _scores_in(result: EpochResult) -> dict[str, float]:
 
 def _line(result: EpochResult, epochs: int) -> str:
     state = "  diverged" if result.diverged else ""
+    extra = "".join(f"{name} {value:.4f}  " for name, value in result.extra_metrics.items())
     return (
         f"epoch {result.epoch}/{epochs}  train_loss {result.train_loss:.4f}  val_loss {result.val_loss:.4f}  "
-        f"val_accuracy {result.val_accuracy:.4f}  applied_lr {result.applied_lr:.3g}  "
+        f"val_accuracy {result.val_accuracy:.4f}  {extra}applied_lr {result.applied_lr:.3g}  "
         f"{result.epoch_seconds:.1f} s{state}"
     )

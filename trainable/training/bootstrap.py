@@ -1,0 +1,189 @@
+"""Says how sure the scores of a part are: 95 % intervals by resampling its images (Efron, 1979).
+
+A resample draws as many images as the part has, with replacement, and not stratified: so a class may have
+more or fewer images in it, as in another part of the same size, and one that has none is left out of its
+means. All resamples of a metric are computed together, of the count of each image in each resample; the
+formulae are those of scikit-learn with these counts as weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+import numpy as np
+from torch.nn import functional
+
+from trainable.errors import UserError
+from trainable.recipe.metrics import (
+    AUROC,
+    AveragePrecision,
+    CalibrationError,
+    Cost,
+    Kind,
+    MacroF1,
+    RecallAtPrecision,
+)
+from trainable.training.answers import Answers
+from trainable.training.evaluate import TOP, TOP_FROM_CLASSES
+from trainable.training.extra_metrics import GUESSING, Array, ExtraMetrics, bin_of, called, costs_of, sureness
+from trainable.training.resampled_curves import (
+    Ranked,
+    auroc,
+    average_precision,
+    counted,
+    ranked,
+    recall_at,
+    sums_by_group,
+)
+
+RESAMPLES = 1_000
+PERCENTS = (2.5, 97.5)
+AT_ONCE = 4_000_000
+"""So many counts (images times resamples) are held at once, which take 16 MB."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Holds, by the names of `Scores.metrics` without their part, between which values each metric lies."""
+
+    bounds: dict[str, tuple[float, float]]
+    resamples: int
+
+    def tree(self, prefix: str) -> dict[str, Any]:
+        """Returns plain data for `metrics.json`."""
+        named = {f"{prefix}_{name}": list(bounds) for name, bounds in self.bounds.items()}
+        return {
+            "level": (PERCENTS[1] - PERCENTS[0]) / 100.0,
+            "method": "percentile bootstrap over images, not stratified",
+            "resamples": self.resamples,
+            "intervals": named,
+        }
+
+
+def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES) -> Intervals:
+    """Returns the interval of each metric that a part is scored by, from percentiles of its resamples.
+
+    Ten thousand images take a few seconds. A function of the caller's is called once for each resample; one
+    that fails on a resample, where a class may be missing, has no interval.
+    """
+    random = np.random.default_rng(seed)
+    parts = [_measured(answers, extra, counts) for counts in _counts(random, len(answers.labels), resamples)]
+    names = [name for name in parts[0] if all(name in part for part in parts)]
+    found = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    bounds = {name: np.percentile(values, PERCENTS) for name, values in found.items()}
+    return Intervals({name: (float(low), float(high)) for name, (low, high) in bounds.items()}, resamples)
+
+
+def _counts(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:
+    """Yields how often each image is in each resample, [images, resamples], some resamples at a time.
+
+    The counts are float32, which holds sums of them exactly up to 2^24 images.
+    """
+    at_once = max(1, AT_ONCE // images)
+    for first in range(0, resamples, at_once):
+        count = min(at_once, resamples - first)
+        drawn = random.integers(0, images, (count, images)) + images * np.arange(count)[:, None]
+        flat = np.bincount(drawn.reshape(-1), minlength=count * images)
+        yield np.ascontiguousarray(flat.reshape(count, images).T.astype(np.float32))
+
+
+def _measured(answers: Answers, extra: ExtraMetrics, counts: Array) -> dict[str, Array]:
+    found = _fixed(answers, counts)
+    for spec in extra.specs:
+        found[spec.kind] = resampled(spec, answers, extra.classes, counts)
+    return found | dict(_of_functions(answers, extra, counts))
+
+
+def _fixed(answers: Answers, counts: Array) -> dict[str, Array]:
+    """Returns, for every resample, what every run measures."""
+    logits, labels = answers.logits, answers.labels
+    right = (answers.predicted == labels).numpy()
+    losses = functional.cross_entropy(logits, labels, reduction="none").numpy()
+    found = {
+        "loss": _mean(losses, counts),
+        "accuracy": _mean(right, counts),
+        "balanced_accuracy": _recalls(right, answers, counts),
+    }
+    if logits.shape[1] >= TOP_FROM_CLASSES:
+        among = (logits.topk(TOP, dim=1).indices == labels[:, None]).any(1)
+        found["top5_accuracy"] = _mean(among.numpy(), counts)
+    return found
+
+
+def resampled(spec: Kind, answers: Answers, classes: Sequence[str], counts: Array) -> Array:
+    """Returns a metric of every resample, [resamples]: `extra_metrics.measured` with weights."""
+    match spec:
+        case MacroF1():
+            return _macro_f1(answers, counts)
+        case AUROC():
+            return _mean_of_classes(auroc, answers, counts)
+        case AveragePrecision():
+            return _mean_of_classes(average_precision, answers, counts)
+        case RecallAtPrecision():
+            return _mean_of_classes(partial(recall_at, precision=spec.precision), answers, counts)
+        case Cost():
+            each = costs_of(spec, classes)[answers.labels.numpy(), answers.predicted.numpy()]
+            return _mean(each, counts)
+        case CalibrationError():
+            sure, right = sureness(answers)
+            gaps = sums_by_group(bin_of(sure, spec.bins), right - sure, spec.bins, counts)
+            distances: Array = np.abs(gaps).sum(0) / len(sure)
+            return distances
+        case _:
+            assert_never(spec)
+
+
+def _mean(values: Array, counts: Array) -> Array:
+    return values.astype(float) @ counts / len(values)
+
+
+def _recalls(right: Array, answers: Answers, counts: Array) -> Array:
+    classes, labels = answers.logits.shape[1], answers.labels.numpy()
+    seen = counted(labels, classes, counts)
+    return _mean_where(seen > 0, sums_by_group(labels, right, classes, counts), seen)
+
+
+def _macro_f1(answers: Answers, counts: Array) -> Array:
+    classes = answers.logits.shape[1]
+    labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
+    seen = counted(labels, classes, counts)
+    taken = counted(predicted, classes, counts)
+    right = sums_by_group(labels, predicted == labels, classes, counts)
+    return _mean_where(seen > 0, 2 * right, seen + taken)
+
+
+def _mean_of_classes(
+    curve: Callable[[Ranked], tuple[Array, Array]], answers: Answers, counts: Array
+) -> Array:
+    """Returns the mean over classes of what a curve gives, one against rest.
+
+    It is that of guessing where a resample has one class alone, and the curve needs others.
+    """
+    labels, probabilities = answers.labels.numpy(), answers.probabilities.numpy()
+    values, classes = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
+    for each in np.unique(labels):
+        found, there = curve(ranked(probabilities[:, each], labels == each, counts))
+        values += np.where(there, found, 0.0)
+        classes += there
+    return np.divide(values, classes, out=np.full_like(values, GUESSING), where=classes > 0)
+
+
+def _of_functions(answers: Answers, extra: ExtraMetrics, counts: Array) -> Iterator[tuple[str, Array]]:
+    """Yields what each function of the caller's makes of every resample, if it fails on none."""
+    if not extra.own:
+        return
+    samples = [answers.of(np.repeat(np.arange(len(each)), each.astype(int))) for each in counts.T]
+    for name, metric in extra.own.items():
+        with suppress(UserError):
+            yield name, np.array([called(name, metric, sample) for sample in samples])
+
+
+def _mean_where(there: Array, above: Array, below: Array) -> Array:
+    """Returns the mean of quotients [classes, resamples] over the classes that are there."""
+    quotients = np.divide(above, below, out=np.zeros_like(above), where=there)
+    found: Array = quotients.sum(0) / there.sum(0)
+    return found
