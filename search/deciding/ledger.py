@@ -35,7 +35,7 @@ from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe import Recipe
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import OBJECTIVES, EpochResult
 
 
 class Decision(Enum):
@@ -91,6 +91,7 @@ class Ledger:
             factor=scheduler.factor,
             why=why,
             objective=metric,
+            mode=None if metric in OBJECTIVES else scheduler.direction,
             epochs=epochs,
             version=version("tunebook"),
         )

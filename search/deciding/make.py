@@ -7,7 +7,7 @@ from search.deciding.sampler import Sampler
 from search.study import SamplerKind
 from spaces.concentration import concentration
 from spaces.space import Space
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 NO_BITS = 1e-9
 """Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""

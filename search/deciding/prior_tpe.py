@@ -28,7 +28,7 @@ from search.record.journal import Outcome
 from spaces.domains import Choice, Domain, SpaceError, Value, value_at
 from spaces.priors import Prior, density, likeliest, quantile_value
 from spaces.space import Space
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 FIRST_SHARE = 0.9
 """The priors' share of trials not drawn uniformly, as long as no trial speaks against the priors."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 
 def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ class Asha:
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
         """By rung, the value of each trial that reached it, in the order of arrival."""
         self.factor = reduction_factor
-        self._direction = direction
+        self.direction = direction
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Asha:
         """Returns a recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
         values = self.recorded[rung]
         return (
-            rank(values[trial], values.values(), self._direction),
+            rank(values[trial], values.values(), self.direction),
             len(values),
             survivors(len(values), self.factor),
         )

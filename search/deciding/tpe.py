@@ -18,7 +18,7 @@ from search.deciding.sampler import Sampler
 from search.record.journal import Outcome
 from spaces.domains import Choice, Value
 from spaces.space import Dimension, Space
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 STARTUP_TRIALS = 10
 """The number of trials drawn at random before TPE models anything: Optuna's own default."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
 from search.record.home import EVENTS_FILE
@@ -25,6 +25,7 @@ from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular
 from trainable.recipe.base import Spec
+from trainable.recipe.metrics import Mode
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
 
@@ -63,12 +64,6 @@ class SearchEvent(Stamped):
     """The commit of the folder in which the driver runs, `+changes` where files differ."""
 
 
-def _known_metric(name: str) -> str:
-    if name not in OBJECTIVES:
-        raise ValueError(f"expected one of {', '.join(OBJECTIVES)}")
-    return name
-
-
 class SettledEvent(Stamped):
     """The search decided this before its first trial; readers use it, because rules may change later."""
 
@@ -81,12 +76,23 @@ class SettledEvent(Stamped):
     """One trial in this many goes on from a rung."""
     why: str
     """The reason for these rungs and this factor, in words."""
-    objective: Annotated[str, AfterValidator(_known_metric)]
+    objective: str
     """The metric by which trials are compared."""
+    mode: Mode | None = None
+    """The direction in which it is better, if it is a function of the caller's; the others' is known."""
     epochs: Annotated[int, Field(ge=1)]
     """The number of epochs that the longest trial trains."""
     version: str
     """The version of tunebook."""
+
+    @model_validator(mode="after")
+    def objective_is_known(self) -> Self:
+        if (self.mode is None) != (self.objective in OBJECTIVES):
+            known = ", ".join(OBJECTIVES)
+            raise ValueError(
+                f"objective: expected one of {known} without a mode, or another one with its mode"
+            )
+        return self
 
 
 class TrialEvent(Stamped):

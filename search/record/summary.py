@@ -10,6 +10,7 @@ from search.record.journal import EpochEvent
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from trainable.curves.diagnosis import Diagnosis
+from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
 
 SCHEMA = 1
@@ -37,6 +38,8 @@ class Summary:
     """What the best trial's curves say of it, where `search.verdicts.diagnosis` has been run."""
     verdicts: Verdicts | None = None
     """What the trials say of the space's rules, where `search.verdicts.judging` has been run."""
+    mode: Mode | None = None
+    """The direction of an objective that is a function of the caller's; the others' is known."""
 
     @property
     def best(self) -> Trial | None:
@@ -45,9 +48,14 @@ class Summary:
         return max(finished, key=lambda trial: self.sign * trial.metrics[self.objective], default=None)
 
     @property
+    def direction(self) -> Mode:
+        """Whether a higher or a lower objective is better."""
+        return OBJECTIVES[self.objective] if self.mode is None else self.mode
+
+    @property
     def sign(self) -> float:
         """1 where a higher objective is better, -1 where a lower one is."""
-        return 1.0 if OBJECTIVES[self.objective] == "max" else -1.0
+        return 1.0 if self.direction == "max" else -1.0
 
     @property
     def epochs_trained(self) -> int:
@@ -77,7 +85,7 @@ class Summary:
             "search_id": self.search_id,
             "state": self.state,
             "outcome_reason": self.outcome_reason,
-            "objective": {"metric": self.objective, "mode": OBJECTIVES[self.objective]},
+            "objective": {"metric": self.objective, "mode": self.direction},
             "trials": [_trial_json(trial) for trial in self.trials],
             "best": _trial_json(best) if best is not None else None,
             "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
@@ -116,6 +124,7 @@ def summarise(
         ),
         budget_epochs=epochs,
         wall_seconds=record.seconds(now if state == "running" else record.latest),
+        mode=_mode(record, objective),
     )
 
 
@@ -125,6 +134,16 @@ def _state(record: Record, locked: bool) -> State:
             return record.state
         case "started" | "resumed" | None:
             return "running" if locked else "interrupted"
+
+
+def _mode(record: Record, objective: str) -> Mode | None:
+    """Returns the direction of an objective that is a function of the caller's, or else None.
+
+    Before it is settled, when there is no trial to compare, it is `max`.
+    """
+    if objective in OBJECTIVES:
+        return None
+    return record.settled.mode if record.settled is not None else "max"
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
 from trainable.recipe.yamlfile import write_whole
-from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # 0.6 s to import
     from matplotlib.axes import Axes
@@ -41,9 +40,7 @@ def draw(summary: Summary, out: Path) -> None:
     axes.set_ylabel(summary.objective)
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
     if labels:
-        axes.legend(
-            frameon=False, loc="lower right" if OBJECTIVES[summary.objective] == "max" else "upper right"
-        )
+        axes.legend(frameon=False, loc="lower right" if summary.direction == "max" else "upper right")
     write_whole(out, png(figure))
 
 
@@ -65,7 +62,8 @@ def png(figure: Figure) -> bytes:
 
 
 def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None:
-    points = [(each.epoch, each.metrics()[summary.objective]) for each in trial.results]
+    scored = ((each.epoch, each.score(summary.objective)) for each in trial.results)
+    points = [(epoch, score) for epoch, score in scored if score is not None]
     if not points:
         return
     best = summary.best is not None and trial.id == summary.best.id

@@ -53,7 +53,7 @@ class Search:
         study, settled = read_search(self.folder), self.record.settled
         if settled is None:
             return study
-        objective = study.objective.model_copy(update={"metric": settled.objective, "mode": None})
+        objective = study.objective.model_copy(update={"metric": settled.objective, "mode": settled.mode})
         budget = study.budget.model_copy(update={"epochs": settled.epochs})
         return study.model_copy(update={"objective": objective, "budget": budget})
 

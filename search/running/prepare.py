@@ -12,7 +12,9 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import MODEL_NAME, Study
+from search.study.objective import function_faults
 from search.study.space import build_space, check_trials, far_rates
+from search.study.study import StudyError
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
@@ -48,6 +50,7 @@ def prepare(
     but the measured facts, to the cache. It says what the study's probes find, and warns where a written
     range lies far from it.
     """
+    check_functions(study)
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes)
@@ -84,6 +87,7 @@ def prepare_again(
     Its facts, its settled space and its rungs are those of the search. Raises UserError when the images are
     no longer those that the search began with.
     """
+    check_functions(study)
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = study.base_recipe()
@@ -112,6 +116,12 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     elif data.cache is not None:  # nothing that a trial says there arrives here
         say("each machine decodes its images once, before the first trial there trains")
     return replace(prepared, data=data)
+
+
+def check_functions(study: Study) -> None:
+    """Raises StudyError where the objective is a function of the caller's: no search can be given one yet."""
+    if faults := list(function_faults(study.objective)):
+        raise StudyError(faults)
 
 
 def write_facts(prepared: Prepared) -> None:

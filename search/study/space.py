@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from search.study.objective import class_faults
 from search.study.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.domains import is_number
@@ -28,15 +29,14 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     if base.loop.batch_size > facts.train_images:
         message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"
         raise StudyError([Fault("base.loop.batch_size", message)])
+    if faults := list(class_faults(study.objective, base, info.classes)):
+        raise StudyError(faults)
     return make_space(study.space.name, base, frozenset(pinned), facts, study.space.overrides)
 
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:
     """Refuse what would fail in a trial, before any trial starts. Raises StudyError or UserError."""
     faults = list(_flip_faults(space, facts))
-    if study.objective.metric == "val_top5_accuracy" and facts.classes <= 10:
-        message = f"val_top5_accuracy needs more than ten classes, these data have {facts.classes}"
-        faults.append(Fault("objective.metric", message))
     batches = [
         end
         for each in space.dimensions

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from search.study.objective import Objective, with_objective
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
-from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of, quoted
+from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.paths import usable_path, without_tilde
 from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
@@ -24,7 +25,6 @@ from trainable.recipe.models import LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, i
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
-from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES, Mode
 
 DEFAULT_STORAGE = "searches"
 STUDY_FILE = "study.yaml"
@@ -135,28 +135,6 @@ class Limits(Spec):
     )
 
 
-class Objective(Spec):
-    metric: str = "val_accuracy"
-    mode: Mode | None = None
-
-    @model_validator(mode="after")
-    def metric_is_known(self) -> Self:
-        if self.metric not in OBJECTIVES:
-            raise ValueError(f"metric {quoted(self.metric)} is none of {', '.join(OBJECTIVES)}")
-        if self.mode not in (None, OBJECTIVES[self.metric]):
-            raise ValueError(f"mode of {self.metric} is {OBJECTIVES[self.metric]!r}, got {self.mode!r}")
-        return self
-
-    @property
-    def direction(self) -> Mode:
-        return OBJECTIVES[self.metric]
-
-    @property
-    def counts_classes_alike(self) -> bool:
-        """Says whether a small class is as much of the score as a large one."""
-        return self.metric in CLASSES_ALIKE
-
-
 class Tracking(Spec):
     uri: str | None = Field(None, description="default: SQLite beside the searches")
     experiment: Annotated[str, Field(min_length=1, max_length=500)] = "tunebook"
@@ -228,7 +206,8 @@ class Study(Spec):
         return dict(leaves(self.base))
 
     def base_recipe(self) -> Recipe:
-        """Returns the default recipe with this study's data, length and pinned values. Raises RecipeError."""
+        """Returns the default recipe with this study's data, length and pinned values, which measures the
+        objective. Raises RecipeError."""
         paths = [path for path, _ in leaves(self.base)]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise RecipeError([Fault(path, "is pinned twice, nested and dotted; keep one") for path in twice])
@@ -238,7 +217,8 @@ class Study(Spec):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
         first = self._first_name()
-        return with_length.model_copy(update={"data": self.data}).with_values({**first, **self.pinned})
+        pinned = with_length.model_copy(update={"data": self.data}).with_values({**first, **self.pinned})
+        return with_objective(pinned, self.objective)
 
     def _first_name(self) -> dict[str, Any]:
         """Returns the first model that `space.overrides` chooses between, where `base` names none: facts are

@@ -25,7 +25,7 @@ from spaces.catalog.overrides import path_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 ROOT = Path(__file__).parents[3]
 KINDS: tuple[SamplerKind, ...] = ("prior-tpe", "tpe", "random", "qmc")

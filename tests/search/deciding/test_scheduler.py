@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rank, rungs, survivors
-from trainable.training.metrics import Mode
+from trainable.recipe.metrics import Mode
 
 REPORTS = st.lists(st.integers(0, 6).map(lambda step: step / 6), min_size=1, max_size=30)
 

@@ -1,0 +1,137 @@
+"""Describes what a search optimises, and makes its recipes measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from trainable.errors import Fault, RecipeError, quoted
+from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
+from trainable.recipe.metrics import KINDS, MODES, Kind, Metric, Mode, cost_faults
+from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES
+
+PREFIX = "val_"
+METRICS = "evaluation.metrics"
+_ADAPTER: TypeAdapter[Kind] = TypeAdapter(Metric)
+
+
+class Objective(Spec):
+    """Names the metric by which trials are compared, with what that metric itself asks for.
+
+    `own` says that it is a function of the caller's, which the search is given in Python.
+    """
+
+    metric: str = "val_accuracy"
+    mode: Mode | None = None
+    own: bool = Field(False, description="a function given to the search in Python; needs mode: max or min")
+    precision: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="of val_recall_at_precision"
+    )
+    costs: tuple[tuple[float, ...], ...] | None = Field(
+        None, description="of val_cost: a row for each true class"
+    )
+    classes: tuple[str, ...] | None = Field(None, description="of val_cost: the order of its rows")
+    bins: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="of val_calibration_error: 15"
+    )
+
+    @model_validator(mode="after")
+    def metric_is_known(self) -> Self:
+        if self.own:
+            self._check_own()
+            return self
+        if self.metric not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            advice = "a function of yours is named by own: true and a mode, from Python"
+            raise ValueError(f"metric {quoted(self.metric)} is none of {known} ({advice})")
+        if self.mode not in (None, OBJECTIVES[self.metric]):
+            raise ValueError(f"mode of {self.metric} is {OBJECTIVES[self.metric]!r}, got {self.mode!r}")
+        self._check_parameters()
+        return self
+
+    def _check_own(self) -> None:
+        if self.metric in OBJECTIVES:
+            raise ValueError(f"{self.metric} is measured without a function: leave own out")
+        if not self.metric.startswith(PREFIX):
+            raise ValueError(f"metric {quoted(self.metric)}: the name of a function begins with {PREFIX}")
+        if self.mode is None:
+            raise ValueError(f"{self.metric} is your own: say which is better, mode: max or mode: min")
+        if self.parameters:
+            raise ValueError(f"{self.metric} is your own and takes no {', '.join(self.parameters)}")
+
+    def _check_parameters(self) -> None:
+        kind = self.metric.removeprefix(PREFIX)
+        fields = _fields_of(kind) if kind in MODES else {}
+        if strange := [name for name in self.parameters if name not in fields]:
+            raise ValueError(f"{self.metric} takes no {', '.join(strange)}")
+        if missing := [name for name, required in fields.items() if required and name not in self.parameters]:
+            raise ValueError(f"{self.metric} needs {', '.join(missing)} beside it, under objective")
+        try:
+            self.spec  # noqa: B018  # it checks how the parameters fit together
+        except ValidationError as error:
+            raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Returns what is said beside the metric's name for the metric itself."""
+        named = ("precision", "costs", "classes", "bins")
+        return {name: value for name in named if (value := getattr(self, name)) is not None}
+
+    @property
+    def spec(self) -> Kind | None:
+        """Returns what a recipe measures for this objective; None where every run does, or a function."""
+        kind = self.metric.removeprefix(PREFIX)
+        return _ADAPTER.validate_python({"kind": kind, **self.parameters}) if kind in MODES else None
+
+    @property
+    def direction(self) -> Mode:
+        return self.mode if self.mode is not None else OBJECTIVES[self.metric]
+
+    @property
+    def counts_classes_alike(self) -> bool:
+        """Says whether a small class is as much of the score as a large one."""
+        return self.metric in CLASSES_ALIKE
+
+
+def _fields_of(kind: str) -> dict[str, bool]:
+    """Returns the fields of a kind of metric, and whether each must be given."""
+    (spec,) = (each for each in KINDS if each.model_fields["kind"].default == kind)
+    fields = spec.model_fields
+    return {name: fields[name].is_required() for name in fields if name != "kind"}
+
+
+def with_objective(recipe: Recipe, objective: Objective) -> Recipe:
+    """Returns the recipe, which measures the objective too.
+
+    Raises RecipeError where it measures the same kind with other parameters.
+    """
+    spec = objective.spec
+    if spec is None or spec in recipe.evaluation.metrics:
+        return recipe
+    if any(each.kind == spec.kind for each in recipe.evaluation.metrics):
+        message = f"has {spec.kind} with other parameters than the objective {objective.metric}; keep one"
+        raise RecipeError([Fault(METRICS, message)])
+    metrics = [*recipe.evaluation.metrics, spec]
+    return recipe.with_values({METRICS: [each.model_dump(mode="json") for each in metrics]})
+
+
+def class_faults(objective: Objective, recipe: Recipe, classes: Sequence[str]) -> Iterator[Fault]:
+    """Yields what the objective, or what the recipe measures, asks of other classes than these."""
+    if objective.metric == "val_top5_accuracy" and len(classes) <= 10:
+        message = f"val_top5_accuracy needs more than ten classes, these data have {len(classes)}"
+        yield Fault("objective.metric", message)
+    for fault in cost_faults(recipe.evaluation.metrics, classes):
+        yield Fault("objective.costs" if objective.costs is not None else f"base.{METRICS}", fault)
+
+
+def function_faults(objective: Objective, functions: Collection[str] = ()) -> Iterator[Fault]:
+    """Yields a fault where the objective is a function of the caller's that is not among those given."""
+    if objective.own and objective.metric.removeprefix(PREFIX) not in functions:
+        given = ", ".join(functions) or "none"
+        message = (
+            f"{objective.metric} is a function of yours, which a search is given in Python; given: {given}"
+        )
+        yield Fault("objective.metric", message)
