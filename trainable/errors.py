@@ -163,6 +163,8 @@ def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | in
         elif isinstance(node, list | tuple) and isinstance(part, int):
             yield part
             node = node[part] if part < len(node) else None
+        elif node == part:  # a kind that was written as a name alone
+            continue
         else:
             yield part
             node = None

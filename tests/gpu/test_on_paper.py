@@ -59,6 +59,7 @@ LAUNCHES = {
     "an epoch of bf16": 114,
     "an epoch of fp16": 125,
     "EMA, clipping, views": 132,
+    "extra metrics": 114,
     "sync_norm in two ranks": 224,
     "two ranks": 143,
     "frozen, then thawed": 66,

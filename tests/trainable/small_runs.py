@@ -85,5 +85,7 @@ def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
 
 
 def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
-    """Returns what a run measured, without how long it took."""
-    return [{name: value for name, value in result.tree().items() if name not in TIMES} for result in history]
+    """Returns what a run measured, by name, without how long it took."""
+    flat = [{**result.tree(), **result.extra_metrics} for result in history]
+    left_out = {*TIMES, "extra_metrics"}
+    return [{name: value for name, value in each.items() if name not in left_out} for each in flat]

@@ -71,6 +71,7 @@ EPOCHS: dict[str, Case] = {
             "evaluation.scales": [1.0, 2.0],
         }
     ),
+    "extra metrics": Case({**BF16, "evaluation.metrics": ["macro_f1", "auroc"]}),
     "sync_norm in two ranks": Case({**BF16, "loop.sync_norm": True}, world=2),
     "two ranks": Case(BF16, world=2),
     "frozen, then thawed": Case({**BF16, "model.freeze_epochs": 1}, epochs=2),

@@ -1,7 +1,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
@@ -26,7 +26,12 @@ def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
-    """Returns the sections that an annotation allows, however deep in unions and Annotated they are."""
+    """Returns the sections that an annotation allows, however deep in unions and Annotated they are.
+
+    Sections in a list are none: a list is one value.
+    """
+    if get_origin(annotation) is tuple:
+        return []
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [each for part in get_args(annotation) for each in members(part)]

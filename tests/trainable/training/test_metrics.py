@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from epoch_results import epoch_result
-from trainable.training.metrics import OBJECTIVES, EpochResult, worst
+from trainable.training.metrics import ALWAYS, EpochResult, worst
 
 RESULT = epoch_result(epoch=3, accuracy=0.75)
 
@@ -30,7 +30,7 @@ def test_a_result_survives_plain_data() -> None:
 
 
 def test_the_worst_value_ranks_behind_guessing_and_is_finite() -> None:
-    for metric, mode in OBJECTIVES.items():
+    for metric, mode in ALWAYS.items():
         value = worst(metric, 10)
         guessing = 0.1 if mode == "max" else math.log(10)
         assert math.isfinite(value)

@@ -15,6 +15,7 @@ from torch.futures import Future
 from torch.multiprocessing.spawn import spawn
 
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe, unequal_set
+from tests.trainable.training.small_metrics import EVERY
 from tests.trainable.tune.planted_memory import Limited
 from trainable.checkpoints import checkpoint
 from trainable.data.loading import Batch
@@ -22,6 +23,7 @@ from trainable.models.norm_statistics import measure_norm
 from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe
 from trainable.training import trainer
+from trainable.training.extra_metrics import Own
 from trainable.training.run import Run
 
 WORLD = 2
@@ -269,6 +271,19 @@ def _resumed(ranks: Ranks, recipe: Recipe, net: Callable[[], nn.Module | None]) 
     return [curve(whole.history), curve(part.history)]
 
 
+def scored(ranks: Ranks) -> list[dict[str, float]]:
+    """Returns what a net scores by every metric and by a function of the caller's, with batches for both
+    ranks, of several sizes, and with one batch, so that rank 1 has none."""
+    return [_scored(ranks, batch) for batch in (8, 512)]
+
+
+def _scored(ranks: Ranks, batch: int) -> dict[str, float]:
+    recipe = small_recipe({"evaluation.metrics": EVERY, "evaluation.batch_size": batch})
+    own: Own = {"weighted": lambda probabilities, labels: float(probabilities[:, 0] @ labels.double())}
+    run = Run(recipe, data=data_set(validation=28), model=plain_net(), ranks=ranks, metrics=own)
+    return run.evaluate("validation")
+
+
 def statistics(ranks: Ranks) -> list[float]:
     """The running means of a net with BatchNorm, after an epoch."""
     run = Run(small_recipe(), data=data_set(), ranks=ranks)
@@ -291,6 +306,7 @@ def work(rank: int, folder: str) -> None:
         "varied": varied(ranks),
         "exchanged": exchanged(ranks),
         "measured": measured(ranks),
+        "scored": scored(ranks),
         "resumed": resumed(ranks),
         **{str(dtype): equivalent(ranks, dtype) for dtype in TOLERANCES},
     }
@@ -315,6 +331,9 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
     for whole, part in first["resumed"]:
         assert part == whole, "resumed in the midst of an epoch, bit for bit"
     assert first["measured"] == pytest.approx(measured(ALONE), rel=1e-12)
+    for theirs, ours in zip(first["scored"], scored(ALONE), strict=True):
+        assert len(theirs) == 3 + len(EVERY) + 1
+        assert theirs == pytest.approx(ours, rel=1e-12), "of the union of all answers, in their order"
     whole = _history(TIGHT, ALONE)
     for failure, (micro_batch, cut) in zip(FAILURES, first["cut"], strict=True):
         assert micro_batch == 2, f"what does not fit on one rank is cut on both: {failure}"

@@ -67,6 +67,9 @@ CASES: dict[str, dict[str, Any]] = {
         "augmentation.size.kind": "progressive",
         "augmentation.masking.kind": "gridmask",
     },
+    "extra metrics": {
+        "evaluation.metrics": ["macro_f1", "auroc", "average_precision", "calibration_error"],
+    },
     "thawing": {
         "model.freeze_epochs": 2,
         "model.layer_rates.kind": "decayed",

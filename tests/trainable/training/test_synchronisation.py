@@ -140,6 +140,16 @@ def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> No
     assert counts[1] <= counts[0] + 1  # one look at the loss every 32 steps
 
 
+def test_extra_metrics_read_the_device_no_more_often() -> None:
+    waits = []
+    for metrics in ([], ["macro_f1", "auroc"]):
+        run = Run(small_recipe({"evaluation.metrics": metrics}), data=data_set())
+        with Watch() as watch:
+            run.step()
+        waits.append(watch.waited)
+    assert waits[1] == waits[0]
+
+
 def copies_in_place(source: str) -> list[str]:
     """Returns the calls that make a tensor of Python's numbers on a device, outside constructors.
 

@@ -1,0 +1,81 @@
+"""Searches for other objectives than accuracy, on digits: each part of a search's record holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.results.audit import audit
+from search.results.export import export_recipe
+from search.results.picture import draw
+from search.results.search import Search
+from search.running import driver
+from search.study import StudyError
+from tests.integration.small_searches import digits_study
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import train
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+AUROC: dict[str, Any] = {"objective.metric": "val_auroc"}
+MACRO_F1: dict[str, Any] = {"objective.metric": "val_macro_f1", "base.evaluation.metrics": ["auroc"]}
+
+
+def searched(storage: Path, values: dict[str, Any]) -> Search:
+    small = digits_study(storage, name="small", concurrent=1, budget__trials=2, budget__epochs=2)
+    assert driver.search(small.with_values(values)) == "finished"
+    return Search(storage / "small")
+
+
+@pytest.mark.parametrize("values", [AUROC, MACRO_F1], ids=["auroc", "macro F1"])
+def test_a_search_records_and_exports_its_objective(values: dict[str, Any], tmp_path: Path) -> None:
+    metric = values["objective.metric"]
+    search = searched(tmp_path, values)
+    summary, best = search.progress, search.best
+    assert best is not None
+    assert best.metrics[metric] == max(
+        each.metrics[metric] for each in search.trials if each.end == "finished"
+    )
+    assert all(0.0 < score <= 1.0 for trial in search.trials for score in trial.scores(metric).values())
+    assert summary.json()["objective"] == {"metric": metric, "mode": "max"}
+    assert summary.json()["best"]["metrics"][metric] == best.metrics[metric]
+    assert search.trials_frame()[metric].tolist() == [each.metrics[metric] for each in search.trials]
+    assert search.verdicts is not None
+    draw(summary, tmp_path / "again.png")
+    found = audit(search)  # journal, MLflow, Optuna's copy and checkpoints
+    assert not found.differences
+    assert_exported_recipe_measures_it(search, metric, tmp_path / "best.yaml")
+
+
+def assert_exported_recipe_measures_it(search: Search, metric: str, out: Path) -> None:
+    assert metric in export_recipe(search, out)
+    recipe = read_recipe(out)
+    assert search.best is not None
+    assert recipe.provenance is not None
+    assert recipe.provenance.metrics[metric] == search.best.metrics[metric]
+    again = train(recipe).history[-1]
+    assert again.extra_metrics.keys() == search.best.results[-1].extra_metrics.keys()
+    assert again.score(metric) == search.best.metrics[metric]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"objective": {"metric": "val_cost", "costs": [[0.0, 1.0], [1.0, 0.0]]}},
+            r"objective\.costs: cost: 2 rows of costs, the data have 10 classes: 0, 1, 2",
+        ),
+        (
+            {"objective": {"metric": "val_gain", "own": True, "mode": "max"}},
+            r"objective\.metric: val_gain is a function of yours, which a search is given in Python",
+        ),
+    ],
+)
+def test_what_no_trial_could_measure_is_refused_before_any(
+    values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError, match=message):
+        driver.search(digits_study(tmp_path, name="small").with_values(values))
+    assert not (tmp_path / "small" / "events.jsonl").exists()

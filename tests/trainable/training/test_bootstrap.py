@@ -1,0 +1,111 @@
+"""Tests the intervals of scores against resampling by hand, and how often they hold the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from scipy.stats import bootstrap
+from torch import Tensor
+
+from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
+from trainable.training.answers import Answers
+from trainable.training.bootstrap import PERCENTS, intervals, resampled
+from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
+
+NONE = ExtraMetrics((), {}, NAMES)
+
+
+def random_answers(count: int, seed: int, sure: float = 1.0) -> Answers:
+    """Answers to images whose classes are about equally many, right more often the larger `sure` is."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 3, (count,), generator=generator)
+    logits = torch.randn(count, 3, generator=generator, dtype=torch.float64)
+    logits[torch.arange(count), labels] += sure
+    return Answers((logits * 3).round() / 3, labels)  # with ties
+
+
+@given(answers())
+@settings(max_examples=60)
+def test_each_metric_of_a_resample_is_that_of_the_images_drawn(found: Answers) -> None:
+    images, random = len(found.labels), np.random.default_rng(0)
+    counts = random.multinomial(images, np.full(images, 1 / images), size=4).T
+    for spec in specs(EVERY):
+        together = resampled(spec, found, NAMES, counts.astype(np.float32))
+        one_by_one = [
+            measured(spec, found.of(np.repeat(np.arange(images), each)), NAMES) for each in counts.T
+        ]
+        assert together == pytest.approx(one_by_one, abs=1e-9), spec.kind
+
+
+def test_the_intervals_of_loss_and_accuracies_are_those_of_a_loop_over_resamples() -> None:
+    found, resamples = random_answers(60, 0), 50
+    bounds = intervals(found, ExtraMetrics((), {"mine": Metric(accuracy)}, NAMES), 3, resamples).bounds
+    random = np.random.default_rng(3)
+    values: dict[str, list[float]] = {"loss": [], "accuracy": [], "balanced_accuracy": []}
+    for drawn in random.integers(0, 60, (resamples, 60)):
+        sample = found.of(drawn)
+        right = (sample.predicted == sample.labels).double()
+        losses = torch.nn.functional.cross_entropy(sample.logits, sample.labels)
+        recalls = [right[sample.labels == each].mean().item() for each in sample.labels.unique()]
+        values["loss"].append(losses.item())
+        values["accuracy"].append(right.mean().item())
+        values["balanced_accuracy"].append(float(np.mean(recalls)))
+    for name, each in {**values, "mine": values["accuracy"]}.items():
+        assert bounds[name] == pytest.approx(np.percentile(each, PERCENTS), abs=1e-9), name
+
+
+def test_the_interval_of_the_accuracy_is_scipys() -> None:
+    found = random_answers(400, 1)
+    right = (found.predicted == found.labels).double().numpy()
+    theirs = bootstrap((right,), np.mean, n_resamples=4_000, method="percentile", rng=0).confidence_interval
+    ours = intervals(found, NONE, 0, 4_000).bounds["accuracy"]
+    width = theirs.high - theirs.low
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=width / 20)
+
+
+def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
+    truth, tests = random_answers(200_000, 99), 300
+    extra = ExtraMetrics(specs(["macro_f1", "auroc"]), {}, NAMES)
+    exact = {spec.kind: measured(spec, truth, NAMES) for spec in extra.specs}
+    exact["accuracy"] = (truth.predicted == truth.labels).double().mean().item()
+    held = dict.fromkeys(exact, 0)
+    for seed in range(tests):
+        bounds = intervals(random_answers(150, seed), extra, seed, 300).bounds
+        for name, value in exact.items():
+            held[name] += bounds[name][0] <= value <= bounds[name][1]
+    for name, count in held.items():  # 0.95 by 3.5 standard errors of 300 tests: 0.044
+        assert count / tests == pytest.approx(0.95, abs=0.044), name
+
+
+def test_the_same_seed_gives_the_same_intervals_and_another_one_others(monkeypatch: Any) -> None:
+    found, extra = random_answers(50, 2), ExtraMetrics(specs(EVERY), {}, NAMES)
+    first = intervals(found, extra, 5)
+    assert intervals(found, extra, 5) == first
+    assert intervals(found, extra, 6) != first
+    monkeypatch.setattr("trainable.training.bootstrap.AT_ONCE", 50 * 7)
+    some_at_a_time = intervals(found, extra, 5).bounds
+    for name, bounds in first.bounds.items():
+        assert some_at_a_time[name] == pytest.approx(bounds, abs=1e-9)
+
+
+def test_a_class_without_images_leaves_every_interval_finite() -> None:
+    found = Answers(torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 0, 0, 11]))
+    names = tuple(map(str, range(12)))
+    bounds = intervals(found, ExtraMetrics(specs(["auroc", "macro_f1"]), {}, names), 0).bounds
+    assert np.isfinite(list(bounds.values())).all()
+    assert "top5_accuracy" in bounds
+
+
+def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
+    def picky(probabilities: Tensor, labels: Tensor) -> float:
+        if len(labels.unique()) < 3:
+            raise ValueError("a class is missing")
+        return 1.0
+
+    found = Answers(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
+    extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
+    assert set(intervals(found, extra, 0).bounds) == {"loss", "accuracy", "balanced_accuracy", "mine"}
