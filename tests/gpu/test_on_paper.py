@@ -86,6 +86,7 @@ IN_AN_EPOCH = {
     **PREFETCHED,
     "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
     "a number read in training/evaluate.py scores": "the part's sums, at its end",
+    "a tensor read in training/evaluate.py scores": "or these sums and all answers together, at its end",
     "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
     "a number read in amp/grad_scaler.py _get_growth_tracker": "the state that a checkpoint holds",
 }

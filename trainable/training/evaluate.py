@@ -192,7 +192,9 @@ class Tally:
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
         """Returns the scores over everything that all ranks added. Raises ValueError if that is nothing."""
-        vector = ranks.reduce(self._vector).cpu()
+        vector = ranks.reduce(self._vector)
+        if self._rows is not None:
+            vector = vector.to("cpu")  # all of it at once
         sums, cells = vector.split([len(vector) - self._table.numel(), self._table.numel()])
         loss, top5, *counts = sums.tolist()
         seen, right = counts[: self._classes], counts[self._classes : 2 * self._classes]
