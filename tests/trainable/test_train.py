@@ -53,6 +53,31 @@ def test_a_recipe_trained_twice_and_once_more_from_what_it_left_gives_the_same_n
     assert weights[0] == weights[1] == weights[2]
 
 
+def test_each_test_metric_is_printed_and_written_with_its_interval(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting = "evaluation.metrics=[macro_f1, {kind: recall_at_precision, precision: 0.5}]"
+    assert train(digits, "--out", str(tmp_path / "out"), "--test", "--set", setting) == 0
+    printed = capsys.readouterr().out
+    written = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    found = written["test_intervals"]
+    assert (found["level"], found["resamples"]) == (0.95, 1000)
+    assert "95 % intervals, 1,000 bootstrap resamples of the test images" in printed
+    names = ["loss", "accuracy", "balanced_accuracy", "macro_f1", "recall_at_precision"]
+    assert list(found["intervals"]) == [f"test_{name}" for name in names]
+    for name, (low, high) in found["intervals"].items():
+        value = written["last"][name]
+        assert low < high
+        assert f"{name} {value:.4f} ({low:.4f} to {high:.4f})" in printed
+    for name in ("accuracy", "macro_f1"):
+        low, high = found["intervals"][f"test_{name}"]
+        assert low <= written["last"][f"test_{name}"] <= high
+    assert f"val_macro_f1 {written['last']['val_macro_f1']:.4f}" in printed
+    recipe = read_recipe(tmp_path / "out" / "recipe.yaml")
+    assert recipe.provenance is not None
+    assert recipe.provenance.metrics["test_macro_f1"] == written["last"]["test_macro_f1"]
+
+
 def test_the_verdict_is_printed_and_stands_in_the_metrics_and_the_json(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,14 +5,17 @@ import math
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from epoch_results import epoch_result
+from search.record.chain import JournalError
 from search.record.journal import (
     EndEvent,
     Event,
     Outcome,
     RetryEvent,
     SearchState,
+    SettledEvent,
     StartEvent,
     TrialEvent,
 )
@@ -154,6 +157,40 @@ def test_a_loss_is_better_when_it_is_lower() -> None:
     best = summary_of([*begun("val_loss"), *EVENTS[2:]], objective="val_loss").best
     assert best is not None
     assert best.metrics["val_loss"] == pytest.approx(1.0 - 0.92)
+
+
+def test_the_journal_says_in_which_direction_a_function_of_ones_own_is_better() -> None:
+    events = [
+        session("started"),
+        settled(EPOCHS).model_copy(update={"objective": "val_error", "mode": "min"}),
+        *(
+            each
+            for trial, error in enumerate((0.4, 0.2, 0.3))
+            for each in (
+                TrialEvent(trial=trial, values={}),
+                StartEvent(trial=trial, attempt=1, epoch=0),
+                epoch(trial, 1, extra_metrics={"val_error": error}),
+                EndEvent(trial=trial, state="finished"),
+            )
+        ),
+    ]
+    found = summary_of(events, objective="val_error")
+    assert found.best is not None
+    assert (found.best.id, found.best.metrics["val_error"]) == (1, 0.2)
+    assert found.json()["objective"] == {"metric": "val_error", "mode": "min"}
+
+
+@pytest.mark.parametrize(("objective", "mode"), [("val_error", None), ("val_auroc", "min")])
+def test_a_settled_objective_is_known_or_has_its_direction(objective: str, mode: str | None) -> None:
+    tree = {**settled(EPOCHS).model_dump(), "objective": objective, "mode": mode}
+    with pytest.raises(ValidationError, match="expected one of val_accuracy, .*without a mode"):
+        SettledEvent.model_validate(tree)
+
+
+def test_an_epoch_without_the_objective_is_refused() -> None:
+    events = [session("started"), settled(EPOCHS, (), "val_auroc"), TrialEvent(trial=0, values={})]
+    with pytest.raises(JournalError, match=r"no metric 'val_auroc' to compare trials by; known: .*val_loss"):
+        summary_of([*events, StartEvent(trial=0, attempt=1, epoch=0), epoch(0, 1)], objective="val_auroc")
 
 
 def test_what_pruning_saved_counts_neither_diverged_nor_failed_trials() -> None:

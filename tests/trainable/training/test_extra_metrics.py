@@ -20,7 +20,7 @@ from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import KINDS, MODES
 from trainable.training.answers import Answers
-from trainable.training.extra_metrics import Metric, make_extra_metrics, measured
+from trainable.training.extra_metrics import Metric, Own, make_extra_metrics, measured
 from trainable.training.metrics import OBJECTIVES
 from trainable.training.run import Run
 
@@ -199,7 +199,7 @@ class Lost(nn.Module):
 
 
 def test_a_run_that_diverged_has_the_worst_value_of_each_metric() -> None:
-    own = {"gain": lambda p, y: 1.0, "error": Metric(lambda p, y: 0.5, mode="min", worst=9.0)}
+    own: Own = {"gain": lambda p, y: 1.0, "error": Metric(lambda p, y: 0.5, mode="min", worst=9.0)}
     run = Run(
         small_recipe({"evaluation.metrics": EVERY}),
         data=data_set(),

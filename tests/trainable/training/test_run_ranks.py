@@ -331,9 +331,9 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
     for whole, part in first["resumed"]:
         assert part == whole, "resumed in the midst of an epoch, bit for bit"
     assert first["measured"] == pytest.approx(measured(ALONE), rel=1e-12)
-    for theirs, ours in zip(first["scored"], scored(ALONE), strict=True):
-        assert len(theirs) == 3 + len(EVERY) + 1
-        assert theirs == pytest.approx(ours, rel=1e-12), "of the union of all answers, in their order"
+    for found, alone_found in zip(first["scored"], scored(ALONE), strict=True):
+        assert len(found) == 3 + len(EVERY) + 1
+        assert found == pytest.approx(alone_found, rel=1e-12), "of the union of all answers, in order"
     whole = _history(TIGHT, ALONE)
     for failure, (micro_batch, cut) in zip(FAILURES, first["cut"], strict=True):
         assert micro_batch == 2, f"what does not fit on one rank is cut on both: {failure}"
