@@ -160,7 +160,7 @@ def test_a_loss_is_better_when_it_is_lower() -> None:
 
 
 def test_the_journal_says_in_which_direction_a_function_of_ones_own_is_better() -> None:
-    events = [
+    events: list[Event] = [
         session("started"),
         settled(EPOCHS).model_copy(update={"objective": "val_error", "mode": "min"}),
         *(
@@ -183,12 +183,16 @@ def test_the_journal_says_in_which_direction_a_function_of_ones_own_is_better() 
 @pytest.mark.parametrize(("objective", "mode"), [("val_error", None), ("val_auroc", "min")])
 def test_a_settled_objective_is_known_or_has_its_direction(objective: str, mode: str | None) -> None:
     tree = {**settled(EPOCHS).model_dump(), "objective": objective, "mode": mode}
-    with pytest.raises(ValidationError, match="expected one of val_accuracy, .*without a mode"):
+    with pytest.raises(ValidationError, match=r"expected one of val_accuracy, .*without a mode"):
         SettledEvent.model_validate(tree)
 
 
 def test_an_epoch_without_the_objective_is_refused() -> None:
-    events = [session("started"), settled(EPOCHS, (), "val_auroc"), TrialEvent(trial=0, values={})]
+    events: list[Event] = [
+        session("started"),
+        settled(EPOCHS, (), "val_auroc"),
+        TrialEvent(trial=0, values={}),
+    ]
     with pytest.raises(JournalError, match=r"no metric 'val_auroc' to compare trials by; known: .*val_loss"):
         summary_of([*events, StartEvent(trial=0, attempt=1, epoch=0), epoch(0, 1)], objective="val_auroc")
 
