@@ -20,7 +20,13 @@ OBJECTIVES: dict[str, Mode] = ALWAYS | {f"val_{kind}": mode for kind, mode in MO
 """A search may optimise these metrics, and those that are functions of its caller's."""
 
 CLASSES_ALIKE = frozenset(
-    {"val_balanced_accuracy", "val_macro_f1", "val_auroc", "val_average_precision"} & OBJECTIVES.keys()
+    {
+        "val_balanced_accuracy",
+        "val_macro_f1",
+        "val_auroc",
+        "val_average_precision",
+        "val_recall_at_precision",
+    }
 )
 """In these metrics each class has the same share, however many images it has."""
 
