@@ -20,7 +20,7 @@ from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataSet
 from trainable.data.loading import statistics_of
 from trainable.errors import DataError, UserError
-from trainable.models.weights import STATISTICS, weights_digest
+from trainable.models.weights import METADATA, STATISTICS, weights_digest
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
@@ -260,10 +260,9 @@ def _metadata(run: Run) -> dict[str, str]:
     """Returns what a file of weights says of itself: which recipe, and by what images were normalised, as
     `data.normalisation` for a run that begins from it."""
     mean, std = statistics_of(run.recipe.data, run.data.info)
-    return {
-        "recipe": run.recipe.digest(),
-        STATISTICS: ChannelStatistics(mean=mean, std=std).model_dump_json(),
-    }
+    statistics = ChannelStatistics(mean=mean, std=std).model_dump(mode="json")
+    # One entry: safetensors writes several in any order, and equal weights would differ in their bytes.
+    return {METADATA: json.dumps({"recipe": run.recipe.digest(), STATISTICS: statistics})}
 
 
 def _intervals(run: Run, scores: Scores | None) -> Intervals | None:

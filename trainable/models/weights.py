@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from trainable.errors import ModelError, first_line, listed
@@ -22,8 +22,9 @@ from trainable.recipe.data import ChannelStatistics
 
 NAMES_SHOWN = 8
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
-STATISTICS = "normalisation"
-"""This entry of a safetensors file's metadata has mean and std, as `data.normalisation` in a recipe."""
+METADATA, STATISTICS = "tunebook", "normalisation"
+"""The first is the entry of a safetensors file's metadata that has JSON; the second, in it, has mean and std,
+as `data.normalisation` in a recipe."""
 
 NUMBERS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}) | {
     torch.bool,
@@ -72,7 +73,7 @@ def statistics_in(file: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | N
 
     try:
         with safe_open(file, framework="pt") as opened:
-            written = (opened.metadata() or {}).get(STATISTICS)
+            written = (opened.metadata() or {}).get(METADATA)
     except SafetensorError:
         return None  # read_weights names the fault
     return None if written is None else _statistics(written, file)
@@ -80,8 +81,8 @@ def statistics_in(file: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | N
 
 def _statistics(written: str, file: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
     try:
-        found = ChannelStatistics.model_validate_json(written)
-    except ValidationError as error:
+        found = ChannelStatistics.model_validate_json(json.dumps(json.loads(written)[STATISTICS]))
+    except (ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"model.weights: {file}: {STATISTICS} in its metadata: {first_line(error)}"
         ) from None
