@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -97,6 +99,31 @@ def crashes_named(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise RunError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def code_named(what: str, kind: type[UserError]) -> Iterator[None]:
+    """Turns an error of a person's own code into one message of this kind: the error, and its line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {first_line(error)}{_line_of(error)}") from error
+
+
+def _line_of(error: Exception) -> str:
+    """Returns where a person's own code raised an error: the last line that is in no installed package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not _is_installed(Path(each.filename))]
+    if not own:
+        return ""
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})"
+
+
+def _is_installed(file: Path) -> bool:
+    installed = any(part in ("site-packages", "dist-packages") for part in file.parts)
+    return installed or file.is_relative_to(Path(__file__).parent)
 
 
 def first_line(error: Exception) -> str:

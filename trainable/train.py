@@ -15,11 +15,15 @@ from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
+from torch import nn
 
 from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataSet
 from trainable.data.loading import statistics_of
+from trainable.data.measure import DeviceKind
+from trainable.data.own import MakeData, make_own
 from trainable.errors import DataError, UserError
+from trainable.models.own import BuildModel, name_of
 from trainable.models.weights import METADATA, STATISTICS, weights_digest
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
@@ -79,7 +83,8 @@ class Outcome:
 def train(
     recipe: Recipe,
     *,
-    data: DataSet | None = None,
+    data: DataSet | MakeData | None = None,
+    model: nn.Module | BuildModel | None = None,
     out: str | Path | None = None,
     test: bool = False,
     download: bool = False,
@@ -89,6 +94,8 @@ def train(
     say: Say = lambda line: None,
 ) -> Outcome:
     """Trains a recipe; scores the test part if `test`; writes three files to `out` if it is not None.
+
+    `data` and `model` are images and a network of your own, or the functions that make them.
 
     The number of threads in the recipe's provenance is used again, and torch's setting is restored
     afterwards. `say` receives a line for each epoch, and one for each way in which this machine or these data
@@ -102,12 +109,13 @@ def train(
     folder = _checked(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
-        images = data if data is not None else load_for(recipe, device, download=download)
+        images = _images(recipe, data, device, own_model=model is not None, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         images.be_here(say)
-        recipe = _in_fastest_format(recipe, images, device, say, download=download)
-        run = Run(recipe, data=images, device=device, download=download, metrics=metrics)
+        if model is None:
+            recipe = _in_fastest_format(recipe, images, device, say, download=download)
+        run = Run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -118,6 +126,26 @@ def train(
             return _finish(run, folder, test)
         finally:
             run.close()
+
+
+def _images(
+    recipe: Recipe,
+    data: DataSet | MakeData | None,
+    device: torch.device,
+    *,
+    own_model: bool,
+    download: bool,
+) -> DataSet:
+    """Returns the images of a run: those that are given, that a given function makes, or the recipe's."""
+    if data is None or isinstance(data, DataSet):
+        if data is not None:
+            return data
+        return load_for(recipe, device, own_model=own_model, download=download)
+    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    spec = recipe.data
+    if not spec.own:
+        spec = spec.model_copy(update={"path": name_of(data), "format": "own"})
+    return make_own(spec, data, resize=recipe.evaluation.resize, device_kind=kind)
 
 
 def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:

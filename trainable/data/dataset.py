@@ -249,6 +249,11 @@ def _read(spec: Data, download: bool) -> Collection:
 def _format(spec: Data, path: Path) -> Format:
     """Returns the format in the section, or else the one that the path shows;
     a folder called digits is `./digits`."""
+    if spec.format == "own":
+        raise DataError(
+            f"data.format: own: {spec.path} is code of yours, and a file names no code: give the images from "
+            f"Python, as train(recipe, data={spec.path}) or search(study, data={spec.path})"
+        )
     if spec.format != "auto":
         return spec.format
     if spec.name is not None:

@@ -72,6 +72,8 @@ def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
             return [norm.weight for _, norm in torchvision_branches(model)]
         case specs.TimmModel():
             return [scale for block in model.modules() for scale in _scales_of_timm(block)]
+        case specs.OwnModel():
+            return []
         case _:
             assert_never(spec)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import nn
@@ -86,8 +86,16 @@ def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm
 
 
 def title_of(spec: specs.Model) -> str:
-    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`."""
-    return spec.kind if isinstance(spec, specs.ResNetSmall) else f"{spec.kind}'s {spec.name}"
+    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`, `your build_model`."""
+    match spec:
+        case specs.ResNetSmall():
+            return spec.kind
+        case specs.TorchvisionModel() | specs.TimmModel():
+            return f"{spec.kind}'s {spec.name}"
+        case specs.OwnModel():
+            return f"your {spec.name}"
+        case _:
+            assert_never(spec)
 
 
 def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:

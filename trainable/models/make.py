@@ -11,6 +11,7 @@ from trainable.errors import ModelError
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
 from trainable.models.initialise import begin_as_identity, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
+from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
 from trainable.models.weights import load_weights, read_weights, weights_file
@@ -20,15 +21,24 @@ __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 
 
 def make_model(
-    spec: specs.Model, *, classes: int, channels: int, image_size: int, download: bool = False
+    spec: specs.Model,
+    *,
+    classes: int,
+    channels: int,
+    image_size: int,
+    build: BuildModel | None = None,
+    download: bool = False,
 ) -> nn.Module:
     """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes].
 
     Weights are drawn from torch's global generator; those of `spec.weights` then replace all but the head's.
-    Nothing is fetched without `download`. Raises ModelError for an unknown name (naming close ones), for
-    images that the network cannot take, for weights that do not fit it, and for a field that it lacks.
+    Nothing is fetched without `download`. `build` makes a network of a person's own. Raises ModelError for an
+    unknown name (naming close ones), for images that the network cannot take, for weights that do not fit it,
+    for a field that it lacks, and for an error of a person's own code.
     """
-    model = _construct(spec, classes=classes, channels=channels, image_size=image_size, download=download)
+    model = _construct(
+        spec, build, classes=classes, channels=channels, image_size=image_size, download=download
+    )
     initialise(model, spec.initialisation)
     begin_as_identity(model, spec)
     if not isinstance(spec, specs.TimmModel):  # timm's constructor has done it
@@ -47,7 +57,13 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _construct(
-    spec: specs.Model, *, classes: int, channels: int, image_size: int, download: bool
+    spec: specs.Model,
+    build: BuildModel | None,
+    *,
+    classes: int,
+    channels: int,
+    image_size: int,
+    download: bool,
 ) -> nn.Module:
     match spec:
         case specs.ResNetSmall():
@@ -64,6 +80,8 @@ def _construct(
             return from_timm(
                 spec, classes=classes, channels=channels, image_size=image_size, download=download
             )
+        case specs.OwnModel():
+            return build_own(spec, build, classes=classes, channels=channels, image_size=image_size)
         case _:
             assert_never(spec)
 
@@ -82,6 +100,8 @@ def _state(
             )
         case specs.ResNetSmall():
             raise ModelError("model.weights: resnet_small has no published weights: name a local file")
+        case specs.OwnModel():
+            raise ModelError("model.weights: your own network has no published weights: name a local file")
         case _:
             assert_never(spec)
 
@@ -90,7 +110,8 @@ def _try_one_image(model: nn.Module, spec: specs.Model, classes: int, channels: 
     """Runs one blank image forward, so that a misfit is an error before any data are trained on."""
     model.eval()
     try:
-        with torch.inference_mode():
+        # not inference_mode: a lazy layer makes its weights here, which are to be trained
+        with torch.no_grad(), own_code_named(spec):
             logits = model(torch.zeros(1, channels, image_size, image_size))
     except (RuntimeError, ValueError, AssertionError) as error:
         raise unfit(spec, channels, image_size, error) from error

@@ -57,7 +57,7 @@ def pretrained_input(spec: specs.Model, *, download: bool = False) -> Pretrained
 
 def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
     match spec:
-        case specs.ResNetSmall():
+        case specs.ResNetSmall() | specs.OwnModel():
             return None
         case specs.TorchvisionModel():
             return _of_torchvision(spec)

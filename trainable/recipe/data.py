@@ -51,7 +51,8 @@ class ChannelStatistics(Spec):
 class Data(Spec):
     """Says which images there are, how they are split, and what the model sees of them.
 
-    `path` is `digits`, a folder or a file, or the URI of one (s3://bucket/flowers). `None` means "as the data
+    `path` is `digits`, a folder or a file, or the URI of one (s3://bucket/flowers); with `format: own` it is
+    only a name of what Python gives. `None` means "as the data
     say": `Run` measures it, and `resolved` recipes carry the number.
     """
 
@@ -63,8 +64,8 @@ class Data(Spec):
         Purpose("the images to learn from", YOURS),
     ] = "digits"
     format: Annotated[
-        Literal["auto", "digits", "folder", "npz", "idx", "torchvision"],
-        Purpose("how the images are stored; auto detects it", YOURS),
+        Literal["auto", "digits", "folder", "npz", "idx", "torchvision", "own"],
+        Purpose("how the images are stored; auto detects it, own are given from Python", YOURS),
     ] = "auto"
     name: Annotated[
         str | None,
@@ -134,6 +135,11 @@ class Data(Spec):
             "ours",
         ),
     ] = "auto"
+
+    @property
+    def own(self) -> bool:
+        """Says whether Python gives these images, and the path is only their name."""
+        return self.format == "own"
 
     @property
     def bundled(self) -> bool:

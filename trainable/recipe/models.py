@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from trainable.errors import quoted
 from trainable.files.paths import usable_path
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
@@ -34,6 +35,31 @@ def folder_of_name(name: object) -> str | None:
     return (
         name.removeprefix(LOCAL_FOLDER) if isinstance(name, str) and name.startswith(LOCAL_FOLDER) else None
     )
+
+
+ARGUMENTS = "model.arguments"
+"""The section that holds what a function of your own receives."""
+GIVEN_ARGUMENTS = ("classes", "channels", "image_size")
+"""The function receives these from the data, so no recipe holds them."""
+
+
+def _scalar(value: object) -> object:
+    if not isinstance(value, float | int | str | None):
+        raise ValueError(f"expected a number, a text, true, false or null, got {quoted(value)}")
+    return value
+
+
+Argument = Annotated[float | int | str | bool | None, BeforeValidator(_scalar)]
+ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+
+
+def _no_kind(arguments: dict[str, Argument]) -> dict[str, Argument]:
+    """Returns the arguments. Raises ValueError for a name that means something else in a recipe."""
+    for name in ("kind", *GIVEN_ARGUMENTS):
+        if name in arguments:
+            why = "a section's kind" if name == "kind" else "taken from the data"
+            raise ValueError(f"an argument cannot be called {name!r}: it is {why}")
+    return arguments
 
 
 class UniformRates(Spec):
@@ -167,8 +193,28 @@ class TimmModel(ModelSpec, Named):
     kind: Literal["timm"] = "timm"
 
 
+class OwnModel(ModelSpec, Named):
+    """Stands for a network of your own: `name` is a label, and Python gives the function that builds it.
+
+    The function receives the arguments by name. No text here is ever imported: a recipe is data.
+    """
+
+    kind: Literal["own"] = "own"
+    arguments: Annotated[
+        dict[ArgumentName, Argument],
+        AfterValidator(_no_kind),
+        Purpose("what your function receives, by the names of its parameters", YOURS),
+    ] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def has_no_library(self) -> Self:
+        if self.weights == OWN_WEIGHTS:
+            raise ValueError("your own network has no published weights: name a local file")
+        return self
+
+
 Model = Annotated[
-    ResNetSmall | TorchvisionModel | TimmModel,
+    ResNetSmall | TorchvisionModel | TimmModel | OwnModel,
     Field(discriminator="kind"),
     Purpose("where the model comes from", YOURS),
 ]

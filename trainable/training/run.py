@@ -26,6 +26,7 @@ from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
+from trainable.models.own import BuildModel
 from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
@@ -37,7 +38,7 @@ from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Room, Scores, evaluate, make_views
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.metrics import EpochResult
-from trainable.training.network import make_network
+from trainable.training.network import given_or_made
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
@@ -60,8 +61,8 @@ class Run:
     Args:
         recipe: what to train; `run.recipe` is the same recipe, with every open field of `data` filled in.
         data: the images, if they are loaded already; else they are loaded, and decoded as `data.cache` says.
-        model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`. It is
-            moved to the device and trained in its own number format.
+        model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`, or the
+            function that builds it. It is moved to the device and trained in its own number format.
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
             data; the weights of rank 0 are used.
         device: the first CUDA device, or the CPU, by default.
@@ -82,7 +83,7 @@ class Run:
         recipe: Recipe,
         *,
         data: DataSet | None = None,
-        model: nn.Module | None = None,
+        model: nn.Module | BuildModel | None = None,
         ranks: Ranks = ALONE,
         device: torch.device | None = None,
         gpu_share: float = 1.0,
@@ -106,9 +107,8 @@ class Run:
         self._room = Room()
         self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
         with self._generators(Use.WEIGHTS):
-            if model is None:
-                model = make_network(recipe.model, self.data.info, download=download)
-            self.model = self._prepared(model)
+            network = given_or_made(model, recipe.model, self.data.info, download=download)
+            self.model = self._prepared(network)
         check_sizes(self.model, self.recipe, self.data.info, self._views)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:

@@ -1,0 +1,41 @@
+"""Calls a person's own function that makes images, and turns what it returns into a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainable.data.dataset import DataSet, from_arrays
+from trainable.data.decode import Resize
+from trainable.data.measure import DeviceKind
+from trainable.errors import DataError, code_named
+from trainable.recipe.data import Data
+
+MakeData = Callable[[], Any]
+"""Returns a DataSet (`from_arrays`, `load`), or images and labels, which are split as the recipe says."""
+
+
+def make_own(
+    spec: Data, make: MakeData, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu"
+) -> DataSet:
+    """Returns the data set that a person's function makes, called by the name in `spec.path`.
+
+    Arrays are images uint8 [N, H, W] or [N, H, W, 1 or 3] and integer labels [N], which `spec` splits. A
+    DataSet stays as it is. Raises DataError for anything else, and for an error of the function.
+    """
+    with code_named(f"data={spec.path}", DataError):
+        made = make()
+    if isinstance(made, DataSet):
+        return replace(made, info=replace(made.info, path=spec.path, format="own"))
+    match made:
+        case (images, labels):
+            arrays = np.asarray(images), np.asarray(labels)
+            return from_arrays(arrays, spec=spec, resize=resize, device_kind=device_kind)
+        case _:
+            raise DataError(
+                f"data={spec.path}: expected a DataSet, or images and labels as two arrays, got "
+                f"{type(made).__name__}"
+            )
