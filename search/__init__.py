@@ -1,0 +1,20 @@
+"""Searches training recipes: `from search import search` runs a search from Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from search.from_python import SearchFailed as SearchFailed
+    from search.from_python import search as search
+
+__all__ = ["SearchFailed", "search"]
+
+
+def __getattr__(name: str) -> object:
+    """Imports what is asked for when it is: the command line imports this package, too, and is fast."""
+    if name in __all__:
+        from search import from_python
+
+        return getattr(from_python, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

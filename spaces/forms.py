@@ -11,6 +11,9 @@ from pydantic.fields import FieldInfo
 from spaces.domains import Choice, Domain, Value, domain_tree, shown
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
+from trainable.recipe.models import ARGUMENTS
+
+RANGES = ("uniform: [low, high]", "log: [low, high]", "int: [low, high]", "int_log: [low, high]")
 
 
 def purpose_of(path: str) -> Purpose:
@@ -62,6 +65,8 @@ def allowed(path: str, value: Value) -> bool:
 def forms(path: str) -> tuple[str, ...]:
     """Returns the ranges that an override of a field may write, the usual one first; empty for a list."""
     types = types_of(path)
+    if path.startswith(f"{ARGUMENTS}."):
+        return (*RANGES, "choice: [option, ...]")
     if words := [each for each in types if isinstance(each, Value)]:
         return (f"choice: [{', '.join(map(shown, words))}]",)
     if ... in types:

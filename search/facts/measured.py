@@ -12,11 +12,13 @@ from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts
 from trainable.data import DataInfo, DataSet, load
 from trainable.data.measure import DeviceKind
+from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Speed
 
 if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.models.own import BuildModel
     from trainable.training.run import Run
 
 Say = Callable[[str], None]
@@ -35,15 +37,23 @@ class Measured:
 
 
 def load_data(
-    base: Recipe, trial: PerTrial, *, download: bool = False, most_bytes: int | None = None
+    base: Recipe,
+    trial: PerTrial,
+    *,
+    download: bool = False,
+    most_bytes: int | None = None,
+    make: MakeData | None = None,
 ) -> DataSet:
-    """Returns the images of a recipe, for the kind of device that a trial gets.
+    """Returns the images of a recipe, for the kind of device that a trial gets; those of a person's own if
+    `make` makes them.
 
     They are held in memory only if they take at most `most_bytes`.
     """
     from trainable.training.pixels import as_weights_know
 
     kind = _device_kind(trial)
+    if make is not None:
+        return make_own(base.data, make, resize=base.evaluation.resize, device_kind=kind)
     asked = as_weights_know(base, kind, download=download)
     return load(
         asked.data,
@@ -54,7 +64,14 @@ def load_data(
     )
 
 
-def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool = False) -> Facts:
+def measure_facts(
+    base: Recipe,
+    info: DataInfo,
+    trial: PerTrial,
+    build: BuildModel | None = None,
+    *,
+    download: bool = False,
+) -> Facts:
     """Returns the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
     The model is built without its weights, because none of these facts depends on them.
@@ -63,7 +80,8 @@ def measure_facts(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bo
     from trainable.models.make import count_parameters
     from trainable.training.network import make_network
 
-    model = make_network(base.model.model_copy(update={"weights": None}), info, download=download)
+    spec = base.model.model_copy(update={"weights": None})
+    model = make_network(spec, info, build=build, download=download)
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),
@@ -89,23 +107,37 @@ def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False)
     return Measured(measured_anew(base, info, trial, download=download), info)
 
 
-def measured_anew(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool = False) -> Facts:
+def measured_anew(
+    base: Recipe,
+    info: DataInfo,
+    trial: PerTrial,
+    build: BuildModel | None = None,
+    *,
+    download: bool = False,
+) -> Facts:
     """Returns what `measure_facts` measures, and how fast the network trains, and stores it in the cache.
 
     Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
-    are measured for a recipe that names its number format.
+    are measured for a recipe that names its number format. Facts of a person's own code are not stored:
+    nothing says when the code is another one.
     """
-    file = cache_file(base, _device_kind(trial))
-    earlier = read_cached(file)
-    known = earlier[0].speeds if earlier is not None else ()
-    facts = measure_facts(base, info, trial, download=download)
+    facts = measure_facts(base, info, trial, build, download=download)
+    own = build is not None or base.data.own
+    file = cache_file(base, _device_kind(trial)) if not own else None
+    earlier = read_cached(file) if file is not None else None
     if base.precision.kind == "auto":
-        facts = facts.model_copy(update={"speeds": known or _speeds(base, info, trial, download=download)})
-    write_cached(file, facts, info)
+        known = earlier[0].speeds if earlier is not None else ()
+        facts = facts.model_copy(
+            update={"speeds": known or _speeds(base, info, trial, build, download=download)}
+        )
+    if file is not None:
+        write_cached(file, facts, info)
     return facts
 
 
-def _speeds(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool) -> tuple[Speed, ...]:
+def _speeds(
+    base: Recipe, info: DataInfo, trial: PerTrial, build: BuildModel | None, *, download: bool
+) -> tuple[Speed, ...]:
     """Returns how fast the recipe's network trains on a trial's device, in each number format and layout.
 
     There are none where that device is not on this machine, as on a cluster's head.
@@ -118,7 +150,8 @@ def _speeds(base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool) ->
 
     if trial.gpus and not torch.cuda.is_available():
         return ()
-    model = make_network(base.model.model_copy(update={"weights": None}), info, download=download)
+    spec = base.model.model_copy(update={"weights": None})
+    model = make_network(spec, info, build=build, download=download)
     device = default_device() if trial.gpus else torch.device("cpu")
     shape = (info.channels, info.image_size, info.image_size)
     with threads(trial.cpus):
@@ -147,6 +180,7 @@ def run_probes(
     *,
     download: bool = False,
     say: Say = silent,
+    build: BuildModel | None = None,
 ) -> Facts:
     """Returns the facts with what the study's probes measure on a recipe; each probe says one line.
 
@@ -167,7 +201,7 @@ def run_probes(
         )
     with threads(facts.cpus):
         device = default_device() if facts.gpus else torch.device("cpu")
-        run = Run(recipe, data=data, device=device, download=download)
+        run = Run(recipe, data=data, model=build, device=device, download=download)
         try:
             probes = dict.fromkeys(study.space.probes)
             found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, say) for probe in probes}

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from search.record.chain import JournalError
+from search.record.code import CodeRecord
 from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
 from search.record.journal import check_format, read
 from search.record.lock import is_locked
@@ -63,9 +64,27 @@ def facts_in(file: Path) -> tuple[Facts, DataInfo]:
         raise UserError(f"{file}: not what a search writes: {error}") from None
 
 
-def facts_text(facts: Facts, info: DataInfo) -> bytes:
-    """Returns facts and what is known of the data, as JSON."""
-    return json.dumps({"facts": facts.tree(), "data": info.tree()}, indent=2).encode()
+def facts_text(facts: Facts, info: DataInfo, code: CodeRecord | None = None) -> bytes:
+    """Returns facts and what is known of the data, as JSON, and of a person's own code."""
+    tree = {"facts": facts.tree(), "data": info.tree()}
+    if code is not None:
+        tree["code"] = code.tree()
+    return json.dumps(tree, indent=2).encode()
+
+
+def read_code(folder: Path) -> CodeRecord | None:
+    """Returns what is recorded of a person's own code; None where a search uses none.
+
+    Raises UserError where the file is missing or holds something else.
+    """
+    file = folder / FACTS_FILE
+    try:
+        tree = json.loads(read_regular(file, LARGEST_FACTS))
+        return CodeRecord.from_tree(tree["code"]) if "code" in tree else None
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not what a search writes: {error}") from None
 
 
 def read_record(folder: Path) -> Record:

@@ -200,12 +200,24 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
-            say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
+            if search.code is None:
+                say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
+            else:
+                say(f"  {_in_python(search, best_file)}")
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
-            say(f"interrupted; go on with:\n  {command()} resume {address}")
+            again = f"go on with:\n  {command()} resume {address}"
+            say(f"interrupted; {again if search.code is None else search.code.again}")
         case "failed":
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
+
+
+def _in_python(search: Search, best_file: Path) -> str:
+    """Returns the call that trains the best recipe with a person's own functions."""
+    study = search.study
+    names = {"data": study.data.path if study.data.own else None, "model": study.pinned.get("model.name")}
+    given = "".join(f", {word}={name}" for word, name in names.items() if name and search.code is not None)
+    return f'in Python: train(read_recipe("{best_file}"){given})'
 
 
 def show(search: Search, *, as_json: bool) -> None:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.record.chain import JournalError
+from search.record.code import CodeRecord
 from search.record.cursor import run_ids
-from search.record.folder import home_in, is_driven, read_facts, read_record, read_search
+from search.record.folder import home_in, is_driven, read_code, read_facts, read_record, read_search
 from search.record.home import Home
 from search.record.storage import local_folder
 from search.record.summary import State, Summary, summarise
@@ -66,6 +67,11 @@ class Search:
     def info(self) -> DataInfo:
         """What is known of the data."""
         return self._measured[1]
+
+    @cached_property
+    def code(self) -> CodeRecord | None:
+        """What is recorded of a person's own code that the search uses; None where it uses none."""
+        return read_code(self.folder)
 
     @property
     def record(self) -> Record:

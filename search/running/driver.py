@@ -41,6 +41,7 @@ from search.running.raytune import drop_all_checkpoints, run_trials, stored_hist
 from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
+from search.study.code import NO_CODE, Code
 from search.verdicts.conclusions import conclusion
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
@@ -62,14 +63,19 @@ logger = logging.getLogger(__name__)
 
 
 def search(
-    study: Study, *, address: str | None = None, download: bool = False, again: bool = False
+    study: Study,
+    *,
+    address: str | None = None,
+    download: bool = False,
+    again: bool = False,
+    code: Code = NO_CODE,
 ) -> Closing:
     """Run a new search and return how it ended: finished, interrupted or failed.
 
     With `again`, an existing search of the same name and study goes on instead: a program that starts
-    searches may start one again without knowing how far it came. Raises UserError when the study, the data or
-    the resources are wrong, and while another driver is at work on a search of this name; nothing is left
-    behind then.
+    searches may start one again without knowing how far it came. `code` holds what the
+    study uses of a person's own. Raises UserError when the study, the data or the resources are wrong, and
+    while another driver is at work on a search of this name; nothing is left behind then.
     """
     if again and study.name is None:
         raise UserError("--resume: needs the search's name; give --name NAME")
@@ -77,10 +83,10 @@ def search(
     home = Home.of(study)
     with driving(home, report.say) as lease:
         if again and is_same_study(home, study):
-            return _go_on(home, lease, address=address, download=download)
+            return _go_on(home, lease, address=address, download=download, code=code)
         refuse_existing(home, study)
         with _machines(address) as hardware:
-            prepared = prepare(study, home, hardware, download=download, say=report.say)
+            prepared = prepare(study, home, hardware, download=download, say=report.say, code=code)
             check_machines(prepared.per_trial, prepared.space, hardware, report.say)
             write_facts(prepared)
             study.write(home.folder)  # last: a folder with a study in it can be resumed
@@ -175,7 +181,9 @@ def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware
     return contextlib.nullcontext(local_hardware()) if address is None else joined(address)
 
 
-def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bool) -> Closing:
+def _go_on(
+    home: Home, lease: Lease | None, *, address: str | None, download: bool, code: Code = NO_CODE
+) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
     search = Search(home.folder)
     if search.state == "finished":
@@ -185,7 +193,7 @@ def _go_on(home: Home, lease: Lease | None, *, address: str | None, download: bo
         return "finished"
     study = read_search(home.folder)
     with _machines(address) as hardware:
-        prepared = prepare_again(study, home, search, hardware, download=download, say=report.say)
+        prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
         check_machines(prepared.per_trial, prepared.space, hardware, report.say)
         return _drive(prepared, hardware, lease, search.record.seconds(search.record.latest))
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
 from search.facts.packing import gpu_share
+from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import MODEL_NAME, Study
+from search.study.code import NO_CODE, Code, check_code
 from search.study.objective import function_faults
 from search.study.space import build_space, check_trials, far_rates
 from search.study.study import StudyError
@@ -20,7 +24,12 @@ from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
+from trainable.recipe.models import Model
 from trainable.recipe.yamlfile import write_whole
+from trainable.tune.carried import Carried
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.models.own import BuildModel
 
 CROP = "augmentation.crop.kind"
 
@@ -39,10 +48,20 @@ class Prepared:
     pruning: Pruning
     download: bool = False
     """Whether trials may fetch published weights, which each machine needs."""
+    code: Code = NO_CODE
+    """The functions of a person's own that make the network and the images."""
+    model: Carried | None = None
+    """The function that builds the network, as it travels to the processes that train."""
 
 
 def prepare(
-    study: Study, home: Home, hardware: Hardware, *, download: bool = False, say: Say = silent
+    study: Study,
+    home: Home,
+    hardware: Hardware,
+    *,
+    download: bool = False,
+    say: Say = silent,
+    code: Code = NO_CODE,
 ) -> Prepared:
     """Load the data, measure the facts and build the space of a new search.
 
@@ -51,26 +70,30 @@ def prepare(
     range lies far from it.
     """
     check_functions(study)
+    check_code(study, code)
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
-    data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes)
-    facts = with_written_facts(measured_anew(base, data.info, trial, download=download), study)
+    data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
+    facts = measured_anew(base, data.info, trial, code.model, download=download)
+    facts = with_written_facts(facts, study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
-    check_weights(prepared.space, data.info, download=download)
+    check_networks(prepared.space, data.info, code.model, download=download)
+    model = Carried.of(code.model) if code.model is not None else None
     if study.space.probes:
         space = prepared.space
-        facts = run_probes(study, facts, space.recipe(space.own), data, download=download, say=say)
+        own = space.recipe(space.own)
+        facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if study.resources.pack:
         space = prepared.space
         least = replace(trial, cpus=study.resources.cpus or 1)
-        share = gpu_share(space.recipe(space.own), data, least, hardware, say)
+        share = gpu_share(space.recipe(space.own), data, least, hardware, say, model)
         trial = per_trial(study.resources, hardware, gpus=share)
         facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
-    return _with_images_here(prepared, hardware, say)
+    return _with_images_here(replace(prepared, code=code, model=model), hardware, say)
 
 
 def prepare_again(
@@ -81,28 +104,34 @@ def prepare_again(
     *,
     download: bool = False,
     say: Say = silent,
+    code: Code = NO_CODE,
 ) -> Prepared:
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
-    Its facts, its settled space and its rungs are those of the search. Raises UserError when the images are
-    no longer those that the search began with.
+    Its facts, its settled space and its rungs are those of the search. It says which functions of a person's
+    own have changed. Raises UserError when the images are no longer those that the search began with, and
+    where a function is not given.
     """
     check_functions(study)
+    check_code(study, code, search.code.again if search.code is not None else "")
+    for change in search.code.changes(code) if search.code is not None else ():
+        say(change)
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = study.base_recipe()
     resolved = base.model_copy(update={"data": resolve(study.data, info)})
-    data = load_data(resolved, trial, download=download)
+    data = load_data(resolved, trial, download=download, make=code.data)
     if data.info.digest != info.digest:
         raise UserError(
             f"{study.data.path}: the images or their labels have changed since the search began "
             f"(digest {info.digest}, now {data.info.digest}); start a new search"
         )
     check_trials(study, search.space, facts)
-    check_weights(search.space, data.info, download=download)
+    check_networks(search.space, data.info, code.model, download=download)
+    model = Carried.of(code.model) if code.model is not None else None
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     space, pruning = search.space, search.pruning
-    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download)
+    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, model)
     return _with_images_here(prepared, hardware, say)
 
 
@@ -126,25 +155,55 @@ def check_functions(study: Study) -> None:
 
 def write_facts(prepared: Prepared) -> None:
     """Write what was measured: a resumed search reads it and never measures again."""
-    write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info))
+    code = record_of(prepared.code) if prepared.code != NO_CODE else None
+    write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info, code))
 
 
-def check_weights(space: Space, info: DataInfo, *, download: bool = False) -> None:
-    """Load the weights from which trials start, once for each model that the space may choose; with
-    `download`, published ones are fetched.
+def check_networks(
+    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+) -> None:
+    """Make the networks that a fault of weights or of a person's own function would fail in trials.
 
-    Raises ModelError where they are missing or do not fit, which would fail in every trial with this model.
+    Weights are loaded once for each model that the space may choose; with `download`, published ones are
+    fetched. A person's own function is called for the first trial, and for each end of each range of the
+    model: it may fail at one of them alone. Raises ModelError.
     """
+    from trainable.models.groups import head_parameters, rate_factors
+    from trainable.training.network import make_network
+
+    if build is None:
+        for spec in _models_with_weights(space):
+            make_network(spec, info, download=download)
+        return
+    tried: list[Model] = []
+    for spec in _own_models(space):
+        if spec not in tried:
+            tried.append(spec)
+            network = make_network(spec, info, build=build, download=download)
+            rate_factors(spec.layer_rates, network)
+            if spec.freeze_epochs:
+                head_parameters(network)
+
+
+def _models_with_weights(space: Space) -> Iterator[Model]:
+    """Yields the models that the space may choose, if they start from weights: the first trial's first."""
     base = space.base
     if base.model.weights is None:
         return
-    from trainable.training.network import make_network
+    yield base.model
+    for each in space.dimensions:
+        if each.path == MODEL_NAME and isinstance(each.domain, Choice):
+            names = [name for name in each.domain.options if name != base.get(MODEL_NAME)]
+            yield from (base.with_values({MODEL_NAME: name}).model for name in names)
 
-    domains = [each.domain for each in space.dimensions if each.path == MODEL_NAME]
-    others = [name for domain in domains if isinstance(domain, Choice) for name in domain.options]
-    for name in dict.fromkeys([base.get(MODEL_NAME), *others] if others else [None]):
-        chosen = base if name is None else base.with_values({MODEL_NAME: name})
-        make_network(chosen.model, info, download=download)
+
+def _own_models(space: Space) -> Iterator[Model]:
+    """Yields the model of the first trial, and those with one value at an end of its range."""
+    yield space.recipe(space.own).model
+    for each in space.dimensions:
+        if each.path.startswith("model.") and each.path in space.own:
+            for end in each.domain.extremes():
+                yield space.recipe({**space.own, each.path: end}).model
 
 
 def _assemble(

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from search.study.objective import Objective, with_objective
+from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.paths import usable_path, without_tilde
@@ -21,7 +22,7 @@ from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
-from trainable.recipe.models import LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, is_published
+from trainable.recipe.models import ARGUMENTS, LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, is_published
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
@@ -202,8 +203,14 @@ class Study(Spec):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The values that `base` fixes, by dotted path; nested and dotted keys mean the same."""
-        return dict(leaves(self.base))
+        """The values that `base` fixes, by dotted path; nested and dotted keys mean the same.
+
+        A model's name and the arguments of a person's own network are not fixed if an override varies them:
+        `base` has the first trial's values.
+        """
+        varied = {path_of(name) for name in self.space.overrides}
+        varied = {path for path in varied if path == MODEL_NAME or path.startswith(f"{ARGUMENTS}.")}
+        return {path: value for path, value in leaves(self.base) if path not in varied}
 
     def base_recipe(self) -> Recipe:
         """Returns the default recipe with this study's data, length and pinned values, which measures the
@@ -216,8 +223,8 @@ class Study(Spec):
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
-        first = self._first_name()
-        pinned = with_length.model_copy(update={"data": self.data}).with_values({**first, **self.pinned})
+        written = {**self._first_name(), **dict(leaves(self.base))}
+        pinned = with_length.model_copy(update={"data": self.data}).with_values(written)
         return with_objective(pinned, self.objective)
 
     def _first_name(self) -> dict[str, Any]:
@@ -225,7 +232,7 @@ class Study(Spec):
         measured on it."""
         chosen = self.space.overrides.get(MODEL_NAME)
         options = chosen.get("choice") if isinstance(chosen, Mapping) else None
-        if MODEL_NAME in self.pinned or not isinstance(options, list) or not options:
+        if MODEL_NAME in dict(leaves(self.base)) or not isinstance(options, list) or not options:
             return {}
         return {MODEL_NAME: options[0]} if self.pinned.get("model.kind") in ("timm", "torchvision") else {}
 
@@ -243,7 +250,7 @@ class Study(Spec):
         """
         storage = self.storage if is_uri(self.storage) else str(without_tilde(self.storage).absolute())
         data = self.data
-        if not data.bundled and not is_uri(data.path):
+        if not data.bundled and not data.own and not is_uri(data.path):
             data = data.model_copy(update={"path": str(without_tilde(data.path).absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)

@@ -81,6 +81,7 @@ class Worker:
             torch._inductor.config.compile_threads = seat.threads
         self._seat = seat
         self._data = seat.data.get()
+        self._build = seat.model.load() if seat.model is not None else None
         self._device = torch.device(seat.device)
         self._ranks = ranks
         self._folder_lock: FolderLock | None = None
@@ -167,6 +168,7 @@ class Worker:
         return Run(
             recipe,
             data=self._data,
+            model=self._build,
             device=self._device,
             gpu_share=self._seat.gpu_share,
             ranks=self._ranks,

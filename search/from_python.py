@@ -1,0 +1,80 @@
+"""Runs a search from Python, with networks and images of a person's own; `from search import search`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from search.study.code import Code, Ranges, study_with_code
+from search.study.study import Study
+from trainable.collector import paused
+from trainable.errors import UserError
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from search.results.search import Search
+    from trainable.data.own import MakeData
+    from trainable.models.own import BuildModel
+
+
+class SearchFailed(Exception):
+    """Says that a search has no result, or broke off; `search` is what there is of it."""
+
+    def __init__(self, message: str, search: Search) -> None:
+        super().__init__(message)
+        self.search = search
+
+
+def search(
+    study: Study | Mapping[str, Any] | str | Path,
+    *,
+    model: BuildModel | None = None,
+    data: MakeData | None = None,
+    space: Ranges | None = None,
+    address: str | None = None,
+    download: bool = False,
+    resume: bool = True,
+) -> Search:
+    """Run a search, or go on with it, and return it when it is finished.
+
+    Args:
+        study: what `tunebook search` takes, as a Study, a mapping, or the path of a YAML file.
+        model: a function, or a class, that builds a network of your own. It is called by name with those of
+            `classes`, `channels` and `image_size` that it has parameters for, and with `model.arguments`.
+        data: a function that returns the images: a DataSet, or images and labels as two arrays. It is called
+            once, here; what it returns is shared with every process that trains.
+        space: ranges beside those of the study, by dotted path: `{"model.arguments.depth": Choice((2, 4))}`.
+        address: a Ray cluster's, or `auto`; None means this machine.
+        download: whether published weights and data sets may be fetched.
+        resume: whether a search of the study's name goes on where it stopped, if the study is the same. One
+            that is finished is returned at once. A study without a name is always a new search.
+
+    Functions travel to the processes that train, with all that they use of your own modules. Raises
+    UserError for what is wrong before any trial starts, SearchFailed if no trial finished or the search broke
+    off. After Ctrl-C or SIGTERM the search is saved, and the signal then does what it does without a search:
+    Ctrl-C raises KeyboardInterrupt.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UserError("search: call it in the main thread: only there Python can stop at Ctrl-C")
+    code = Code(model, data)
+    asked = study_with_code(study, code, space or {})
+    with paused():
+        from search.record.home import Home
+        from search.results.search import Search
+        from search.running import driver
+
+    asked = driver.resolved_study(asked)
+    again = resume and asked.name is not None
+    ended = driver.search(asked, address=address, download=download, again=again, code=code)
+    found = Search(Home.of(asked).address)
+    match ended:
+        case "finished":
+            return found
+        case "interrupted" | "terminated":
+            signal.raise_signal(signal.SIGINT if ended == "interrupted" else signal.SIGTERM)
+            return found
+        case "failed" | "broken off":
+            reason = found.progress.outcome_reason or "no trial finished"
+            raise SearchFailed(f"{found.home.address}: {reason}", found)

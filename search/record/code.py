@@ -1,0 +1,82 @@
+"""Records which functions of a person's own a search uses: digests of their sources, and their script."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from search.study.code import Code
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """Says which code a search uses; it holds none of it."""
+
+    script: str | None
+    """The file that called `search`; None in a notebook."""
+    sources: Mapping[str, str | None]
+    """The digest of each function's source, by the word that gives it, such as `model`; None where Python
+    does not know the source."""
+
+    def tree(self) -> dict[str, Any]:
+        return {"script": self.script, "sources": dict(self.sources)}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> CodeRecord:
+        """Reads what `tree` returned. Raises TypeError or ValueError for anything else."""
+        script, sources = tree.get("script"), tree.get("sources")
+        texts = [script, *sources.values()] if isinstance(sources, Mapping) else [0]
+        if not all(isinstance(each, str | None) for each in texts):
+            raise ValueError("expected the code of a search as a script and digests of sources")
+        return cls(script, dict(sources or {}))
+
+    @property
+    def again(self) -> str:
+        """Says how the search goes on."""
+        if self.script is None:
+            return "call search(...) again in its notebook"
+        return f"run its script again: python {quote(self.script)}"
+
+    def changes(self, code: Code) -> Iterator[str]:
+        """Yields a line for each function whose source is not the recorded one."""
+        for word, digest in record_of(code).sources.items():
+            before = self.sources.get(word)
+            if None not in (before, digest) and before != digest:
+                yield (
+                    f"{word}: the source of this function has changed since the search began; its earlier "
+                    "trials used the older one"
+                )
+
+
+def record_of(code: Code) -> CodeRecord:
+    """Returns the record of the functions that are given now."""
+    given = {"model": code.model, "data": code.data}
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    script = str(Path(file).absolute()) if file is not None else None
+    return CodeRecord(script, {name: source_digest(each) for name, each in given.items() if each is not None})
+
+
+def source_digest(function: Callable[..., Any]) -> str | None:
+    """Returns a digest of a function's or a class's source, without comments; None if it is not known.
+
+    What it calls in turn is not in the digest.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return None
+    with suppress(SyntaxError):  # of a lambda in the midst of a line
+        source = ast.dump(ast.parse(source))
+    return hashlib.sha256(source.encode()).hexdigest()[:12]

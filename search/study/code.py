@@ -1,0 +1,162 @@
+"""Joins a study, which is data, with the functions of a person's own that Python gives for a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from search.study.study import Study, StudyError
+from spaces.catalog.overrides import Fixed, WrittenPrior, in_overrides, parse, path_of
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
+from spaces.priors import likeliest
+from trainable.errors import Fault, UserError
+from trainable.recipe.models import ARGUMENTS, ModelSpec
+from trainable.recipe.trees import leaves
+from trainable.recipe.yamlfile import read_tree
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.data.own import MakeData
+    from trainable.models.own import BuildModel
+
+Written = Mapping[str, Any]
+"""A range as a study writes it, such as {log: [0.001, 0.1], prior: 0.01}."""
+Ranges = Mapping[str, Domain | Written]
+"""What may vary, by dotted path."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Holds the functions of a person's own that a search uses; None where its study names what it uses."""
+
+    model: BuildModel | None = None
+    data: MakeData | None = None
+
+
+NO_CODE = Code()
+
+
+def check_code(study: Study, code: Code, advice: str = "") -> None:
+    """Raises UserError where a study needs a function that is not given, or has no use for one.
+
+    `advice` says how it is given, where that is known better than here.
+    """
+    base = study.base_recipe()
+    for needs, given, field, name in (
+        (base.model.kind == "own", code.model, "model", study.pinned.get("model.name")),
+        (study.data.own, code.data, "data", study.data.path),
+    ):
+        if needs and given is None:
+            how = advice or f"call search(study, {field}={name}) from Python"
+            raise UserError(f"this search uses code of yours, {field}={name}, which no file names: {how}")
+
+
+def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ranges) -> Study:
+    """Returns the study that a person's functions and ranges belong to, as plain data without code.
+
+    The functions' names are labels in it. The first trial has the value in `base` of each argument that
+    varies, else the default of the function's parameter, else the likeliest value of the range. Raises
+    UserError (StudyError, SpaceError, ModelError).
+    """
+    tree = _tree_of(study)
+    tree = _with_ranges(tree, ranges)
+    if code.data is not None:
+        tree = {**tree, "data": _with_data(tree.get("data", {}), code)}
+    if code.model is not None:
+        tree = {**tree, "base": _with_model(dict(leaves(tree.get("base", {}))), _overrides(tree), code.model)}
+    found = Study.from_tree(tree)
+    check_code(found, code)
+    return found
+
+
+def _tree_of(study: Study | Written | str | Path) -> dict[str, Any]:
+    match study:
+        case Study():
+            return study.model_dump(mode="json")
+        case Mapping():
+            return dict(study)
+        case _:
+            return dict(read_tree(study))
+
+
+def _overrides(tree: Written) -> dict[str, Any]:
+    space = tree.get("space", {})
+    return dict(space.get("overrides", {})) if isinstance(space, Mapping) else {}
+
+
+def _with_ranges(tree: dict[str, Any], ranges: Ranges) -> dict[str, Any]:
+    """Returns a study's tree with more overrides; the study's own schema checks them."""
+    if not ranges:
+        return tree
+    written, faults = _overrides(tree), []
+    for path, domain in ranges.items():
+        if path in written:
+            faults.append(Fault(f"space.overrides.{path}", "is in the study and in space: keep one"))
+        written[path] = domain_tree(domain) if isinstance(domain, Float | Integer | Choice) else domain
+    if faults:
+        raise StudyError(faults)
+    return {**tree, "space": {**tree.get("space", {}), "overrides": written}}
+
+
+def _with_data(section: Any, code: Code) -> dict[str, Any]:
+    from trainable.models.own import name_of
+
+    assert code.data is not None
+    named = dict(section) if isinstance(section, Mapping) else {}
+    if "path" in named and named.get("format") != "own":
+        raise StudyError([Fault("data.path", f"is {named['path']!r}, and data= is given, too: keep one")])
+    return {"path": name_of(code.data), **named, "format": "own"}
+
+
+def _with_model(base: dict[str, Any], overrides: Written, build: BuildModel) -> dict[str, Any]:
+    """Returns the pinned values of a study for a network of a person's own."""
+    from trainable.models.own import check_takes, name_of
+
+    if (kind := base.get("model.kind", "own")) != "own":
+        raise StudyError([Fault("base.model.kind", f"is {kind!r}, and model= is given, too: keep one")])
+    for path in overrides:
+        _check_path(path)
+    own = {"model.name": name_of(build), **base, "model.kind": "own"}
+    for path, written in overrides.items():
+        if path.startswith(f"{ARGUMENTS}.") and path not in own:
+            own[path] = _first_value(path, written, build)
+    prefix = f"{ARGUMENTS}."
+    check_takes(build, [path.removeprefix(prefix) for path in own if path.startswith(prefix)])
+    return own
+
+
+def _check_path(path: str) -> None:
+    """Raises StudyError for a parameter of a person's function that is written like a field of a recipe."""
+    section, _, name = path_of(path).rpartition(".")
+    if section in ("", "model") and name not in ModelSpec.model_fields:
+        right = f"{ARGUMENTS}.{name}"
+        raise StudyError(
+            [
+                Fault(
+                    f"space.overrides.{path}", f"is no field; a parameter of your function is written {right}"
+                )
+            ]
+        )
+
+
+def _first_value(path: str, written: Any, build: BuildModel) -> Value:
+    """Returns the value of an argument in the first trial. Raises SpaceError for what is no range."""
+    from trainable.models.own import default_of
+
+    try:
+        found = parse(written)
+        if isinstance(found, Fixed):
+            return found.value
+        if found.domain is None:
+            raise SpaceError.at("", "no rule knows a parameter of your function: write a range for it")
+        if isinstance(found.prior, WrittenPrior):
+            return found.prior.value
+        default = default_of(build, path.removeprefix(f"{ARGUMENTS}."))
+        if default in found.domain:
+            is_real = isinstance(found.domain, Float) and is_number(default)
+            value: Value = float(default) if is_real else default
+            return value
+        return likeliest(found.domain, found.prior_in(found.domain))
+    except SpaceError as error:
+        raise SpaceError(in_overrides(error.faults, path)) from None
