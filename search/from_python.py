@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.running.cluster_token import send_token
 from search.study.code import Code, Ranges, study_with_code
 from search.study.study import Study
 from trainable.collector import paused
@@ -60,6 +61,8 @@ def search(
         raise UserError("search: call it in the main thread: only there Python can stop at Ctrl-C")
     code = Code(model, data)
     asked = study_with_code(study, code, space or {})
+    if address is not None:
+        send_token()  # before Ray is imported, which reads it then
     with paused():
         from search.record.home import Home
         from search.results.search import Search

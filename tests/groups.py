@@ -15,6 +15,7 @@ SERVICES = (
     "tests/integration/test_machines.py",
     "tests/integration/test_mlflow_server.py",
     "tests/integration/test_object_store.py",
+    "tests/integration/test_own_code_on_nodes.py",
     "tests/trainable/data/test_remote_data.py",
     "tests/trainable/files/test_store.py",
 )

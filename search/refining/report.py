@@ -9,7 +9,7 @@ from shlex import quote
 from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
-from search.results.report import command, console, say
+from search.results.report import command, console, functions_of, say
 from search.results.tables import Rows, counted
 from search.study import STUDY_FILE
 from trainable.errors import UserError
@@ -73,11 +73,17 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
         return f"\nmore trials of the same space:\n  {_more(found, folder)}"
     if out is None:
         return "\nnothing is written; -o FILE writes the next study"
-    return f"\nnext study, {found.study.name}: {out}\n  {command()} explain {out}\n  {command()} search {out}"
+    written = f"\nnext study, {found.study.name}: {out}\n"
+    if own := functions_of(found.study):
+        return f'{written}  in Python: search("{out}", {own})'
+    return f"{written}  {command()} explain {out}\n  {command()} search {out}"
 
 
 def _more(found: Refined, folder: Path) -> str:
     """Returns the command that draws as many trials again; a new seed avoids the same draws."""
     again = found.following
+    if own := functions_of(again):
+        changed = f'{{"name": "{again.name}", "seed": {again.seed}, "budget.trials": {again.budget.trials}}}'
+        return f'in Python: search(read_study("{folder / STUDY_FILE}").with_values({changed}), {own})'
     asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
     return f"{command()} search {quote(str(folder / STUDY_FILE))} {asked}"

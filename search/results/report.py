@@ -200,10 +200,10 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
-            if search.code is None:
-                say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
+            if own := functions_of(search.study):
+                say(f'  in Python: train(read_recipe("{best_file}"), {own})')
             else:
-                say(f"  {_in_python(search, best_file)}")
+                say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
             again = f"go on with:\n  {command()} resume {address}"
@@ -212,12 +212,11 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def _in_python(search: Search, best_file: Path) -> str:
-    """Returns the call that trains the best recipe with a person's own functions."""
-    study = search.study
-    names = {"data": study.data.path if study.data.own else None, "model": study.pinned.get("model.name")}
-    given = "".join(f", {word}={name}" for word, name in names.items() if name and search.code is not None)
-    return f'in Python: train(read_recipe("{best_file}"){given})'
+def functions_of(study: Study) -> str:
+    """Returns a person's own functions that a study uses, as arguments of a call in Python; empty if none."""
+    named = {"model": study.pinned.get("model.name") if study.pinned.get("model.kind") == "own" else None}
+    named["data"] = study.data.path if study.data.own else None
+    return ", ".join(f"{word}={name}" for word, name in named.items() if name is not None)
 
 
 def show(search: Search, *, as_json: bool) -> None:

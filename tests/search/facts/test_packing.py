@@ -22,7 +22,7 @@ def test_headroom_is_left_for_trials_that_take_more_than_the_first(trial: int, g
 
 
 def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_measured", lambda recipe, data: Footprint(8 * GIB, 80 * GIB))
+    monkeypatch.setattr(packing, "_measured", lambda recipe, data, model: Footprint(8 * GIB, 80 * GIB))
     recipe, data, said = small_recipe(), data_set(), list[str]()
     roomy, tight = Hardware((Node(64, 2),)), Hardware((Node(0, 0), Node(12, 2)))
     assert gpu_share(recipe, data, ONE, roomy, said.append) == 1 / 8
@@ -33,7 +33,7 @@ def test_a_share_is_what_memory_and_processors_allow(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("count", range(1, 33))
 def test_so_many_shares_fit_on_a_gpu_as_ray_counts(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(packing, "_measured", lambda recipe, data: Footprint(GIB, 80 * GIB))
+    monkeypatch.setattr(packing, "_measured", lambda recipe, data, model: Footprint(GIB, 80 * GIB))
     node = Hardware((Node(2 * count, 1),))
     share = gpu_share(small_recipe(), data_set(), ONE, node, lambda said: None)
     assert round(share * 10_000) * count <= 10_000

@@ -1,0 +1,189 @@
+"""Searches from Python with a network and images of a person's own: killed, stopped, faulty, run again."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from search import SearchFailed, search
+from search.record.home import Home
+from search.record.journal import EndEvent, Event, StartEvent
+from search.results.search import Search
+from search.running import driver
+from spaces.domains import Choice
+from tests.integration.drivers import Driver, assert_all_agree, tunebook
+from tests.integration.own_scripts import small_study, write_script
+from tests.integration.small_searches import POLL_SECONDS, digits_study, epochs_by_trial, events_in
+from tests.waiting import wait_until
+from trainable.checkpoints import checkpoint
+from trainable.errors import ModelError, UserError
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import train
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+EPOCHS = 12
+LONG = 200
+"""So many epochs of a tiny network last until a signal has arrived."""
+DEPTH = "model.arguments.depth"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    digits_study(tmp_path / "storage")  # brings a database of MLflow
+    return tmp_path / "storage"
+
+
+@pytest.fixture(autouse=True)
+def modules_of_scripts_are_forgotten() -> Iterator[None]:
+    import sys
+
+    yield
+    sys.modules.pop("blocks", None)
+
+
+def half_way(events: list[Event]) -> bool:
+    ended = {event.trial for event in events if isinstance(event, EndEvent)}
+    begun = epochs_by_trial(events)
+    return any(len(epochs) >= 3 for trial, epochs in begun.items() if trial not in ended)
+
+
+def test_a_killed_script_goes_on_when_it_is_run_again_and_no_epoch_is_lost(
+    tmp_path: Path, storage: Path
+) -> None:
+    long = small_study(storage, budget={"trials": 3, "epochs": EPOCHS}, scheduler={"kind": "none"})
+    script = write_script(tmp_path, long)
+    folder = storage / "mine"
+    as_main = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    first = Driver("--help", log=tmp_path / "log", first=as_main)
+    first.wait_for(folder, half_way)
+    first.send(signal.SIGKILL)
+    wait_until(lambda: not first.trial_processes(), every=POLL_SECONDS)
+    before = events_in(folder)
+    covered = {}
+    for trial in epochs_by_trial(before):
+        latest = checkpoint.latest(Path(Home(folder).checkpoints(trial)))
+        covered[trial] = latest.epoch if latest is not None else 0
+    with pytest.raises(UserError, match=f"code of yours, model=build_model.*python {script}"):
+        driver.resume(folder)
+
+    found = runpy.run_path(str(script))["found"]
+    events = events_in(folder)
+    assert found.state == "finished"
+    assert events[: len(before)] == before
+    assert epochs_by_trial(events) == {trial: list(range(1, EPOCHS + 1)) for trial in range(3)}
+    ended = {event.trial for event in before if isinstance(event, EndEvent)}
+    restarts = {event.trial: event for event in events[len(before) :] if isinstance(event, StartEvent)}
+    assert {trial: restarts[trial].epoch for trial in covered if trial not in ended} == {
+        trial: epoch for trial, epoch in covered.items() if trial not in ended
+    }
+    assert_all_agree(folder)
+
+    assert runpy.run_path(str(script))["found"].best.id == found.best.id
+    assert events_in(folder) == events, "a finished search is returned as it is"
+    script_itself = runpy.run_path(str(script))
+    best = read_recipe(folder / "best.yaml")
+    assert best.get(DEPTH) in (1, 2)
+    assert len(set(found.trials_frame()["model.arguments.width"])) > 1
+    one = best.with_values({"loop.epochs": 2, "schedule.warmup_epochs": 0.0})
+    again = train(one, model=script_itself["build_model"], data=script_itself["make_data"])
+    assert again.history[-1].val_accuracy > 0.3
+    code, said = tunebook("train", folder / "best.yaml")
+    assert (code, "train(recipe, data=make_data)" in said, "Traceback" in said) == (2, True, False)
+
+
+def small_images() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    random = np.random.default_rng(0)
+    return random.integers(0, 255, (200, 8, 8), dtype=np.uint8), np.arange(200) % 2
+
+
+def network(classes: int, depth: int = 1) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), *[nn.Linear(64, 64) for _ in range(depth)], nn.Linear(64, classes))
+
+
+def test_a_network_that_fails_in_a_trial_costs_that_trial_with_its_message_and_line(storage: Path) -> None:
+    here = os.getpid()
+
+    def build_model(classes: int, depth: int = 1) -> nn.Module:
+        if depth == 2 and os.getpid() != here:
+            raise LookupError("no second layer")
+        return network(classes, depth)
+
+    found = search(
+        small_study(storage),
+        model=build_model,
+        data=small_images,
+        space={DEPTH: {"choice": [1, 2], "weights": [0.4, 0.6]}},
+    )
+    failed = [trial for trial in found.trials if trial.state == "failed"]
+    assert failed
+    assert {trial.values[DEPTH] for trial in failed} == {2}
+    for trial in failed:
+        assert trial.outcome_reason is not None
+        assert (
+            "model=build_model, depth 2: LookupError: 'no second layer' (test_own_code.py, line"
+            in trial.outcome_reason
+        )
+    assert found.best is not None
+    assert found.best.values[DEPTH] == 1
+
+
+def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = small_study(storage, budget={"trials": 1, "epochs": LONG}, scheduler={"kind": "none"})
+    folder = storage / "mine"
+
+    def press() -> None:
+        wait_until(lambda: half_way(events_in(folder)), every=POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    keys = threading.Thread(target=press)
+    keys.start()
+    with pytest.raises(KeyboardInterrupt):
+        search(study, model=network, data=small_images)
+    keys.join()
+    assert Search(folder).state == "interrupted"
+    assert "run its script again: python " in capsys.readouterr().out
+
+    def other(classes: int, depth: int = 1) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, classes))
+
+    other.__name__ = network.__name__
+    assert search(study, model=other, data=small_images).state == "finished"
+    assert "model: the source of this function has changed since the search began" in capsys.readouterr().out
+    assert epochs_by_trial(events_in(folder)) == {0: list(range(1, LONG + 1))}
+
+
+def test_a_network_that_fails_at_one_end_of_a_range_is_a_message_before_any_trial(storage: Path) -> None:
+    def build_model(classes: int, depth: int = 1) -> nn.Module:
+        if depth == 3:
+            raise ValueError("too deep")
+        return network(classes, depth)
+
+    with pytest.raises(ModelError, match=r"model=build_model, depth 3: ValueError: too deep \(test_own_code"):
+        search(small_study(storage), model=build_model, data=small_images, space={DEPTH: Choice((1, 2, 3))})
+    assert not (storage / "mine").exists()
+
+
+def test_a_search_without_a_finished_trial_is_an_exception_with_its_reason(storage: Path) -> None:
+    here = os.getpid()
+
+    def fails(classes: int) -> nn.Module:
+        if os.getpid() != here:
+            raise LookupError("not here")
+        return network(classes)
+
+    study = small_study(storage, budget={"trials": 1, "epochs": 1}, limits={"retries": 0}, scheduler={})
+    with pytest.raises(SearchFailed, match="no trial finished") as failed:
+        search(study, model=fails, data=small_images, space={"model.dropout": Choice((None, 0.1))})
+    assert failed.value.search.trials[0].state == "failed"
