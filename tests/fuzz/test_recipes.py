@@ -8,13 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
 from trainable.data import load
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
-from trainable.recipe.models import ResNetSmall
+from trainable.recipe.models import OwnModel, ResNetSmall
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 from trainable.training.run import Run
 
@@ -25,16 +26,27 @@ VALUES: tuple[dict[str, Any], ...] = (
     {"regularisation.averaging.kind": "ema", "regularisation.label_smoothing": 0.1, "loop.micro_batch": 4},
     {"optimizer.kind": "lars", "augmentation.mixing.kind": "cutmix", "schedule.kind": "poly"},
     {"optimizer.kind": "rmsprop", "augmentation.policy.kind": "randaugment", "loop.compile": True},
+    {
+        "model.kind": "own",
+        "model.name": "build",
+        "model.arguments.depth": 2,
+        "model.arguments.width": 1.5,
+        "model.arguments.norm": "batch",
+        "model.arguments.bias": True,
+    },
     {"model.layer_rates.kind": "decayed", "model.stochastic_depth": 0.1, "evaluation.scales": [1.0, 1.25]},
 )
+WIDTH = {"model.width": 4}
 SMALL = {
-    "model.width": 4,
     "loop.epochs": 2,
     "loop.batch_size": 8,
     "evaluation.norm_batches": 1,
     "precision.kind": "fp32",
 }
-BASE = tuple(Recipe().with_values({**SMALL, **values}) for values in VALUES)
+BASE = tuple(
+    Recipe().with_values({**({} if "model.kind" in values else WIDTH), **SMALL, **values})
+    for values in VALUES
+)
 TREES: tuple[dict[str, Any], ...] = tuple(each.tree() for each in BASE)
 TEXT = b"""version: 2
 data: {path: digits, flips: [horizontal]}
@@ -110,13 +122,20 @@ def made(tree: dict[str, Any], path: Path, extent: Extent) -> Recipe:
         update={"data": recipe.data.model_copy(update={"path": str(path), "format": "npz"})}
     )
     if extent in ("made", "trained") and is_small(recipe):
-        run = Run(recipe, data=load(recipe.data, resize=recipe.evaluation.resize), device=torch.device("cpu"))
+        data = load(recipe.data, resize=recipe.evaluation.resize)
+        model = own_network if isinstance(recipe.model, OwnModel) else None
+        run = Run(recipe, data=data, model=model, device=torch.device("cpu"))
         try:
             if extent == "trained" and not recipe.loop.compile:  # compiling takes longer than an input may
                 train(run)
         finally:
             run.close()
     return recipe
+
+
+def own_network(classes: int, channels: int, **arguments: Any) -> nn.Module:
+    convolution = nn.Conv2d(channels, 8, 3, padding=1)
+    return nn.Sequential(convolution, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes))
 
 
 def check_written(recipe: Recipe) -> None:
@@ -137,4 +156,5 @@ def train(run: Run) -> None:
 
 def is_small(recipe: Recipe) -> bool:
     model, sizes = recipe.model, (recipe.data.image_size or 8, recipe.evaluation.norm_batches)
-    return isinstance(model, ResNetSmall) and model.width * model.depth <= MOST_WEIGHTS and max(sizes) <= 32
+    few = not isinstance(model, ResNetSmall) or model.width * model.depth <= MOST_WEIGHTS
+    return isinstance(model, ResNetSmall | OwnModel) and few and max(sizes) <= 32
