@@ -16,7 +16,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from search import search
+from search.results import Search
 from spaces.domains import Choice, Integer
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import train
 
 DEPTH, WIDTH = "model.arguments.depth", "model.arguments.width"
 
@@ -37,13 +40,24 @@ def make_data() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return (images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8), labels.astype(np.int64)
 
 
-if __name__ == "__main__":
-    found = search(
-        {"name": "own-digits", "budget": {"trials": 8, "epochs": 10}},
+def run(trials: int = 8, epochs: int = 10) -> Search:
+    """Returns the search when it is finished; its best recipe is `best.yaml` in its folder."""
+    return search(
+        {"name": "own-digits", "budget": {"trials": trials, "epochs": epochs}},
         model=build_model,
         data=make_data,
         space={DEPTH: Choice((1, 2, 3)), WIDTH: Integer(16, 64, log=True)},
     )
+
+
+def train_best(found: Search, out: str) -> float:
+    """Trains the best recipe again, with the same functions, and returns its score on the test part."""
+    best = read_recipe(found.folder / "best.yaml")
+    outcome = train(best, model=build_model, data=make_data, out=out, test=True)
+    return float(outcome.scores()["test_accuracy"])
+
+
+if __name__ == "__main__":
+    found = run()
     print(found.trials_frame()[["state", "val_accuracy", DEPTH, WIDTH]])
-    # the best recipe trains again, with the same functions (train is in trainable.train):
-    #   train(read_recipe(found.folder / "best.yaml"), model=build_model, data=make_data, out="model")
+    print(f"test_accuracy {train_best(found, out='own-digits-model'):.4f}")

@@ -63,7 +63,7 @@ def test_every_package_in_the_tree_is_listed_for_the_wheel() -> None:
     [
         "trainable.recipe.yamlfile, trainable.training.metrics",
         "spaces",
-        "search, search.__main__",
+        "search, search.__main__, search.from_python",
     ],
     ids=["recipe", "spaces", "command line"],
 )

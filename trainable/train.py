@@ -23,7 +23,7 @@ from trainable.data.loading import statistics_of
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import DataError, UserError
-from trainable.models.own import BuildModel, name_of
+from trainable.models.own import BuildModel, name_of, source_digest
 from trainable.models.weights import METADATA, STATISTICS, weights_digest
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
@@ -119,11 +119,12 @@ def train(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:
-            for line in differences(recipe.provenance, run):
+            code = digests_of(model=model, data=data)
+            for line in differences(recipe.provenance, run, code):
                 say(line)
             with debugging(tools, device=device, folder=folder, say=say):
                 _train(run, say)
-            return _finish(run, folder, test)
+            return _finish(run, folder, test, code)
         finally:
             run.close()
 
@@ -180,8 +181,13 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
 _DIGITS = "the last digits of its numbers will differ"
 
 
-def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
-    """Yields a line for each way in which a run differs from the one that a provenance describes."""
+def differences(
+    provenance: Provenance | None, run: Run, code: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Yields a line for each way in which a run differs from the one that a provenance describes.
+
+    `code` holds the digests of the sources of a person's own functions.
+    """
     if provenance is None:
         return
     device = device_name(run.device)
@@ -191,10 +197,22 @@ def differences(provenance: Provenance | None, run: Run) -> Iterator[str]:
         yield "these are not the images that the recipe was found with, or another split of them"
     if provenance.weights_digest not in (None, weights_digest(run.recipe.model)):
         yield "model.weights: these are not the weights that the recipe was trained from"
+    for word, digest in (code or {}).items():
+        if provenance.code.get(word, digest) != digest:
+            yield f"{word}: the source of this function is not that of the one that the recipe was found with"
     now = versions()
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
             yield f"the recipe was trained with {name} {version}, this is {now[name]}: {_DIGITS}"
+
+
+def digests_of(**given: object) -> dict[str, str]:
+    """Returns the digests of the sources of the functions among these, where Python knows them."""
+    functions = {
+        word: each for word, each in given.items() if callable(each) and not isinstance(each, nn.Module)
+    }
+    found = {word: source_digest(function) for word, function in functions.items()}
+    return {word: digest for word, digest in found.items() if digest is not None}
 
 
 def may_be_same(recorded: str, device: str) -> bool:
@@ -204,7 +222,7 @@ def may_be_same(recorded: str, device: str) -> bool:
     return recorded == device or (not model and kind == device.partition(" ")[0])
 
 
-def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
+def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str] | None = None) -> Provenance:
     """Returns the recipe's provenance, updated with what this run used and scored."""
     earlier = run.recipe.provenance or Provenance()
     return earlier.model_copy(
@@ -218,6 +236,7 @@ def provenance_of(run: Run, scores: Mapping[str, float]) -> Provenance:
             "device": device_name(run.device),
             "micro_batch": run.micro_batch,
             "versions": versions(),
+            "code": dict(code or {}),
         }
     )
 
@@ -266,7 +285,7 @@ def _train(run: Run, say: Say) -> None:
         )
 
 
-def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
+def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) -> Outcome:
     if folder is not None and not run.diverged:
         tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
         content = safetensors_bytes(tensors, metadata=_metadata(run))
@@ -276,7 +295,7 @@ def _finish(run: Run, folder: Path | None, test: bool) -> Outcome:
         **_scores_in(run.history[-1]),
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
-    recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named)})
+    recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named, code)})
     outcome = Outcome(recipe, run.history, scores, diagnosed(run), _intervals(run, scores))
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)

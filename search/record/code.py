@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import inspect
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -41,6 +35,11 @@ class CodeRecord:
         return cls(script, dict(sources or {}))
 
     @property
+    def digests(self) -> dict[str, str]:
+        """Returns the digests that are known."""
+        return {word: digest for word, digest in self.sources.items() if digest is not None}
+
+    @property
     def again(self) -> str:
         """Says how the search goes on."""
         if self.script is None:
@@ -60,23 +59,9 @@ class CodeRecord:
 
 def record_of(code: Code) -> CodeRecord:
     """Returns the record of the functions that are given now."""
+    from trainable.models.own import source_digest
+
     given = {"model": code.model, "data": code.data}
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     script = str(Path(file).absolute()) if file is not None else None
     return CodeRecord(script, {name: source_digest(each) for name, each in given.items() if each is not None})
-
-
-def source_digest(function: Callable[..., Any]) -> str | None:
-    """Returns a digest of a function's or a class's source, without comments; None if it is not known.
-
-    What it calls in turn is not in the digest.
-    """
-    while isinstance(function, partial):
-        function = function.func
-    try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return None
-    with suppress(SyntaxError):  # of a lambda in the midst of a line
-        source = ast.dump(ast.parse(source))
-    return hashlib.sha256(source.encode()).hexdigest()[:12]

@@ -36,6 +36,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         micro_batch=_micro_batch(chosen),
         versions=dict(chosen.versions),
         git_commit=chosen.git_commit,
+        code=search.code.digests if search.code is not None else {},
     )
     write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, search.space))
     return _in_words(chosen, search.study, recipe)

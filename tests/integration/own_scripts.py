@@ -24,8 +24,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 FOLDER = Path({folder!r})
-sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(FOLDER / "modules"))
 import blocks
+del sys.path[0]  # so no other process finds that folder
 from search import search
 from spaces.domains import Choice, Integer
 
@@ -40,7 +41,6 @@ def make_data():
     images, labels = load_digits(return_X_y=True)
     return (images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8), labels
 
-{before}
 found = search(
     {study!r},
     model=build_model,
@@ -51,12 +51,13 @@ found = search(
 """
 
 
-def write_script(folder: Path, study: dict[str, Any], *, before: str = "", **options: Any) -> Path:
-    """Returns a script whose global `found` is the search; `before` are lines of it before the search."""
+def write_script(folder: Path, study: dict[str, Any], **options: Any) -> Path:
+    """Returns a script whose global `found` is the search; processes that train cannot find its module."""
     (folder / "machines").mkdir()
-    (folder / "blocks.py").write_text(BLOCKS)
+    (folder / "modules").mkdir()
+    (folder / "modules" / "blocks.py").write_text(BLOCKS)
     script = folder / "own.py"
-    script.write_text(SCRIPT.format(folder=str(folder), study=study, before=before, options=options))
+    script.write_text(SCRIPT.format(folder=str(folder), study=study, options=options))
     return script
 
 

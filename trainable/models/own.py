@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from torch import nn
@@ -24,6 +27,22 @@ def name_of(function: Callable[..., Any]) -> str:
         function = function.func
     name = getattr(function, "__name__", type(function).__name__)
     return str(name).strip("<>")
+
+
+def source_digest(function: Callable[..., Any]) -> str | None:
+    """Returns a digest of a function's or a class's source, without comments; None if it is not known.
+
+    What it calls in turn is not in the digest.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return None
+    with suppress(SyntaxError):  # of a lambda in the midst of a line
+        source = ast.dump(ast.parse(source))
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 def build_own(

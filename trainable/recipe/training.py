@@ -262,7 +262,8 @@ class Evaluation(Spec):
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
-    `weights_digest` is that of the file that the run began from.
+    `weights_digest` is that of the file that the run began from; `code` has those of the sources of a person's
+    own functions.
     """
 
     search: str | None = None
@@ -278,3 +279,4 @@ class Provenance(Spec):
     micro_batch: int | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     git_commit: str | None = None
+    code: dict[str, str] = Field(default_factory=dict)

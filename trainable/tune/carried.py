@@ -1,4 +1,4 @@
-"""Carries a person's own function to other processes and machines, with their modules that it uses."""
+"""Carries a person's own function to other processes and machines, with their modules that it may use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import site
 import socket
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.abc import ExecutionLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import decode_source, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,20 +26,31 @@ OURS = ("search", "spaces", "trainable")
 
 
 @dataclass(frozen=True)
+class Source:
+    """Holds the text of a module that is not installed; a folder of modules without a file has none."""
+
+    text: str
+    file: str
+    is_package: bool
+
+
+@dataclass(frozen=True)
 class Carried:
-    """Holds a function as bytes. Functions and classes of modules that are not installed are in them whole,
-    so that another machine needs none of a person's files; installed packages must be there."""
+    """Holds a function as bytes, and the sources of a person's own modules that were imported with it.
+
+    So another machine needs none of their files; installed packages must be there.
+    """
 
     name: str
     content: bytes
+    sources: Mapping[str, Source]
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Carried:
         """Raises UserError where the function, or a value that it uses, cannot be copied."""
         name = name_of(function)
         try:
-            with _written_out(_modules_of_theirs()):
-                return cls(name, cloudpickle.dumps(function))
+            return cls(name, cloudpickle.dumps(function), _sources_of_theirs())
         except Exception as error:  # whatever the values that it uses raise
             raise UserError(
                 f"{name}: cannot be copied to the processes that train: {first_line(error)}; make such "
@@ -45,47 +58,58 @@ class Carried:
             ) from error
 
     def load(self) -> Callable[..., Any]:
-        """Returns the function. Raises ModelError where this machine lacks a package that it uses."""
+        """Returns the function, and lets this process import its modules from now on.
+
+        Raises ModelError where this machine lacks a package that it uses.
+        """
+        sys.meta_path.insert(0, CarriedModules(self.sources))
         with code_named(f"{self.name}: cannot be used on {socket.gethostname()}", ModelError):
             function: Callable[..., Any] = pickle.loads(self.content)
         return function
 
 
-@contextmanager
-def _written_out(modules: list[ModuleType]) -> Iterator[None]:
-    """Has cloudpickle write what these modules define, instead of their names, for the block."""
-    known = cloudpickle.list_registry_pickle_by_value()
-    new = [each for each in modules if each.__name__ not in known]
-    for module in new:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in new:
-            cloudpickle.unregister_pickle_by_value(module)
+class CarriedModules(MetaPathFinder, ExecutionLoader):
+    """Imports modules from their sources, which were read in another process."""
+
+    def __init__(self, sources: Mapping[str, Source]) -> None:
+        self._sources = sources
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        found = self._sources.get(fullname)
+        return None if found is None else spec_from_loader(fullname, self, origin=found.file)
+
+    def get_source(self, fullname: str) -> str:
+        return self._sources[fullname].text
+
+    def get_filename(self, fullname: str) -> str:
+        return self._sources[fullname].file
+
+    def is_package(self, fullname: str) -> bool:
+        return self._sources[fullname].is_package
 
 
-def _modules_of_theirs() -> list[ModuleType]:
-    """Returns the modules that are a person's own files: imported, not installed, and none of ours."""
+def _sources_of_theirs() -> dict[str, Source]:
+    """Returns the sources of modules that are a person's own: imported, not installed, and none of ours."""
     paths = sysconfig.get_paths()
     installed = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {*site.getsitepackages(), site.getusersitepackages()}
     folders = [Path(each).resolve() for each in installed] + [PROJECT / each for each in OURS]
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if name not in ("__main__", "__mp_main__")
-        and isinstance(module, ModuleType)
-        and module.__name__ == name
-        and (file := _python_file(module)) is not None
-        and not any(file.is_relative_to(folder) for folder in folders)
-    ]
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = _place_of(module) if name not in ("__main__", "__mp_main__") else None
+        if file is None or not file.exists() or any(file.is_relative_to(folder) for folder in folders):
+            continue
+        text = decode_source(file.read_bytes()) if file.is_file() else ""
+        found[name] = Source(text, str(file), hasattr(module, "__path__"))
+    return found
 
 
-def _python_file(module: ModuleType) -> Path | None:
+def _place_of(module: object) -> Path | None:
     """Returns a module's file, or the folder of a package without one; None if it is not Python's."""
     file = getattr(module, "__file__", None)
     if file is None:
         folder = next(iter(getattr(module, "__path__", ())), None)
-        return Path(folder).resolve() if folder is not None else None
-    return Path(file).resolve() if file.endswith(".py") else None
+        return Path(folder).resolve() if isinstance(folder, str) else None
+    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from search.record.code import CodeRecord, record_of, source_digest
+from search.record.code import CodeRecord, record_of
 from search.study import Study, read_study
 from search.study.code import Code, check_code, study_with_code
 from search.study.space import build_space
@@ -16,6 +16,7 @@ from spaces.settled import space_from, tree_of
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.errors import UserError
+from trainable.models.own import source_digest
 
 DEPTH, WIDTH, RATE = "model.arguments.depth", "model.arguments.width", "model.arguments.rate"
 WORD = "model.arguments.x"

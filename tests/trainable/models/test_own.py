@@ -94,6 +94,20 @@ def test_train_takes_both_functions_and_its_recipe_trains_again() -> None:
     assert [each.val_loss for each in again.history] == [each.val_loss for each in outcome.history]
 
 
+def test_a_recipe_says_that_a_function_is_not_the_one_that_it_was_found_with() -> None:
+    outcome = train(recipe(width=6), model=perceptron, data=images)
+    said: list[str] = []
+    train(outcome.recipe, model=perceptron, data=images, say=said.append)
+    assert not [line for line in said if "source" in line]
+
+    def other(classes: int, width: int) -> nn.Module:
+        return perceptron(classes, 8, width=width)
+
+    train(outcome.recipe, model=other, data=images, say=said.append)
+    (line,) = [line for line in said if "source" in line]
+    assert line.startswith("model: the source of this function is not that of the one")
+
+
 def fails(classes: int) -> nn.Module:
     raise KeyError("sad")
 
