@@ -262,7 +262,7 @@ class Evaluation(Spec):
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
-    `weights_digest` is that of the file that the run began from; `code` has those of a person's own functions.
+    `weights_digest` is that of the file that the run began from; `code` has those of your own functions.
     """
 
     search: str | None = None
