@@ -7,13 +7,14 @@ import site
 import socket
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source, spec_from_loader
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -50,7 +51,9 @@ class Carried:
         """Raises UserError where the function, or a value that it uses, cannot be copied."""
         name = name_of(function)
         try:
-            return cls(name, cloudpickle.dumps(function), _sources_of_theirs())
+            scripts = _running_scripts()
+            with _written_out(scripts):
+                return cls(name, cloudpickle.dumps(function), _sources_of_theirs(scripts))
         except Exception as error:  # whatever the values that it uses raise
             raise UserError(
                 f"{name}: cannot be copied to the processes that train: {first_line(error)}; make such "
@@ -90,15 +93,42 @@ class CarriedModules(MetaPathFinder, ExecutionLoader):
         return self._sources[fullname].is_package
 
 
-def _sources_of_theirs() -> dict[str, Source]:
-    """Returns the sources of modules that are a person's own: imported, not installed, and none of ours."""
+def _running_scripts() -> list[str]:
+    """Returns the modules whose lines call this function: imported elsewhere, they would do so again."""
+    found: list[str] = []
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if frame.f_code.co_name == "<module>" and name in sys.modules and name != "__main__":
+            found.append(name)
+        frame = frame.f_back
+    return found
+
+
+@contextmanager
+def _written_out(modules: Sequence[str]) -> Iterator[None]:
+    """Has cloudpickle write what these modules define, instead of their names, for the block."""
+    known = cloudpickle.list_registry_pickle_by_value()
+    new = [sys.modules[name] for name in dict.fromkeys(modules) if name not in known]
+    for module in new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in new:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
+    """Returns the sources of modules that are a person's own: imported, not installed, none of ours, and no
+    script that runs."""
     paths = sysconfig.get_paths()
     installed = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {*site.getsitepackages(), site.getusersitepackages()}
     folders = [Path(each).resolve() for each in installed] + [PROJECT / each for each in OURS]
     found = {}
     for name, module in list(sys.modules.items()):
-        file = _place_of(module) if name not in ("__main__", "__mp_main__") else None
+        file = _place_of(module) if name not in ("__main__", "__mp_main__", *scripts) else None
         if file is None or not file.exists() or any(file.is_relative_to(folder) for folder in folders):
             continue
         text = decode_source(file.read_bytes()) if file.is_file() else ""

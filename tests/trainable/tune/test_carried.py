@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import shutil
 import subprocess
 import sys
@@ -79,6 +80,19 @@ def test_a_value_that_cannot_be_copied_is_named_before_any_trial() -> None:
 
     with pytest.raises(UserError, match=r"uses_a_lock: cannot be copied .*lock.*; make such a value inside"):
         Carried.of(uses_a_lock)
+
+
+@pytest.mark.integration
+def test_the_lines_of_a_script_that_runs_are_not_run_again_elsewhere(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from trainable.tune.carried import Carried\nprint('runs')\n\n"
+        "def two():\n    return 2\n\ndef add(number):\n    return number + two()\n\n"
+        "carried = Carried.of(add)\n"
+    )
+    carried = runpy.run_path(str(script))["carried"]
+    ran = loaded_elsewhere(cloudpickle.dumps(carried), tmp_path)
+    assert ran.stdout == "5\n", ran.stderr
 
 
 def test_a_closure_travels_with_the_values_that_it_uses() -> None:
