@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from search.results.search import Search
     from trainable.data.own import MakeData
     from trainable.models.own import BuildModel
+    from trainable.training.extra_metrics import Own
 
 
 class SearchFailed(Exception):
@@ -33,6 +34,7 @@ def search(
     *,
     model: BuildModel | None = None,
     data: MakeData | None = None,
+    metrics: Own | None = None,
     space: Ranges | None = None,
     address: str | None = None,
     download: bool = False,
@@ -46,6 +48,9 @@ def search(
             `classes`, `channels` and `image_size` that it has parameters for, and with `model.arguments`.
         data: a function that returns the images: a DataSet, or images and labels as two arrays. It is called
             once, here; what it returns is shared with every process that trains.
+        metrics: functions of your own, or `trainable.training.extra_metrics.Metric`, by name: each scores the
+            probabilities [N, classes] and labels [N] of a whole part. The study's `objective.metric` may name
+            one, as `val_NAME`.
         space: ranges beside those of the study, by dotted path: `{"model.arguments.depth": Choice((2, 4))}`.
         address: a Ray cluster's, or `auto`; None means this machine.
         download: whether published weights and data sets may be fetched.
@@ -59,7 +64,7 @@ def search(
     """
     if threading.current_thread() is not threading.main_thread():
         raise UserError("search: call it in the main thread: only there Python can stop at Ctrl-C")
-    code = Code(model, data)
+    code = Code(model, data, metrics or {})
     asked = study_with_code(study, code, space or {})
     if address is not None:
         send_token()  # before Ray is imported, which reads it then

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -60,8 +60,13 @@ class CodeRecord:
 def record_of(code: Code) -> CodeRecord:
     """Returns the record of the functions that are given now."""
     from trainable.models.own import source_digest
+    from trainable.training.extra_metrics import Metric
 
-    given = {"model": code.model, "data": code.data}
+    scored = {
+        f"metrics.{name}": each.compute if isinstance(each, Metric) else each
+        for name, each in code.metrics.items()
+    }
+    given: dict[str, Callable[..., Any] | None] = {"model": code.model, "data": code.data, **scored}
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     script = str(Path(file).absolute()) if file is not None else None
     return CodeRecord(script, {name: source_digest(each) for name, each in given.items() if each is not None})

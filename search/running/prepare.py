@@ -26,7 +26,7 @@ from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
 from trainable.recipe.models import Model
 from trainable.recipe.yamlfile import write_whole
-from trainable.tune.carried import Carried
+from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
@@ -50,8 +50,8 @@ class Prepared:
     """Whether trials may fetch published weights, which each machine needs."""
     code: Code = NO_CODE
     """The functions of a person's own that make the network and the images."""
-    model: Carried | None = None
-    """The function that builds the network, as it travels to the processes that train."""
+    carried: CarriedCode = NOTHING
+    """Those of the functions that travel to the processes that train."""
 
 
 def prepare(
@@ -69,7 +69,7 @@ def prepare(
     but the measured facts, to the cache. It says what the study's probes find, and warns where a written
     range lies far from it.
     """
-    check_functions(study)
+    check_functions(study, code)
     check_code(study, code)
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
@@ -78,7 +78,7 @@ def prepare(
     facts = with_written_facts(facts, study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_networks(prepared.space, data.info, code.model, download=download)
-    model = Carried.of(code.model) if code.model is not None else None
+    carried = _carried(code)
     if study.space.probes:
         space = prepared.space
         own = space.recipe(space.own)
@@ -87,13 +87,13 @@ def prepare(
     if study.resources.pack:
         space = prepared.space
         least = replace(trial, cpus=study.resources.cpus or 1)
-        share = gpu_share(space.recipe(space.own), data, least, hardware, say, model)
+        share = gpu_share(space.recipe(space.own), data, least, hardware, say, carried.model)
         trial = per_trial(study.resources, hardware, gpus=share)
         facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
-    return _with_images_here(replace(prepared, code=code, model=model), hardware, say)
+    return _with_images_here(replace(prepared, code=code, carried=carried), hardware, say)
 
 
 def prepare_again(
@@ -112,7 +112,7 @@ def prepare_again(
     own have changed. Raises UserError when the images are no longer those that the search began with, and
     where a function is not given.
     """
-    check_functions(study)
+    check_functions(study, code)
     check_code(study, code, search.code.again if search.code is not None else "")
     for change in search.code.changes(code) if search.code is not None else ():
         say(change)
@@ -128,10 +128,10 @@ def prepare_again(
         )
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
-    model = Carried.of(code.model) if code.model is not None else None
+    carried = _carried(code)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     space, pruning = search.space, search.pruning
-    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, model)
+    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, carried)
     return _with_images_here(prepared, hardware, say)
 
 
@@ -147,10 +147,16 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     return replace(prepared, data=data)
 
 
-def check_functions(study: Study) -> None:
-    """Raises StudyError where the objective is a function of the caller's: no search can be given one yet."""
-    if faults := list(function_faults(study.objective)):
+def check_functions(study: Study, code: Code) -> None:
+    """Raises StudyError where the objective is a function of a person's own that is not given."""
+    if faults := list(function_faults(study.objective, code.metrics)):
         raise StudyError(faults)
+
+
+def _carried(code: Code) -> CarriedCode:
+    """Returns the functions as they travel. Raises UserError where one cannot be copied."""
+    model = Carried.of(code.model) if code.model is not None else None
+    return CarriedCode(model, {name: CarriedMetric.of(name, each) for name, each in code.metrics.items()})
 
 
 def write_facts(prepared: Prepared) -> None:

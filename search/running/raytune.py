@@ -110,7 +110,7 @@ def seat_of(prepared: Prepared) -> Seat:
         gpu_share=trial.gpus or 1.0,
         workers=trial.workers,
         download=prepared.download,
-        model=prepared.model,
+        code=prepared.carried,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.study.objective import PREFIX
 from search.study.study import Study, StudyError
 from spaces.catalog.overrides import Fixed, WrittenPrior, in_overrides, parse, path_of
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
@@ -19,6 +20,7 @@ from trainable.recipe.yamlfile import read_tree
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.data.own import MakeData
     from trainable.models.own import BuildModel
+    from trainable.training.extra_metrics import Own
 
 Written = Mapping[str, Any]
 """A range as a study writes it, such as {log: [0.001, 0.1], prior: 0.01}."""
@@ -32,6 +34,8 @@ class Code:
 
     model: BuildModel | None = None
     data: MakeData | None = None
+    metrics: Own = field(default_factory=dict)
+    """Functions that score a model's answers, by name."""
 
 
 NO_CODE = Code()
@@ -43,13 +47,13 @@ def check_code(study: Study, code: Code, advice: str = "") -> None:
     `advice` says how it is given, where that is known better than here.
     """
     base = study.base_recipe()
-    for needs, given, field, name in (
+    for needs, given, word, name in (
         (base.model.kind == "own", code.model, "model", study.pinned.get("model.name")),
         (study.data.own, code.data, "data", study.data.path),
     ):
         if needs and given is None:
-            how = advice or f"call search(study, {field}={name}) from Python"
-            raise UserError(f"this search uses code of yours, {field}={name}, which no file names: {how}")
+            how = advice or f"call search(study, {word}={name}) from Python"
+            raise UserError(f"this search uses code of yours, {word}={name}, which no file names: {how}")
 
 
 def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ranges) -> Study:
@@ -65,9 +69,20 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
         tree = {**tree, "data": _with_data(tree.get("data", {}), code)}
     if code.model is not None:
         tree = {**tree, "base": _with_model(dict(leaves(tree.get("base", {}))), _overrides(tree), code.model)}
+    tree = _with_objective(tree, code)
     found = Study.from_tree(tree)
     check_code(found, code)
     return found
+
+
+def _with_objective(tree: dict[str, Any], code: Code) -> dict[str, Any]:
+    """Returns a study's tree in which an objective that is one of the functions says so, with its mode."""
+    objective = tree.get("objective")
+    name = objective.get("metric") if isinstance(objective, Mapping) else None
+    metric = code.metrics.get(str(name).removeprefix(PREFIX))
+    if not isinstance(objective, Mapping) or metric is None:
+        return tree
+    return {**tree, "objective": {**objective, "own": True, "mode": getattr(metric, "mode", "max")}}
 
 
 def _tree_of(study: Study | Written | str | Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from search import SearchFailed, search
 from search.record.home import Home
@@ -187,3 +187,19 @@ def test_a_search_without_a_finished_trial_is_an_exception_with_its_reason(stora
     with pytest.raises(SearchFailed, match="no trial finished") as failed:
         search(study, model=fails, data=small_images, space={"model.dropout": Choice((None, 0.1))})
     assert failed.value.search.trials[0].state == "failed"
+
+
+def test_a_function_of_ones_own_is_what_a_search_optimises(storage: Path) -> None:
+    def recall_of_eights(probabilities: Tensor, labels: Tensor) -> float:
+        eights = labels == 8
+        return float((probabilities[eights].argmax(1) == 8).double().mean())
+
+    small = digits_study(storage, budget={"trials": 2, "epochs": 2}, scheduler={"kind": "none"})
+    asked = {**small.model_dump(mode="json"), "objective": {"metric": "val_recall_of_eights"}}
+    found = search(asked, metrics={"recall_of_eights": recall_of_eights})
+    assert found.study.objective.own
+    assert found.best is not None
+    scored = {each.id: each.history[-1].result.extra_metrics["val_recall_of_eights"] for each in found.trials}
+    assert scored[found.best.id] == max(scored.values())
+    with pytest.raises(UserError, match=r"val_recall_of_eights is a function of yours"):
+        driver.search(found.study.model_copy(update={"name": "without"}))

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source, spec_from_loader
@@ -21,6 +21,8 @@ import cloudpickle
 
 from trainable.errors import ModelError, UserError, code_named, first_line
 from trainable.models.own import name_of
+from trainable.recipe.metrics import Mode
+from trainable.training.extra_metrics import Function, Metric
 
 PROJECT = Path(__file__).parents[2]
 OURS = ("search", "spaces", "trainable")
@@ -47,9 +49,9 @@ class Carried:
     sources: Mapping[str, Source]
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Carried:
+    def of(cls, function: Callable[..., Any], name: str | None = None) -> Carried:
         """Raises UserError where the function, or a value that it uses, cannot be copied."""
-        name = name_of(function)
+        name = name or name_of(function)
         try:
             scripts = _running_scripts()
             with _written_out(scripts):
@@ -69,6 +71,35 @@ class Carried:
         with code_named(f"{self.name}: cannot be used on {socket.gethostname()}", ModelError):
             function: Callable[..., Any] = pickle.loads(self.content)
         return function
+
+
+@dataclass(frozen=True)
+class CarriedMetric:
+    """Holds a metric of a person's own, its function as bytes."""
+
+    compute: Carried
+    mode: Mode
+    worst: float | None
+
+    @classmethod
+    def of(cls, name: str, metric: Metric | Function) -> CarriedMetric:
+        """Raises UserError as `Carried.of` does."""
+        whole = metric if isinstance(metric, Metric) else Metric(metric)
+        return cls(Carried.of(whole.compute, f"metrics[{name!r}]"), whole.mode, whole.worst)
+
+    def load(self) -> Metric:
+        return Metric(self.compute.load(), self.mode, self.worst)
+
+
+@dataclass(frozen=True)
+class CarriedCode:
+    """Holds a person's own functions that every trial needs: what builds the network, and metrics by name."""
+
+    model: Carried | None = None
+    metrics: Mapping[str, CarriedMetric] = field(default_factory=dict)
+
+
+NOTHING = CarriedCode()
 
 
 class CarriedModules(MetaPathFinder, ExecutionLoader):

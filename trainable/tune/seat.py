@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import ray
 
 from trainable.data import DataSet
-from trainable.tune.carried import Carried
+from trainable.tune.carried import NOTHING, CarriedCode
 
 Value = TypeVar("Value")
 
@@ -47,5 +47,5 @@ class Seat:
     """A trial has so many ranks."""
     download: bool = False
     """Says whether torchvision and timm may fetch published weights, once a machine."""
-    model: Carried | None = None
-    """This function builds the network, where that is a person's own."""
+    code: CarriedCode = NOTHING
+    """These are a person's own functions: what builds the network, and metrics."""

@@ -81,7 +81,8 @@ class Worker:
             torch._inductor.config.compile_threads = seat.threads
         self._seat = seat
         self._data = seat.data.get()
-        self._build = seat.model.load() if seat.model is not None else None
+        self._build = seat.code.model.load() if seat.code.model is not None else None
+        self._metrics = {name: each.load() for name, each in seat.code.metrics.items()}
         self._device = torch.device(seat.device)
         self._ranks = ranks
         self._folder_lock: FolderLock | None = None
@@ -173,6 +174,7 @@ class Worker:
             gpu_share=self._seat.gpu_share,
             ranks=self._ranks,
             download=self._seat.download,
+            metrics=self._metrics,
             on_batch=lambda: self._watchdog.beat(),
             on_pause=self._save_if_due,
         )
