@@ -112,6 +112,7 @@ def train(
         images = _images(recipe, data, device, own_model=model is not None, download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+        images.refuse_leaks(recipe.data)
         images.be_here(say)
         if model is None:
             recipe = _in_fastest_format(recipe, images, device, say, download=download)
@@ -161,7 +162,7 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
         changed = changed.model_copy(update={"provenance": None})
     if data_path is None:
         return changed
-    source = {"data.path": data_path, "data.format": "auto", "data.name": None}
+    source = {"data.path": data_path, "data.format": "auto", "data.name": None, "data.root": None}
     return changed.with_values({path: value for path, value in source.items() if path not in values})
 
 

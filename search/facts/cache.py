@@ -15,6 +15,8 @@ from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.data.fingerprint import fingerprint
+from trainable.data.manifest import fingerprint as manifest_fingerprint
+from trainable.data.manifest import is_manifest
 from trainable.data.measure import DeviceKind
 from trainable.data.remote_data import digest_of
 from trainable.errors import UserError
@@ -62,6 +64,8 @@ def _images_of(data: Data) -> tuple[str, str]:
     """
     if data.bundled:
         return data.path, fingerprint(Path(data.path))
+    if is_manifest(data):
+        return data.path, manifest_fingerprint(data)
     if is_uri(data.path):
         return data.path, digest_of(Store(data.path))
     path = without_tilde(data.path).absolute()

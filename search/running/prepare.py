@@ -74,6 +74,7 @@ def prepare(
     trial = per_trial(study.resources, hardware)
     base = study.base_recipe()
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
+    data.refuse_leaks(study.data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
     facts = with_written_facts(facts, study)
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
@@ -121,11 +122,8 @@ def prepare_again(
     base = study.base_recipe()
     resolved = base.model_copy(update={"data": resolve(study.data, info)})
     data = load_data(resolved, trial, download=download, make=code.data)
-    if data.info.digest != info.digest:
-        raise UserError(
-            f"{study.data.path}: the images or their labels have changed since the search began "
-            f"(digest {info.digest}, now {data.info.digest}); start a new search"
-        )
+    _check_unchanged(study.data.path, info, data.info)
+    data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
     carried = _carried(code)
@@ -133,6 +131,21 @@ def prepare_again(
     space, pruning = search.space, search.pruning
     prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, carried)
     return _with_images_here(prepared, hardware, say)
+
+
+def _check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
+    """Raises UserError if the images are no longer those that the search began with."""
+    if before.digest == now.digest and before.stored in ("", now.stored):
+        return
+    if not before.stored:
+        raise UserError(
+            f"{path}: the search was begun by an earlier version, whose digest of the images cannot be "
+            "compared; start a new search"
+        )
+    raise UserError(
+        f"{path}: the images or their labels have changed since the search began (digest {before.digest} of "
+        f"files {before.stored}, now {now.digest} of {now.stored}); start a new search"
+    )
 
 
 def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepared:

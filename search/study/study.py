@@ -252,6 +252,8 @@ class Study(Spec):
         data = self.data
         if not data.bundled and not data.own and not is_uri(data.path):
             data = data.model_copy(update={"path": str(without_tilde(data.path).absolute())})
+        if data.root is not None and not is_uri(data.root):
+            data = data.model_copy(update={"root": str(without_tilde(data.root).absolute())})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and not is_published(weights):

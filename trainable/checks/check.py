@@ -14,6 +14,7 @@ from trainable.checks.duplicates import check_duplicates
 from trainable.checks.finding import Finding, unchecked
 from trainable.checks.flips import check_flips
 from trainable.checks.gradients import check_model_gradients
+from trainable.checks.groups import check_groups
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.imbalance import check_accuracy
 from trainable.checks.labels import check_labels
@@ -109,6 +110,7 @@ def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
     known = None if subject.is_own else pretrained_input(subject.recipe.model)
     yield from check_normalisation(data, subject.recipe, subject.device, known)
     yield from check_duplicates(data, full=full)
+    yield from check_groups(data)
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:

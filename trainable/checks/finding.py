@@ -17,6 +17,7 @@ CheckName = Literal[
     "parts alike",
     "duplicates",
     "contradictions",
+    "groups",
     "outputs",
     "initial loss",
     "bias before norm",

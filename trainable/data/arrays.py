@@ -34,12 +34,18 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
 
 
 def collect(
-    path: str, format: str, parts: Mapping[Split, Arrays], classes: Sequence[str] | None = None
+    path: str,
+    format: str,
+    parts: Mapping[Split, Arrays],
+    classes: Sequence[str] | None = None,
+    *,
+    by_class: bool = False,
 ) -> Collection:
     """Returns the collection of some of the parts `train`, `validation`, `test`;
     `train` alone counts as one tree.
 
-    Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves.
+    Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves. With
+    `by_class`, images are used in the order of their classes.
     Raises DataError for arrays of the wrong type or shape, and if parts have different classes.
     """
     checked = {part: _checked(f"{path}: {part}", *arrays) for part, arrays in parts.items()}
@@ -54,7 +60,7 @@ def collect(
     if classes is not None and len(classes) != len(known):
         raise DataError(f"{path}: {len(classes)} class names for {len(known)} labels, {_some(known)}")
     sources: dict[Split, Source] = {
-        part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64))
+        part: ArraySource(images, np.searchsorted(known, labels).astype(np.int64), by_class=by_class)
         for part, (images, labels) in checked.items()
     }
     names = tuple(classes) if classes is not None else tuple(str(value) for value in known)

@@ -8,20 +8,21 @@ in their files and are decoded while training. `loading` turns either into batch
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, assert_never, get_args
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
-from trainable.data import digits, folder, idx, npz, torchvision_sets
+from trainable.data import idx
 from trainable.data.arrays import Arrays, collect
 from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
+from trainable.data.groups import Shared, shared_groups, shared_series
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say, make_cache
+from trainable.data.manifest import is_manifest
 from trainable.data.measure import (
     LARGEST_SIDE,
     SAMPLE,
@@ -36,18 +37,16 @@ from trainable.data.measure import (
     sample,
     stored_files,
 )
+from trainable.data.members import members_of
 from trainable.data.parts import ArrayPart, FilePart, Members, Part, Views
-from trainable.data.remote_data import cached, data_root
+from trainable.data.reading import read
+from trainable.data.remote_data import cached, cached_objects, data_root
 from trainable.data.source import Collection, Flip, Selection, Split
-from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
-from trainable.files.paths import usable_path
-from trainable.files.regular import why
+from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
 from trainable.recipe.data import Data, Interpolation
 from trainable.recipe.training import Stretch
-
-Format = Literal["digits", "folder", "npz", "idx", "torchvision"]
 
 BLOCK = 256
 """So many images of a sample are in memory at once."""
@@ -74,13 +73,15 @@ class DataInfo:
     if they are not in memory."""
     flips: tuple[Flip, ...]
     digest: str
-    """The digest covers which image is in which part with which label, and the stored size."""
+    """The digest covers which image is in which part with which label, in whatever form they are stored."""
     in_memory: bool
     detail_size: int | None = None
     """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
     are read from files."""
     interpolation: Interpolation = "bilinear"
     """Images were resized by this filter."""
+    stored: str = ""
+    """This digest covers each image's name, class and stored size too; empty if an older version measured."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -114,6 +115,12 @@ class DataSet:
 
     copy: Path | None = None
     """For data behind a URI, this is their copy on the machine that loaded them."""
+    objects: tuple[str, ...] = ()
+    """These are the URIs of a manifest's images, of which `copy` is the folder."""
+    grouped: bool = False
+    """It is known what stays in one part, such as a patient."""
+    shared: tuple[Shared, ...] = ()
+    """These groups are in two parts; where none are known, these series are, by the names of the files."""
     cache: ImageCache | None = None
     """Machines may keep these images decoded on their disks."""
     crops: bool = True
@@ -165,7 +172,18 @@ class DataSet:
                 f"data.path: the copy of {self.info.path} is in {data_root()} on this machine and is "
                 f"{self.copy} on the search's; set XDG_CACHE_HOME to the same folder on all"
             )
-        cached(self.info.path, expected=self.copy.parent.name)
+        if self.objects:
+            cached_objects(self.objects, expected=self.copy.parent.name)
+        else:
+            cached(self.info.path, expected=self.copy.parent.name)
+
+    def refuse_leaks(self, spec: Data) -> None:
+        """Raises DataError if parts that the data define share a group, unless `data.leaks` allows it."""
+        if self.grouped and self.shared and spec.leaks == "refuse":
+            raise DataError(
+                f"{self.info.path}: {'; '.join(map(str, self.shared))}: scores would reward memory. Put each "
+                "group into one part, or set data.leaks=allow"
+            )
 
 
 def load(
@@ -183,12 +201,12 @@ def load(
     not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
     images.
     """
-    if not is_uri(spec.path):
-        return _assemble(_read(spec, download), spec, resize or Stretch(), device_kind, most_bytes)
+    if not is_uri(spec.path) or is_manifest(spec):
+        return _assemble(read(spec, download), spec, resize or Stretch(), device_kind, most_bytes)
     if idx.NAME.fullmatch(Store(spec.path).name):
         raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
     copy = cached(spec.path)
-    collection = _read(spec.model_copy(update={"path": str(copy)}), download)
+    collection = read(spec.model_copy(update={"path": str(copy)}), download)
     collection = replace(collection, path=spec.path)
     data = _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
     return replace(data, copy=copy)
@@ -219,56 +237,10 @@ def from_arrays(
 def resolve(spec: Data, info: DataInfo) -> Data:
     """Returns the section with everything that was measured or found filled in."""
     measured = ("path", "format", "channels", "image_size", "interpolation", "flips", "in_memory")
-    return Data.model_validate({**dict(spec), **{name: getattr(info, name) for name in measured}})
-
-
-def _read(spec: Data, download: bool) -> Collection:
-    path = Path(os.path.abspath(os.path.expanduser(spec.path)))
-    try:
-        usable_path(str(path))
-        form = _format(spec, path)
-        if form not in ("digits", "torchvision") and not path.exists():
-            raise DataError(f"data.path: {path} does not exist")
-        match form:
-            case "digits":
-                return digits.read()
-            case "folder":
-                return folder.read(path, spec.train, spec.validation, spec.test)
-            case "npz":
-                return npz.read(path)
-            case "idx":
-                return idx.read(path if path.is_dir() else path.parent)
-            case "torchvision":
-                return torchvision_sets.read(spec.name, path, download)
-            case _:
-                assert_never(form)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {why(error)}") from error
-
-
-def _format(spec: Data, path: Path) -> Format:
-    """Returns the format in the section, or else the one that the path shows;
-    a folder called digits is `./digits`."""
-    if spec.format == "own":
-        raise DataError(
-            f"data.format: own: {spec.path} is code of yours, and a file names no code: give the images from "
-            f"Python, as train(recipe, data={spec.path}) or search(study, data={spec.path})"
-        )
-    if spec.format != "auto":
-        return spec.format
-    if spec.name is not None:
-        return "torchvision"
-    if spec.path == "digits":
-        return "digits"
-    if path.is_dir():
-        return "idx" if idx.is_idx_folder(path) else "folder"
-    if path.suffix == ".npz":
-        return "npz"
-    if idx.NAME.fullmatch(path.name):
-        return "idx"
-    problem = "is no data set known here" if path.exists() else "does not exist"
-    known = "`digits`, a folder of class folders, a folder of IDX files, an .npz file"
-    raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
+    found = {name: getattr(info, name) for name in measured}
+    if spec.root is not None and not is_uri(spec.root):
+        found["root"] = str(without_tilde(spec.root).absolute())
+    return Data.model_validate({**dict(spec), **found})
 
 
 def _assemble(
@@ -278,15 +250,14 @@ def _assemble(
     device_kind: DeviceKind,
     most_bytes: int | None = None,
 ) -> DataSet:
-    members = _members(collection, spec)
+    members = members_of(collection, spec)
     form = _form(members["train"], spec, resize, device_kind)
     size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
     hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
     parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
     detail = None if hold else detail_size_of(members["train"], form)
-    stored = stored_files(members)
-    digest = membership_digest(members, collection.classes, stored.bytes)
+    stored, digest = stored_files(members, collection.classes), membership_digest(members)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -304,32 +275,23 @@ def _assemble(
         in_memory=hold,
         detail_size=detail,
         interpolation=form.interpolation,
+        stored=stored.names,
     )
-    cache = None if hold else make_cache(spec.cache, members, form, detail, f"{digest} {stored.digest}")
-    return DataSet(info, parts["train"], parts["validation"], parts.get("test"), resize, cache=cache)
-
-
-def _members(collection: Collection, spec: Data) -> Members:
-    """Returns the images of each part:
-    the data's own parts, else parts split from the training images; then the limit."""
-    members = {part: Selection(source, np.arange(len(source))) for part, source in collection.parts.items()}
-    if "validation" not in members:
-        train = collection.parts["train"]
-        test_fraction = spec.test_fraction if collection.whole else 0.0
-        cut = stratified_split(
-            train.labels, collection.classes, spec.validation_fraction, test_fraction, spec.split_seed
-        )
-        members |= {
-            part: Selection(train, indices)
-            for part, indices in zip(get_args(Split), cut, strict=True)
-            if len(indices)
-        }
-    if spec.train_limit is not None:
-        source, indices = members["train"]
-        labels = members["train"].labels
-        chosen = stratified_limit(labels, collection.classes, spec.train_limit, spec.split_seed)
-        members["train"] = Selection(source, indices[chosen])
-    return members
+    groups = collection.groups
+    return DataSet(
+        info,
+        parts["train"],
+        parts["validation"],
+        parts.get("test"),
+        resize,
+        copy=collection.copy,
+        objects=collection.objects,
+        cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
+        grouped=groups is not None,
+        shared=shared_series(members, len(collection.classes))
+        if groups is None
+        else shared_groups(members, groups),
+    )
 
 
 def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:

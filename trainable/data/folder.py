@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from trainable.data.classes import check_same, ordered
+from trainable.data.part_names import USUAL_NAMES
 from trainable.data.source import Collection, FileSource, Split
 from trainable.data.walk import Identity, Walk, identity_of
 from trainable.errors import DataError
@@ -22,11 +24,6 @@ ENDINGS = (
 )
 """Files with these endings are read as images; others (README, labels.csv) are ignored."""
 
-USUAL_NAMES: dict[Split, tuple[str, ...]] = {
-    "train": ("train", "training"),
-    "validation": ("val", "valid", "validation"),
-    "test": ("test", "testing"),
-}
 JUNK = frozenset({"__MACOSX"})
 
 
@@ -52,8 +49,9 @@ def read(
     _check_not_wrapped(root)
     folders = _part_folders(root, {"train": train, "validation": validation, "test": test})
     trees = {part: _tree(folder) for part, folder in folders.items()} or {"train": _tree(root)}
-    classes = tuple(sorted(trees["train"].images))
-    _check_classes(root, trees)
+    classes = ordered(trees["train"].images)
+    for part, tree in trees.items():
+        check_same(str(root), part, set(classes), set(tree.images))
     _check_one_label(trees.values())
     parts = {part: _source(root, tree, classes) for part, tree in trees.items()}
     return Collection(str(root), "folder", classes, parts)
@@ -115,15 +113,6 @@ def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
             f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
             "data.train, data.validation or data.test, or move it away"
         )
-
-
-def _check_classes(root: Path, trees: dict[Split, Tree]) -> None:
-    known = set(trees["train"].images)
-    for part, tree in trees.items():
-        missing = [f"{name} is not in the {part} part" for name in sorted(known - set(tree.images))]
-        odd = [f"{name} is only in the {part} part" for name in sorted(set(tree.images) - known)]
-        if missing or odd:
-            raise DataError(f"{root}: the parts have different classes: {', '.join([*missing, *odd])}")
 
 
 def _tree(folder: Path) -> Tree:

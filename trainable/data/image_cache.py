@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
-from trainable.data.source import FileSource, Integers, Pixels, Selection, Split
+from trainable.data.source import Integers, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root
@@ -226,11 +226,11 @@ class ImageCache:
 def make_cache(
     spec: str, members: Mapping[Split, Selection], form: Form, detail_size: int | None, digest: str
 ) -> ImageCache | None:
-    """Returns the cache that `data.cache` asks for, or None if there is none: only files are worth it.
+    """Returns the cache that `data.cache` asks for, or None if there is none: arrays need none.
 
     `digest` is that of the files and of which is in which part.
     """
-    if spec == "off" or not all(isinstance(each.source, FileSource) for each in members.values()):
+    if spec == "off" or not all(each.source.encoded for each in members.values()):
         return None
     root = None if spec == "auto" else os.path.abspath(os.path.expanduser(spec))
     what = [VERSION, digest, *form[:2], form.resize.model_dump(), form.interpolation, detail_size]

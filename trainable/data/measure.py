@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from trainable.data.decode import Form, detail_side
-from trainable.data.source import FileSource, Integers, Pixels, Selection, Source, Split
+from trainable.data.decode import Form, detail_side, to_array, upright
+from trainable.data.source import Integers, Pixels, Selection, Source, Split
 from trainable.files.host_memory import available_bytes
 from trainable.recipe.training import Stretch
 
@@ -25,6 +27,9 @@ SAMPLE = 2000
 
 LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
 """The default size is the images' own, up to what the device trains in reasonable time."""
+
+DIGEST_PIXELS = 2**27
+"""A digest looks at so many pixels: 700 photographs of 500 x 375, which take a second to decode."""
 
 HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
@@ -94,40 +99,72 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 class StoredFiles(NamedTuple):
-    """Says how many bytes a data set's files have, with a digest of each file's size and time of change."""
+    """Says how a data set's images are stored: in which files, and whether those have changed."""
 
-    bytes: int
-    digest: str
+    names: str
+    """This is a digest of each image's part, name, class and stored size."""
+    times: str
+    """This is a digest of each file's size and time of change too."""
 
 
-def stored_files(parts: Mapping[Split, Selection]) -> StoredFiles:
+def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> StoredFiles:
     """Looks at every file once, without opening it."""
-    size, digest = 0, hashlib.sha256()
+    lines, times = [], hashlib.sha256()
     for part in sorted(parts):
         source, indices = parts[part]
-        if isinstance(source, FileSource):
-            found = source.sizes_and_times(indices)
-            size += int(found[:, 0].sum())
-            digest.update(found.tobytes())
-        else:
-            size += source.stored_bytes(indices)
-    return StoredFiles(size, digest.hexdigest()[:16])
+        found = source.sizes_and_times(indices)
+        times.update(found.tobytes())
+        lines += [
+            f"{part}\t{source.name(index)}\t{classes[label]}\t{size}\n"
+            for index, label, size in zip(
+                indices.tolist(), parts[part].labels.tolist(), found[:, 0].tolist(), strict=True
+            )
+        ]
+    names = hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
+    times.update(names.encode())
+    return StoredFiles(names, times.hexdigest()[:16])
 
 
-def membership_digest(
-    parts: Mapping[Split, Selection], classes: Sequence[str], size: int | None = None
-) -> str:
-    """Returns sixteen hexadecimal digits over which image is in which part with which label,
-    and the stored size in bytes, which is asked for if it is not given."""
-    lines = sorted(
-        f"{part}\t{selection.source.name(int(index))}\t{classes[label]}\n"
-        for part, selection in parts.items()
-        for index, label in zip(selection.indices, selection.labels, strict=True)
-    )
-    stored = stored_files(parts).bytes if size is None else size
-    digest = hashlib.sha256("".join(lines).encode())
-    digest.update(f"{stored}\n".encode())
-    return digest.hexdigest()[:16]
+def membership_digest(parts: Mapping[Split, Selection]) -> str:
+    """Returns sixteen hexadecimal digits over which image is in which part with which label, in whatever form
+    and order the images are stored.
+
+    An image counts by its pixels at their own size, in colour; of more than SAMPLE images, a sample of each
+    part does, in proportion, and no more of them than have DIGEST_PIXELS pixels. The others count by their
+    part and label. A label counts by its number: an array has no names for them.
+    """
+    total = sum(len(selection.indices) for selection in parts.values())
+    lines = list[str]()
+    for part in sorted(parts):
+        held = np.bincount(parts[part].labels).tolist()
+        lines.append(f"{part}\t{held}\n")
+        some = sample(parts[part], max(1, SAMPLE * len(parts[part].indices) // max(total, SAMPLE)))
+        sizes = [(_header(some.source, index) or ("", 0, 0))[1:] for index in some.indices.tolist()]
+        fits = (
+            np.cumsum([width * height for width, height in sizes])
+            <= DIGEST_PIXELS * len(parts[part].indices) // total
+        )
+        chosen = Selection(some.source, some.indices[fits])
+        lines += [
+            f"{part}\t{label}\t{pixels}\n"
+            for label, pixels in zip(chosen.labels.tolist(), _pixel_digests(chosen), strict=True)
+        ]
+        lines += [
+            f"{part}\t{size}\n" for size, fitting in zip(sizes, fits.tolist(), strict=True) if not fitting
+        ]
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
+
+
+def _pixel_digests(selection: Selection) -> list[str]:
+    def digest(index: int) -> str:
+        try:
+            with selection.source.open(index) as image:
+                return hashlib.sha256(to_array(upright(image, 3)).tobytes()).hexdigest()
+        except Exception as error:  # as in decode, which will say what is wrong with it
+            return type(error).__name__
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(digest, selection.indices.tolist()))
 
 
 def may_be_held(size: int, device_kind: DeviceKind, most: int | None = None) -> bool:

@@ -31,7 +31,7 @@ def read(path: Path) -> Collection:
         raise
     except Exception as error:  # a damaged zip file raises nearly anything, NotImplementedError among it
         raise DataError(f"{path}: cannot be read as an .npz file: {why(error)}") from error
-    return collect(str(path), "npz", parts)
+    return collect(str(path), "npz", parts, by_class=True)
 
 
 def _parts(path: Path, file: zipfile.ZipFile) -> dict[Split, Arrays]:

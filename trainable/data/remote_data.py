@@ -1,4 +1,5 @@
-"""Copies data behind a URI to each machine once, from s3://bucket/flowers, or s3://bucket/flowers.npz."""
+"""Copies data behind a URI to each machine once, from s3://bucket/flowers, s3://bucket/flowers.npz,
+or the single files that a manifest names."""
 
 from __future__ import annotations
 
@@ -6,14 +7,20 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
-from trainable.errors import DataError
+from trainable.errors import DataError, listed
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root
 from trainable.files.store import Store, StoreError
 
 COMING = ".coming-"
+OBJECTS = "files"
+GETTING_THREADS = 16
 ATTEMPTS = 10
 """Each request is tried so often: there is nothing to train on before all files are here."""
 
@@ -37,9 +44,91 @@ def cached(uri: str, expected: str | None = None) -> Path:
     copy = data_root() / digest / store.name
     with alone(copy.parent):
         if not copy.exists():
-            _check_room(store, copy.parent)
-            _copy(store, copy)
+            _check_room(str(store), sum(size for size, _ in store.files().values()), copy.parent)
+            _copy_into(copy, store.get_all)
     return copy
+
+
+def cached_objects(uris: Sequence[str], expected: str | None = None) -> tuple[Path, dict[str, str]]:
+    """Returns a folder of this machine with copies of single files behind URIs, and each one's path in it;
+    makes it if it is missing or the files have changed.
+
+    Raises DataError as `cached` does, also for files that are not there.
+    """
+    stores, found = _by_folder(uris), list[_Object]()
+    for store, names in stores.items():
+        sizes = store.sizes_and_times(names)
+        found += [_Object(store, name, *sizes[name]) for name in names if name in sizes]
+    if len(found) < len(set(uris)):
+        here = {each.uri for each in found}
+        missing = [each for each in uris if each not in here]
+        raise DataError(
+            f"data.path: {len(missing):,} files of the manifest are not there: {listed(missing, 3)}"
+        )
+    digest = _digest(found)
+    if expected not in (None, digest):
+        raise DataError("data.path: files of the manifest have changed since the search loaded them")
+    folder = data_root() / digest / OBJECTS
+    with alone(folder.parent):
+        if not folder.exists():
+            _check_room("the manifest's files", sum(each.size for each in found), folder.parent)
+            _copy_into(folder, lambda coming: _get_each(found, coming))
+    return folder, {each.uri: each.path for each in found}
+
+
+def objects_digest(uris: Sequence[str]) -> str:
+    """Returns a digest of every URI with its file's size and time; files that are not there have none."""
+    return _digest(
+        [
+            _Object(store, name, *found)
+            for store, names in _by_folder(uris).items()
+            for name, found in store.sizes_and_times(names).items()
+        ]
+    )
+
+
+class _Object(NamedTuple):
+    """Is one file behind a URI."""
+
+    store: Store
+    name: str
+    size: int
+    time: float
+
+    @property
+    def uri(self) -> str:
+        return self.store.at(self.name).uri
+
+    @property
+    def path(self) -> str:
+        """Returns where a copy lies: by the URI without its scheme, whose options do not count."""
+        return str(self.store.at(self.name)).partition("://")[2].lstrip("/")
+
+
+def _by_folder(uris: Sequence[str]) -> dict[Store, list[str]]:
+    """Returns the names of files, each once, by the folder that they are in. Raises DataError for a path that
+    leaves its folder."""
+    found = defaultdict[Store, list[str]](list)
+    for uri in dict.fromkeys(uris):
+        if {"..", "."} & set(uri.partition("?")[0].split("/")):
+            raise DataError(f"data.path: {uri}: expected a URI without .. and .")
+        try:
+            store = Store(uri, ATTEMPTS)
+            found[store.parent].append(store.name)
+        except StoreError as error:
+            raise DataError(f"data.path: {error}") from None
+    return found
+
+
+def _digest(objects: Sequence[_Object]) -> str:
+    followed = sorted((each.uri, each.size, each.time) for each in objects)
+    return hashlib.sha256(json.dumps(followed).encode()).hexdigest()[:16]
+
+
+def _get_each(objects: Sequence[_Object], folder: Path) -> None:
+    with ThreadPoolExecutor(GETTING_THREADS) as pool:
+        for _ in pool.map(lambda each: each.store.get(each.name, folder / each.path), objects):
+            pass
 
 
 def digest_of(store: Store) -> str:
@@ -55,25 +144,24 @@ def digest_of(store: Store) -> str:
     return hashlib.sha256(followed.encode()).hexdigest()[:16]
 
 
-def _check_room(store: Store, folder: Path) -> None:
+def _check_room(what: str, needed: int, folder: Path) -> None:
     """Raises DataError if the disk cannot hold the copy."""
-    needed = sum(size for size, _ in store.files().values())
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
         raise DataError(
-            f"data.path: {store}: a copy needs {needed:,} bytes in {folder}, which has {free:,} free, and "
+            f"data.path: {what}: a copy needs {needed:,} bytes in {folder}, which has {free:,} free, and "
             f"{SPARE_BYTES:,} of them stay free; set XDG_CACHE_HOME to a folder on a larger disk"
         )
 
 
-def _copy(store: Store, copy: Path) -> None:
-    """Copies a whole store, and renames the copy when it is whole;
-    what a killed process has left is removed first."""
+def _copy_into(copy: Path, get: Callable[[Path], None]) -> None:
+    """Gets files under another name, and renames the copy when it is whole; what a killed process has left is
+    removed first."""
     for left in copy.parent.glob(f"{COMING}*"):
         shutil.rmtree(left)
     coming = Path(tempfile.mkdtemp(dir=copy.parent, prefix=COMING))
     try:
-        store.get_all(coming / copy.name)
+        get(coming / copy.name)
         (coming / copy.name).rename(copy)
     except StoreError as error:
         raise DataError(f"data.path: {error}") from None

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple, final
 
 import numpy as np
@@ -37,6 +38,10 @@ class Source(abc.ABC):
 
     labels: Integers
     """The labels are [N], each an index into the collection's classes."""
+    by_class = False
+    """Images are used in the order of their classes, as those of a folder lie."""
+    encoded = True
+    """Images are stored as files are, and decoded each time they are opened."""
 
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
@@ -47,8 +52,9 @@ class Source(abc.ABC):
         """Returns a name of the image for people: a path relative to the data set, or its number."""
 
     @abc.abstractmethod
-    def stored_bytes(self, indices: Integers) -> int:
-        """Returns how many bytes the images take as stored; 0 if that is not known."""
+    def sizes_and_times(self, indices: Integers) -> Integers:
+        """Returns each image's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
+        not known."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,7 +64,10 @@ class Source(abc.ABC):
 class ArraySource(Source):
     """Holds images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
 
-    def __init__(self, images: Pixels, labels: Integers) -> None:
+    encoded = False
+
+    def __init__(self, images: Pixels, labels: Integers, *, by_class: bool = False) -> None:
+        self.by_class = by_class
         self.images = images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
         self.labels = labels
 
@@ -68,8 +77,8 @@ class ArraySource(Source):
     def name(self, index: int) -> str:
         return str(index)
 
-    def stored_bytes(self, indices: Integers) -> int:
-        return len(indices) * self.images[:1].nbytes
+    def sizes_and_times(self, indices: Integers) -> Integers:
+        return np.array([(self.images[:1].nbytes, 0)] * len(indices), np.int64).reshape(-1, 2)
 
 
 @final
@@ -90,9 +99,6 @@ class FileSource(Source):
     def name(self, index: int) -> str:
         """Returns the path; bytes that are not UTF-8 are written as `\\xff`."""
         return text_of(self.paths[index])
-
-    def stored_bytes(self, indices: Integers) -> int:
-        return int(self.sizes_and_times(indices)[:, 0].sum())
 
     def sizes_and_times(self, indices: Integers) -> Integers:
         """Returns each file's size in bytes and its time of change in nanoseconds, [n, 2].
@@ -121,6 +127,12 @@ class Collection:
     """There is a training part at least."""
     flips: tuple[Flip, ...] = ()
     """Labels are known to survive these flips."""
+    groups: Mapping[Split, Sequence[str]] | None = None
+    """For each part's images, what stays in one part: a patient, a series; None if that is not known."""
+    objects: tuple[str, ...] = ()
+    """For a manifest with images behind URIs, these are their URIs."""
+    copy: Path | None = None
+    """In this folder are copies of them on this machine."""
 
     @property
     def whole(self) -> bool:

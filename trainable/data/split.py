@@ -23,9 +23,7 @@ def stratified_split(
     the test part do not depend on the validation fraction. Raises DataError if a class is too small, or
     nothing would be left to train on.
     """
-    if validation + test >= 1.0:
-        fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
-        raise DataError(f"{fractions} leave nothing to train on")
+    check_fractions(validation, test)
     _check_sizes(labels, classes, needed=3 if test > 0.0 else 2)
     parts: list[list[Integers]] = [[], [], []]
     for label in range(len(classes)):
@@ -57,6 +55,13 @@ def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed:
         for label, share in enumerate(shares)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def check_fractions(validation: float, test: float) -> None:
+    """Raises DataError if nothing would be left to train on."""
+    if validation + test >= 1.0:
+        fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
+        raise DataError(f"{fractions} leave nothing to train on")
 
 
 def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:

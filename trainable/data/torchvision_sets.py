@@ -61,6 +61,8 @@ FILES = ("_image_files", "_images", "samples", "_samples")
 class TorchvisionSource(Source):
     """Reads one part of a torchvision data set that is stored in arrays."""
 
+    encoded = False
+
     def __init__(self, dataset: Any, labels: Integers) -> None:
         self.dataset = dataset
         self.labels = labels
@@ -72,8 +74,8 @@ class TorchvisionSource(Source):
     def name(self, index: int) -> str:
         return str(index)
 
-    def stored_bytes(self, indices: Integers) -> int:
-        return 0
+    def sizes_and_times(self, indices: Integers) -> Integers:
+        return np.zeros((len(indices), 2), np.int64)
 
 
 def read(name: str | None, root: Path, download: bool = False) -> Collection:

@@ -13,7 +13,7 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -122,6 +122,16 @@ class Store:
         return {
             os.path.relpath(each.path, self._path): (each.size, each.mtime_ns / 1e9)
             for each in self._below(recursive=True)
+            if each.is_file
+        }
+
+    def sizes_and_times(self, names: Sequence[str]) -> Mapping[str, tuple[int, float]]:
+        """Returns the size in bytes and the time of last change of those named files that exist."""
+        with self._errors_named(""):
+            found = self._files.get_file_info([f"{self._path}/{name}" for name in names])
+        return {
+            name: (each.size, each.mtime_ns / 1e9)
+            for name, each in zip(names, found, strict=True)
             if each.is_file
         }
 

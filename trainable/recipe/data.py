@@ -6,7 +6,8 @@ Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -21,6 +22,30 @@ def a_local_folder(text: str) -> str:
     if is_uri(text):
         raise ValueError(f"expected auto, off, or a folder on each machine's own disk, got the URI {text}")
     return text
+
+
+def without_credentials_or_none(text: str | None) -> str | None:
+    """Returns the path or URI unchanged. Raises ValueError for a URI with credentials."""
+    return text if text is None else usable_path(without_credentials(text))
+
+
+class Columns(Spec):
+    """Names the columns of a manifest, or of a set that Hugging Face `datasets` has saved.
+
+    `None` means the column of that name if there is one: `split`, `group`. In a `datasets` folder, `path` and
+    `label` that are not there stand for its one column of images, and its one column of class labels.
+    """
+
+    path: Annotated[str, Field(min_length=1), Purpose("the column with each image's path or URI", YOURS)] = (
+        "path"
+    )
+    label: Annotated[str, Field(min_length=1), Purpose("the column with each image's label", YOURS)] = "label"
+    split: Annotated[
+        str | None, Purpose("the column that says train, validation or test; by default split", YOURS)
+    ] = None
+    group: Annotated[
+        str | None, Purpose("the column whose equal values stay in one part; by default group", YOURS)
+    ] = None
 
 
 class Classification(Spec):
@@ -64,13 +89,32 @@ class Data(Spec):
         Purpose("the images to learn from", YOURS),
     ] = "digits"
     format: Annotated[
-        Literal["auto", "digits", "folder", "npz", "idx", "torchvision", "own"],
+        Literal["auto", "digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision", "own"],
         Purpose("how the images are stored; auto detects it, own are given from Python", YOURS),
     ] = "auto"
     name: Annotated[
         str | None,
         Purpose("torchvision's name of the set, for format torchvision", YOURS),
     ] = None
+    columns: Annotated[Columns, Purpose("the columns of a manifest", YOURS)] = Columns()
+    root: Annotated[
+        str | None,
+        AfterValidator(without_credentials_or_none),
+        Purpose("where a manifest's images lie, a folder or a URI; by default beside it", YOURS),
+    ] = None
+    group: Annotated[
+        str | None,
+        Field(min_length=1),
+        Purpose(
+            "what stays in one part, such as a patient: a manifest's column, or a regular expression whose "
+            "one capture in an image's path names it",
+            YOURS,
+        ),
+    ] = None
+    leaks: Annotated[
+        Literal["refuse", "allow"],
+        Purpose("whether to train although parts that the data define share a group", YOURS),
+    ] = "refuse"
     train: Annotated[str | None, Purpose("the training folder, if it has another name", YOURS)] = None
     validation: Annotated[
         str | None,
@@ -145,3 +189,14 @@ class Data(Spec):
     def bundled(self) -> bool:
         """Says whether these are scikit-learn's digits, which are in no folder."""
         return self.path == "digits" and self.format in ("auto", "digits")
+
+
+_LATER = {"columns": Columns().model_dump(), "root": None, "group": None}
+"""These fields are newer than searches that exist; at their defaults they are in no digest."""
+
+
+def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a section, as plain data, says of the results: all but where images are kept decoded and
+    whether leaks are allowed."""
+    without = {"cache", "leaks"} | {name for name, value in _LATER.items() if data.get(name) == value}
+    return {name: value for name, value in data.items() if name not in without}

@@ -23,7 +23,7 @@ from trainable.errors import Fault, RecipeError, faults_of
 from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Purpose, Spec
-from trainable.recipe.data import Classification, Data
+from trainable.recipe.data import Classification, Data, decisive
 from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.schedules import Cosine, Schedule
@@ -102,8 +102,8 @@ class Recipe(Spec):
         return leaves(self.model_dump(mode="json", exclude={"provenance"}))
 
     def digest(self) -> str:
-        """Returns twelve hexadecimal digits that depend on every field but the provenance and `data.cache`,
-        which change no result."""
+        """Returns twelve hexadecimal digits that depend on every field but the provenance, `data.cache`
+        and `data.leaks`, which change no result."""
         return digest_of(self.model_dump(mode="json", exclude={"provenance"}))
 
     def get(self, path: str) -> Any:
@@ -126,7 +126,7 @@ def digest_of(recipe: Tree) -> str:
     """Returns the digest of a whole recipe, without a provenance, that is plain data."""
     data = recipe.get("data")
     if isinstance(data, Mapping):
-        recipe = {**recipe, "data": {name: value for name, value in data.items() if name != "cache"}}
+        recipe = {**recipe, "data": decisive(data)}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -219,21 +219,22 @@ def test_a_sample_is_seeded_ordered_and_no_more_than_asked_for() -> None:
 
 def test_the_digest_tells_parts_labels_and_files_apart_but_not_their_order(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        write_image(tmp_path / f"{name}.png")
-    source = FileSource(str(tmp_path), ("a.png", "b.png", "c.png"), np.array([0, 1, 0]))
+        write_image(tmp_path / f"{name}.png", value=ord(name))
+    paths = ("a.png", "b.png", "c.png")
 
-    def digest(train: list[int], validation: list[int], classes: tuple[str, ...] = ("x", "y")) -> str:
+    def digest(train: list[int], validation: list[int], labels: tuple[int, ...] = (0, 1, 0)) -> str:
+        source = FileSource(str(tmp_path), paths, np.array(labels))
         parts: dict[Split, Selection] = {
             "train": Selection(source, np.array(train)),
             "validation": Selection(source, np.array(validation)),
         }
-        return membership_digest(parts, classes)
+        return membership_digest(parts)
 
     first = digest([0, 1], [2])
     assert digest([1, 0], [2]) == first
     assert digest([0, 2], [1]) != first
-    assert digest([0, 1], [2], ("y", "x")) != first
-    write_image(tmp_path / "a.png", size=(50, 50))
+    assert digest([0, 1], [2], (1, 0, 1)) != first
+    write_image(tmp_path / "a.png", value=1)
     assert digest([0, 1], [2]) != first
 
 

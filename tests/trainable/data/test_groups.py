@@ -1,0 +1,185 @@
+"""Tests that a patient or a series stays in one part, and that a leak is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainable.data_forms import labelled, write_csv, write_datasets, write_forms
+from tests.trainable.small_images import write_image
+from trainable.checks.groups import check_groups
+from trainable.data import DataSet, load
+from trainable.data.group_split import grouped_split
+from trainable.data.members import members_of
+from trainable.data.reading import read
+from trainable.errors import DataError
+from trainable.recipe import Recipe
+from trainable.recipe.data import Columns, Data
+from trainable.train import train
+
+PATTERN = r"(.+)_\d+\.png"
+
+
+def write_patients(root: Path, patients: int = 8, images: int = 3, part: str = "") -> Path:
+    """Writes images p0_0.png, ... in two classes: each patient has images of both."""
+    for label in ("ill", "well"):
+        for number in range(patients * images):
+            write_image(root / part / label / f"p{number % patients}_{number}.png", value=number)
+    return root
+
+
+def patients_of(spec: Data) -> dict[str, set[str]]:
+    """Returns the patients in each part, from the names of the files."""
+    members = members_of(read(spec, download=False), spec)
+    return {
+        name: {Path(part.source.name(index)).stem.split("_")[0] for index in part.indices.tolist()}
+        for name, part in members.items()
+    }
+
+
+def disjoint(parts: dict[str, set[str]]) -> bool:
+    return sum(map(len, parts.values())) == len(set().union(*parts.values()))
+
+
+def level_of(data: DataSet) -> str:
+    (finding,) = check_groups(data)
+    return finding.level
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
+    """Draws groups of one class each, at least six of every class."""
+    sizes = draw(st.lists(st.lists(st.integers(1, 12), min_size=6, max_size=30), min_size=2, max_size=4))
+    labels = [label for label, of_class in enumerate(sizes) for size in of_class for _ in range(size)]
+    groups = [
+        f"{label}-{number}"
+        for label, of_class in enumerate(sizes)
+        for number, size in enumerate(of_class)
+        for _ in range(size)
+    ]
+    return np.array(labels), groups
+
+
+@given(drawn=grouped(), fraction=st.floats(0.05, 0.3), seed=st.integers(0, 2**32))
+def test_a_class_misses_its_fraction_by_half_of_its_largest_group_at_most(
+    drawn: tuple[np.ndarray, list[str]], fraction: float, seed: int
+) -> None:
+    labels, groups = drawn
+    names = [str(label) for label in range(int(labels.max()) + 1)]
+    parts = grouped_split(labels, groups, names, fraction, fraction, seed)
+
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
+    held = [{groups[position] for position in part.tolist()} for part in parts]
+    assert sum(map(len, held)) == len(set(groups)), "each group is in one part"
+    for label in range(len(names)):
+        size = int((labels == label).sum())
+        of_class = [name for name, each in zip(groups, labels, strict=True) if each == label]
+        largest = max(map(of_class.count, set(of_class)))
+        for part in parts[1:]:
+            count = int((labels[part] == label).sum())
+            assert count >= 1
+            single = len({name for name in held[1] | held[2] if name.startswith(f"{label}-")}) <= 2
+            assert abs(count - fraction * size) <= (largest if single else largest / 2) + 1e-9
+
+
+@given(seed=st.integers(0, 2**32), validation=st.floats(0.05, 0.4))
+def test_groups_of_several_classes_are_split_alike_with_a_seed(seed: int, validation: float) -> None:
+    luck = np.random.default_rng(seed)
+    groups = [f"p{each}" for each in luck.integers(0, 30, 300)]
+    labels = luck.integers(0, 3, 300)
+    first, again = (grouped_split(labels, groups, "abc", validation, 0.2, seed) for _ in range(2))
+    assert [part.tolist() for part in first] == [part.tolist() for part in again]
+    assert abs(len(first[2]) - 60) <= 25, "the size of the part is within the images of two groups"
+    for part in first:
+        assert set(labels[part].tolist()) == {0, 1, 2}
+
+
+def test_a_class_with_too_few_groups_is_named() -> None:
+    labels, groups = np.repeat([0, 1], 20), [f"p{number % 5}" for number in range(20)] + ["q1", "q2"] * 10
+    with pytest.raises(DataError, match="too few groups to split: class 'bee' has 2; 3 are needed"):
+        grouped_split(labels, groups, ("ant", "bee"), 0.15, 0.15, 0)
+
+
+def test_a_folders_patients_are_found_by_an_expression(tmp_path: Path) -> None:
+    root = write_patients(tmp_path / "set")
+    assert not disjoint(patients_of(Data(path=str(root))))
+    spec = Data(path=str(root), group=PATTERN)
+    assert disjoint(patients_of(spec)), "in both classes"
+    assert level_of(load(spec)) == "passed"
+
+
+def test_a_manifest_and_a_saved_data_set_have_a_column_for_them(tmp_path: Path) -> None:
+    images = labelled({"train": [24, 24]})
+    write_forms(images, tmp_path)
+    patients = [f"p{number % 8}" for number in range(48)]
+    rows = [
+        {"path": f"folder/{each.path}", "label": each.label, "patient": patient}
+        for each, patient in zip(images, patients, strict=True)
+    ]
+    write_csv(tmp_path / "images.csv", rows)
+    write_datasets(images, tmp_path / "patients", patients)
+    for name in ("images.csv", "patients"):
+        by_columns = load(Data(path=str(tmp_path / name), columns=Columns(group="patient")))
+        by_group = load(Data(path=str(tmp_path / name), group="patient"))
+        assert by_columns.info == by_group.info
+        assert (by_columns.grouped, by_columns.shared) == (True, ())
+        assert by_columns.info.digest != load(Data(path=str(tmp_path / name))).info.digest
+    assert load(Data(path=str(tmp_path / "images.csv"), group="patient")).info.digest == by_group.info.digest
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("(", "is no regular expression"),
+        ("p.*", "expected a regular expression with one capture"),
+        (r"(x\d)_", "finds no group in 48 of 48 paths: ill/p0_0.png"),
+    ],
+)
+def test_an_expression_that_finds_no_groups_is_refused(tmp_path: Path, pattern: str, problem: str) -> None:
+    root = write_patients(tmp_path / "set")
+    with pytest.raises(DataError, match=problem):
+        load(Data(path=str(root), group=pattern))
+
+
+def test_digits_have_no_groups() -> None:
+    with pytest.raises(DataError, match="names no files"):
+        load(Data(group=PATTERN))
+
+
+@pytest.fixture
+def leaking(tmp_path: Path) -> Recipe:
+    """Returns a recipe for parts that share the patients p0 to p3."""
+    write_patients(tmp_path, 8, part="train")
+    write_patients(tmp_path, 4, part="val")
+    values: dict[str, Any] = {"data.path": str(tmp_path), "data.group": PATTERN, "loop.epochs": 1}
+    return Recipe().with_values({**values, "model.width": 8, "loop.batch_size": 8})
+
+
+def test_given_parts_that_share_a_patient_are_an_error_in_check(leaking: Recipe) -> None:
+    (finding,) = check_groups(load(leaking.data))
+    assert finding.level == "error"
+    assert (
+        finding.what
+        == "4 groups are in train and validation (p0, p1, p2 and 1 more), with 24 validation images"
+    )
+
+
+def test_given_parts_that_share_a_patient_are_not_trained_unless_that_is_allowed(leaking: Recipe) -> None:
+    with pytest.raises(DataError, match=r"4 groups are in train and validation .*data\.leaks=allow"):
+        train(leaking)
+    allowed = leaking.with_values({"data.leaks": "allow"})
+    assert len(train(allowed).history) == 1
+    assert allowed.digest() == leaking.digest()
+
+
+def test_names_like_those_of_series_are_noted(tmp_path: Path) -> None:
+    assert level_of(load(Data(path=str(write_patients(tmp_path / "series"))))) == "note"
+    for label in ("a", "b"):
+        for number in range(20):
+            write_image(tmp_path / "plain" / label / f"IMG_{number}.png", value=number)
+    assert level_of(load(Data(path=str(tmp_path / "plain")))) == "passed"

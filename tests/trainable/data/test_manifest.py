@@ -1,0 +1,129 @@
+"""Tests manifests: the columns, the parts, where the images lie, and what is wrong with the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet
+import pytest
+
+from tests.trainable.data_forms import write_csv
+from tests.trainable.small_images import write_image
+from trainable.data import DataSet, load
+from trainable.data.manifest import fingerprint
+from trainable.errors import DataError
+from trainable.recipe.data import Columns, Data
+
+Row = dict[str, object]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
+    """Returns rows of sixteen images beside the manifest, eight of each of two species."""
+    for number in range(16):
+        write_image(tmp_path / "shots" / f"{number:02}.png", value=10 * number)
+    return [
+        {"path": f"shots/{number:02}.png", "label": "daisy" if number % 2 else "aster"}
+        for number in range(16)
+    ]
+
+
+def manifest(folder: Path, rows: list[Row], **values: Any) -> DataSet:
+    return load(Data(path=str(write_csv(folder / "images.csv", rows)), **values))
+
+
+def fault_of(folder: Path, rows: list[Row], **values: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        manifest(folder, rows, **values)
+    return str(caught.value)
+
+
+def test_columns_have_the_names_that_a_person_gives_them(tmp_path: Path, rows: list[Row]) -> None:
+    parts = ["train", "valid", "Test", "training"] * 4
+    named = [
+        {"file": row["path"], "species": row["label"], "part": part, "camera": "x", "patient": number // 4}
+        for number, (row, part) in enumerate(zip(rows, sorted(parts), strict=True))
+    ]
+    columns = Columns(path="file", label="species", split="part")
+    info = manifest(tmp_path, named, columns=columns).info
+    assert (info.format, info.classes) == ("manifest", ("aster", "daisy"))
+    assert (info.train_images, info.validation_images, info.test_images) == (8, 4, 4)
+
+
+def test_images_lie_below_the_root_or_beside_the_manifest(tmp_path: Path, rows: list[Row]) -> None:
+    beside = manifest(tmp_path, rows)
+    (tmp_path / "lists").mkdir()
+    below = manifest(tmp_path / "lists", rows, root=str(tmp_path))
+    absolute = manifest(
+        tmp_path / "lists", [{**row, "path": str(tmp_path / str(row["path"]))} for row in rows]
+    )
+    assert beside.info.digest == below.info.digest == absolute.info.digest
+
+
+def test_every_kind_of_fault_is_in_one_message_with_the_lines(tmp_path: Path, rows: list[Row]) -> None:
+    rows = [{**row, "split": "train"} for row in rows]
+    rows[0]["path"], rows[1]["label"], rows[2]["split"] = "", "", "dev"
+    rows[3]["path"] = rows[4]["path"] = "shots/lost.png"
+    rows[6]["path"] = rows[5]["path"]
+    found = fault_of(tmp_path, rows)
+    for expected in (
+        "5 kinds of faults",
+        "line 2: path is empty",
+        "line 3: label is empty",
+        "line 4: split is 'dev'; expected train/training, val/valid/validation, test/testing",
+        "lines 5, 6: there is no such file (the first is shots/lost.png)",
+        "lines 6, 8: the image is in an earlier row too (the first is shots/lost.png)",
+    ):
+        assert expected in found
+
+
+def test_many_rows_with_a_fault_are_counted(tmp_path: Path, rows: list[Row]) -> None:
+    (tmp_path / "shots").rename(tmp_path / "moved")
+    assert "lines 2, 3, 4, 5, 6 and 11 more: there is no such file (the first is shots/00.png)" in fault_of(
+        tmp_path, rows
+    )
+
+
+def test_a_column_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
+    found = fault_of(tmp_path, rows, columns=Columns(label="species", group="patient"))
+    assert "there is no column 'species', 'patient'; its columns are path, label" in found
+
+
+def test_a_row_with_too_few_cells_is_named(tmp_path: Path, rows: list[Row]) -> None:
+    path = write_csv(tmp_path / "images.csv", rows)
+    path.write_text(path.read_text() + "shots/00.png\n")
+    with pytest.raises(DataError, match="the header has 2 columns, but line 18 has 1"):
+        load(Data(path=str(path)))
+
+
+def test_a_part_may_have_another_name(tmp_path: Path, rows: list[Row]) -> None:
+    named: list[Row] = [{**row, "split": "dev" if number < 4 else "train"} for number, row in enumerate(rows)]
+    assert manifest(tmp_path, named, validation="dev").info.validation_images == 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ([0.5] * 16, "column 'label': expected text or whole numbers, got double"),
+        ([None] + ["a", "b", "c"] * 5, "row 1: label is empty"),
+        (["a"] * 16, "there is one class only, a; two are needed"),
+    ],
+)
+def test_labels_of_parquet_are_text_or_whole_numbers(
+    tmp_path: Path, rows: list[Row], labels: list[object], problem: str
+) -> None:
+    table = arrow.table({"path": [row["path"] for row in rows], "label": labels})
+    arrow.parquet.write_table(table, tmp_path / "images.parquet")
+    with pytest.raises(DataError, match=problem):
+        load(Data(path=str(tmp_path / "images.parquet")))
+
+
+def test_facts_are_measured_anew_when_a_listed_file_changes(tmp_path: Path, rows: list[Row]) -> None:
+    spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)))
+    before = fingerprint(spec)
+    write_image(tmp_path / "unlisted.png")
+    assert fingerprint(spec) == before
+    write_image(tmp_path / "shots" / "03.png", size=(50, 50))
+    assert fingerprint(spec) != before

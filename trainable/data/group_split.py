@@ -1,0 +1,154 @@
+"""Splits images so that all images of a group are in one part: a patient, a series, an origin.
+
+scikit-learn's StratifiedGroupKFold makes folds of equal size alone: 15 % would need 20 folds, and so at least
+20 groups; and it leaves out classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainable.data.source import Integers
+from trainable.data.split import check_fractions
+from trainable.errors import DataError, listed
+
+GROUPED = 2
+"""This purpose of a shuffle has its own stream, beside those of `split`."""
+
+ATTEMPTS = 50
+"""So many orders of the groups are tried where classes would be missing in a part."""
+
+Split3 = tuple[Integers, Integers, Integers]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Says how many images of which classes a group has."""
+
+    labels: Integers
+    """The classes of its images, each once."""
+    counts: Integers
+    """The number of images of each of these classes."""
+
+
+class _NotInEachPart(Exception):
+    """Names the class that is missing in a part."""
+
+
+def grouped_split(
+    labels: Integers,
+    groups: Sequence[str],
+    classes: Sequence[str],
+    validation: float,
+    test: float,
+    seed: int,
+) -> Split3:
+    """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
+
+    All images of a group are in one part, and each class is in every part. Groups are taken in random order,
+    one after the other, while that brings the classes' shares nearer to the fraction. Where each group has
+    images of one class, and no class would be missing, a class misses its fraction by at most half of its
+    largest group. Raises DataError if a class has fewer groups than there are parts, or no order of the
+    groups was found that leaves each class in each part.
+    """
+    check_fractions(validation, test)
+    names, of_image = np.unique(np.array(groups, dtype=object), return_inverse=True)
+    found = _groups(labels, of_image, len(names))
+    parts = 3 if test > 0.0 else 2
+    _check_groups(found, classes, parts)
+    for attempt in range(ATTEMPTS):
+        luck = np.random.default_rng([seed, attempt, GROUPED])
+        try:
+            part = _parts_of(found, labels, classes, (test, validation), luck)
+        except _NotInEachPart as error:
+            missing = error
+            continue
+        return tuple(np.flatnonzero(part[of_image] == each) for each in range(3))  # type: ignore[return-value]
+    raise DataError(
+        f"data.group: no way was found to keep each group in one part and have class {missing} in every "
+        "part; use coarser classes or finer groups, or say the parts yourself"
+    )
+
+
+def _groups(labels: Integers, of_image: Integers, count: int) -> list[Group]:
+    order = np.argsort(of_image, kind="stable")
+    ends = np.cumsum(np.bincount(of_image, minlength=count))
+    return [Group(*np.unique(each, return_counts=True)) for each in np.split(labels[order], ends[:-1])]
+
+
+def _check_groups(groups: Sequence[Group], classes: Sequence[str], needed: int) -> None:
+    held = _groups_by_class(groups, len(classes))
+    small = [f"{name!r} has {count}" for name, count in zip(classes, held, strict=True) if count < needed]
+    if small:
+        raise DataError(
+            f"data.group: too few groups to split: class {listed(small, 20)}; {needed} are needed, one for "
+            "each part"
+        )
+
+
+def _groups_by_class(groups: Sequence[Group], classes: int) -> Integers:
+    held = np.zeros(classes, np.int64)
+    for group in groups:
+        held[group.labels] += 1
+    return held
+
+
+def _parts_of(
+    groups: Sequence[Group],
+    labels: Integers,
+    classes: Sequence[str],
+    fractions: tuple[float, float],
+    luck: np.random.Generator,
+) -> Integers:
+    """Returns each group's part: 0 for training, 1 for validation, 2 for test. The test part comes first, so
+    that it does not depend on the validation fraction."""
+    part = np.zeros(len(groups), np.int64)
+    sizes = np.bincount(labels, minlength=len(classes))
+    for number, fraction in ((2, fractions[0]), (1, fractions[1])):
+        if fraction > 0.0:
+            free = luck.permutation(np.flatnonzero(part == 0))
+            taken = _taken([groups[each] for each in free], sizes, classes, fraction, least=number)
+            part[free[taken]] = number
+    return part
+
+
+def _taken(
+    groups: Sequence[Group], sizes: Integers, classes: Sequence[str], fraction: float, least: int
+) -> list[int]:
+    """Returns positions of the groups that make a part. At least `least` groups of each class remain."""
+    missing = -fraction * sizes.astype(np.float64)
+    remaining, here = _groups_by_class(groups, len(classes)), np.zeros(len(classes), np.int64)
+    taken: dict[int, None] = {}
+    of_class: list[list[int]] = [[] for _ in classes]
+    for position, group in enumerate(groups):
+        for label in group.labels.tolist():
+            of_class[label].append(position)
+
+    def gain(group: Group) -> float:
+        before = missing[group.labels]
+        return float(((before**2 - (before + group.counts) ** 2) / sizes[group.labels]).sum())
+
+    def take(position: int) -> None:
+        group = groups[position]
+        missing[group.labels] += group.counts
+        remaining[group.labels] -= 1
+        here[group.labels] += 1
+        taken[position] = None
+
+    def may_go(group: Group) -> bool:
+        return bool((remaining[group.labels] > least).all())
+
+    for position, group in enumerate(groups):
+        if may_go(group) and gain(group) > 0.0:
+            take(position)
+    for label in np.flatnonzero(here == 0).tolist():
+        if here[label]:
+            continue
+        others = [each for each in of_class[label] if each not in taken and may_go(groups[each])]
+        if not others:
+            raise _NotInEachPart(repr(classes[label]))
+        take(max(others, key=lambda each: gain(groups[each])))
+    return list(taken)

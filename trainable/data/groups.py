@@ -1,0 +1,159 @@
+"""Finds what stays in one part, such as a patient or a series, and what is in two."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import get_args
+
+from trainable.data.parts import Members
+from trainable.data.source import Collection, FileSource, Source, Split
+from trainable.errors import DataError, listed, quoted
+from trainable.recipe.data import Data
+
+SHOWN = 3
+"""So many groups or images are named."""
+
+NUMBERED = re.compile(r"(?P<series>.*\d.*?)[ _.-]+[A-Za-z]*\d+", re.DOTALL)
+"""A name such as `IMG_01_003` has a number of its own after that of its series."""
+
+SERIES_A_CLASS = 2
+"""Series that are no classes are more than so many a class: in ImageNet each class is one such series."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Says which groups are in two parts."""
+
+    first: Split
+    second: Split
+    groups: int
+    examples: tuple[str, ...]
+    images: int
+    """So many images of the second part are in these groups."""
+
+    def __str__(self) -> str:
+        count = "1 group is" if self.groups == 1 else f"{self.groups:,} groups are"
+        more = self.groups - len(self.examples)
+        named = ", ".join(self.examples) + (f" and {more:,} more" if more else "")
+        return (
+            f"{count} in {self.first} and {self.second} ({named}), with {self.images:,} {self.second} images"
+        )
+
+
+def with_groups(collection: Collection, spec: Data) -> Collection:
+    """Returns the collection with the groups that `data.group` finds in its images' paths, unless its format
+    has found them already. Raises DataError."""
+    if spec.group is None or collection.groups is not None:
+        return collection
+    if not all(isinstance(source, FileSource) for source in collection.parts.values()):
+        raise DataError(
+            f"data.group: {collection.path} (format {collection.format}) names no files; groups need a "
+            "folder of images, a manifest, or a folder saved by Hugging Face datasets"
+        )
+    pattern = capture_in(spec.group)
+    paths = {
+        part: _paths_in_part(source, nested=collection.format == "folder" and _has_part_folders(collection))
+        for part, source in collection.parts.items()
+    }
+    found = {part: captured(pattern, each, collection.path) for part, each in paths.items()}
+    return replace(collection, groups=found)
+
+
+def _has_part_folders(collection: Collection) -> bool:
+    """Returns whether class folders lie in folders of parts: a path has its class first, or second."""
+    source, classes = collection.parts["train"], set(collection.classes)
+    assert isinstance(source, FileSource)
+    return not collection.whole or source.paths[0].split("/")[0] not in classes
+
+
+def _paths_in_part(source: Source, nested: bool) -> list[str]:
+    """Returns the images' paths from their class folder on: a part's folder does not belong to a group's
+    name."""
+    assert isinstance(source, FileSource)
+    return [path.partition("/")[2] if nested else path for path in source.paths]
+
+
+def capture_in(text: str) -> re.Pattern[str]:
+    """Returns a regular expression with one capture. Raises DataError."""
+    try:
+        pattern = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise DataError(f"data.group: {quoted(text)} is no regular expression: {error}") from None
+    if pattern.groups != 1:
+        raise DataError(
+            f"data.group: expected a regular expression with one capture, such as (.+)_[0-9]+[.]jpg, got "
+            f"{quoted(text)}, which has {pattern.groups}"
+        )
+    return pattern
+
+
+def captured(pattern: re.Pattern[str], paths: Sequence[str], where: str) -> tuple[str, ...]:
+    """Returns what the capture has in each path, without a class folder: a patient may have images of several
+    classes. Raises DataError for paths in which nothing is captured."""
+    found = [pattern.search(path) for path in paths]
+    odd = [path for path, match in zip(paths, found, strict=True) if match is None or not match[1]]
+    if odd:
+        raise DataError(
+            f"{where}: data.group {quoted(pattern.pattern)} finds no group in {len(odd):,} of {len(paths):,} "
+            f"paths: {listed(odd, SHOWN)}"
+        )
+    return tuple(_without_class(match) for match in found if match is not None)
+
+
+def _without_class(match: re.Match[str]) -> str:
+    """Returns the captured text, without the path's first folder where the capture begins with it."""
+    text = match[1]
+    return text.partition("/")[2] or text if match.start(1) == 0 else text
+
+
+def shared_groups(members: Members, groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
+    """Returns the groups that two parts have, for each pair of parts that has any."""
+    # A part that was split off is taken from the training images, and so are its groups.
+    found = {
+        part: Counter(
+            (groups[part] if part in groups else groups["train"])[index] for index in indices.tolist()
+        )
+        for part, (_, indices) in members.items()
+    }
+    return _shared(found)
+
+
+def shared_series(members: Members, classes: int) -> tuple[Shared, ...]:
+    """Returns what seem to be series in two parts, by the names of their files: `IMG_01_003` is of `IMG_01`.
+
+    There are none unless most images are in series of several images, and the series are no classes.
+    """
+    found = {
+        part: Counter(_series(part_members.source, part_members.indices.tolist()))
+        for part, part_members in members.items()
+    }
+    sizes = sum(found.values(), Counter[str]())
+    several = {name: count for name, count in sizes.items() if name and count > 1}
+    if len(several) <= SERIES_A_CLASS * classes or 2 * sum(several.values()) < sum(sizes.values()):
+        return ()
+    return _shared(
+        {part: Counter({k: v for k, v in counts.items() if k in several}) for part, counts in found.items()}
+    )
+
+
+def _series(source: Source, indices: Iterable[int]) -> Iterable[str]:
+    """Yields each image's series; an empty text for an image whose name shows none."""
+    for index in indices:
+        stem = os.path.splitext(os.path.basename(source.name(index)))[0][:255]
+        match = NUMBERED.fullmatch(stem)
+        yield match["series"] if match else ""
+
+
+def _shared(found: Mapping[Split, Counter[str]]) -> tuple[Shared, ...]:
+    return tuple(
+        Shared(
+            first, second, len(both), tuple(sorted(both)[:SHOWN]), sum(found[second][each] for each in both)
+        )
+        for first, second in combinations([part for part in get_args(Split) if part in found], 2)
+        if (both := found[first].keys() & found[second].keys())
+    )

@@ -1,0 +1,47 @@
+"""Says which image is in which part: the data's own parts, or parts that are split off; then the limit."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+
+from trainable.data.group_split import grouped_split
+from trainable.data.parts import Members
+from trainable.data.source import Collection, Integers, Selection, Source, Split
+from trainable.data.split import stratified_limit, stratified_split
+from trainable.recipe.data import Data
+
+
+def members_of(collection: Collection, spec: Data) -> Members:
+    """Returns the images of each part:
+    the data's own parts, else parts split from the training images; then the limit."""
+    members = {part: Selection(source, _in_order(source)) for part, source in collection.parts.items()}
+    if "validation" not in members:
+        train = members["train"]
+        members |= {
+            part: Selection(train.source, train.indices[positions])
+            for part, positions in zip(get_args(Split), _cut(collection, train, spec), strict=True)
+            if len(positions)
+        }
+    if spec.train_limit is not None:
+        source, indices = members["train"]
+        labels = members["train"].labels
+        chosen = stratified_limit(labels, collection.classes, spec.train_limit, spec.split_seed)
+        members["train"] = Selection(source, indices[chosen])
+    return members
+
+
+def _in_order(source: Source) -> Integers:
+    """Returns the images in the order in which a folder of the same images has them, where that is known."""
+    return np.argsort(source.labels, kind="stable") if source.by_class else np.arange(len(source))
+
+
+def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:
+    """Returns positions of the training, validation and test images in the data's training images."""
+    test = spec.test_fraction if collection.whole else 0.0
+    how = (collection.classes, spec.validation_fraction, test, spec.split_seed)
+    if collection.groups is None:
+        return stratified_split(train.labels, *how)
+    groups = [collection.groups["train"][index] for index in train.indices.tolist()]
+    return grouped_split(train.labels, groups, *how)

@@ -1,0 +1,30 @@
+"""Says what the parts of a data set may be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainable.data.source import Split
+
+USUAL_NAMES: dict[Split, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "validation": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+
+
+def part_named(name: str, named: Mapping[Split, str | None]) -> Split | None:
+    """Returns the part that a name means: one that a person gave it, else a usual one in any case of letters;
+    None for any other."""
+    for part, own in named.items():
+        if own == name:
+            return part
+    for part, usual in USUAL_NAMES.items():
+        if named.get(part) is None and name.lower() in usual:
+            return part
+    return None
+
+
+def part_names(named: Mapping[Split, str | None] | None = None) -> dict[Split, str]:
+    """Returns the names that each part may have, as a text."""
+    return {part: (named or {}).get(part) or "/".join(usual) for part, usual in USUAL_NAMES.items()}

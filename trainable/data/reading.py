@@ -1,0 +1,91 @@
+"""Reads a data set in whatever format it has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, assert_never
+
+from trainable.data import digits, folder, idx, manifest, npz, saved_dataset, torchvision_sets
+from trainable.data.groups import with_groups
+from trainable.data.source import Collection
+from trainable.errors import DataError
+from trainable.files.paths import usable_path
+from trainable.files.regular import why
+from trainable.recipe.data import Data
+
+Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
+
+
+def read(spec: Data, download: bool) -> Collection:
+    """Returns the collection that a recipe's `data` section names. Raises DataError.
+
+    A manifest may be behind a URI; other data must be on this machine.
+    """
+    if manifest.is_manifest(spec):
+        return manifest.read(spec)
+    path = Path(os.path.abspath(os.path.expanduser(spec.path)))
+    try:
+        usable_path(str(path))
+        form = _format(spec, path)
+        if form not in ("digits", "torchvision") and not path.exists():
+            raise DataError(f"data.path: {path} does not exist")
+        if spec.root is not None:
+            raise DataError(f"data.root: only a manifest's images lie below it, and {path} has format {form}")
+        return with_groups(_read(form, spec, path, download), spec)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {why(error)}") from error
+
+
+def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
+    match form:
+        case "digits":
+            return digits.read()
+        case "folder":
+            return folder.read(path, spec.train, spec.validation, spec.test)
+        case "manifest":
+            return manifest.read(spec)
+        case "datasets":
+            return saved_dataset.read(path, spec)
+        case "npz":
+            return npz.read(path)
+        case "idx":
+            return idx.read(path if path.is_dir() else path.parent)
+        case "torchvision":
+            return torchvision_sets.read(spec.name, path, download)
+        case _:
+            assert_never(form)
+
+
+def _format(spec: Data, path: Path) -> Format:
+    """Returns the format in the section, or else the one that the path shows;
+    a folder called digits is `./digits`."""
+    if spec.format == "own":
+        raise DataError(
+            f"data.format: own: {spec.path} is code of yours, and a file names no code: give the images from "
+            f"Python, as train(recipe, data={spec.path}) or search(study, data={spec.path})"
+        )
+    if spec.format != "auto":
+        return spec.format
+    if spec.name is not None:
+        return "torchvision"
+    if spec.path == "digits":
+        return "digits"
+    if path.is_dir():
+        return _format_of_folder(path)
+    if path.suffix == ".npz":
+        return "npz"
+    if idx.NAME.fullmatch(path.name):
+        return "idx"
+    problem = "is no data set known here" if path.exists() else "does not exist"
+    known = (
+        "`digits`, a folder of class folders, a folder of IDX files, an .npz file, a manifest "
+        f"({', '.join(manifest.ENDINGS)}), a folder saved by Hugging Face `datasets`"
+    )
+    raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
+
+
+def _format_of_folder(path: Path) -> Format:
+    if saved_dataset.is_saved_dataset(path):
+        return "datasets"
+    return "idx" if idx.is_idx_folder(path) else "folder"

@@ -1,0 +1,184 @@
+"""Reads a folder that Hugging Face `datasets` has saved (`save_to_disk`), with pyarrow alone.
+
+`datasets` would be four packages more, and seconds of import in each process that reads; its files are
+Arrow's streams, whose columns of images hold bytes or a path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainable.data.arrow_source import ArrowSource, open_table
+from trainable.data.classes import classes_of, numbered
+from trainable.data.groups import capture_in, captured
+from trainable.data.part_names import part_named, part_names
+from trainable.data.source import Collection, Split
+from trainable.data.table import texts
+from trainable.errors import DataError, listed, quoted
+from trainable.files.regular import read_regular, why
+from trainable.recipe.data import Data
+
+PARTS_FILE, STATE_FILE, INFO_FILE = "dataset_dict.json", "state.json", "dataset_info.json"
+MOST_BYTES = 2**26
+"""No file that describes a data set is larger."""
+
+
+class _Part(NamedTuple):
+    """Holds what is known of the images of one part, in stored order."""
+
+    files: tuple[str, ...]
+    column: str
+    names: list[str]
+    """These are the images' paths, without folders where bytes are stored; empty where there is none."""
+    labels: list[str]
+    groups: list[str] | None
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Returns whether a folder holds what `save_to_disk` writes: a data set, or one for each split."""
+    return (folder / PARTS_FILE).is_file() or (
+        (folder / STATE_FILE).is_file() and (folder / INFO_FILE).is_file()
+    )
+
+
+def read(root: Path, spec: Data) -> Collection:
+    """Returns the collection in a folder. Splits are parts; a data set without splits is one tree.
+
+    Images are used in the order of a folder that holds them: by class, then by path if all have different
+    ones, else in stored order. Raises DataError.
+    """
+    try:
+        folders = _folders(root, spec)
+        parts = {part: _part(folder, spec) for part, folder in folders.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{root}: is no folder that `datasets` has saved: {why(error)}") from error
+    classes = classes_of(str(root), {part: each.labels for part, each in parts.items()})
+    orders = {part: _order(each) for part, each in parts.items()}
+    sources = {
+        part: ArrowSource(
+            str(root),
+            each.files,
+            each.column,
+            orders[part],
+            tuple(each.names[row] for row in orders[part]),
+            numbered([each.labels[row] for row in orders[part]], classes),
+        )
+        for part, each in parts.items()
+    }
+    groups: dict[Split, tuple[str, ...]] = {
+        part: tuple(each.groups[row] for row in orders[part])
+        for part, each in parts.items()
+        if each.groups is not None
+    }
+    grouped = groups if len(groups) == len(parts) else None
+    return Collection(str(root), "datasets", classes, sources, groups=grouped)
+
+
+def _folders(root: Path, spec: Data) -> dict[Split, Path]:
+    if not (root / PARTS_FILE).is_file():
+        return {"train": root}
+    names = _json(root / PARTS_FILE)["splits"]
+    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
+    found: dict[Split, Path] = {}
+    for name in names:
+        part = part_named(name, named)
+        if part is None or part in found:
+            known = ", ".join(part_names(named).values())
+            problem = "is not known" if part is None else f"is a second {part} part"
+            raise DataError(
+                f"{root}: split {quoted(name)} {problem}; expected {known}. data.{part or 'train'} names one"
+            )
+        if Path(name).name != name:
+            raise DataError(f"{root}: split {quoted(name)} is no name of a folder")
+        found[part] = root / name
+    if "train" not in found:
+        raise DataError(
+            f"{root}: there is no training split among {listed(list(names))}; name it by data.train"
+        )
+    return found
+
+
+def _part(folder: Path, spec: Data) -> _Part:
+    state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
+    if state.get("_indices_data_files"):
+        raise DataError(f"{folder}: it selects rows by an index; save it again after `flatten_indices()`")
+    names = [each["filename"] for each in state["_data_files"]]
+    if odd := [each for each in names if Path(each).name != each]:
+        raise DataError(f"{folder}: {quoted(odd[0])} is no file of this folder")
+    files = tuple(str(folder / each) for each in names)
+    column = _column(folder, features, spec.columns.path, "Image", "path")
+    label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
+    table = open_table(files)
+    labels = _labels(
+        texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}"
+    )
+    paths = [path or "" for chunk in table.column(column).chunks for path in chunk.field("path").to_pylist()]
+    return _Part(files, column, paths, labels, _groups(folder, table, spec, paths))
+
+
+def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, field: str) -> str:
+    """Returns the column that is named, or else the only one of its kind. Raises DataError."""
+    if named in features:
+        return named
+    found = [
+        name
+        for name, feature in features.items()
+        if isinstance(feature, Mapping) and feature.get("_type") == kind
+    ]
+    if len(found) == 1 and named == field:
+        return found[0]
+    raise DataError(
+        f"{folder}: there is no column {named!r}, and {len(found)} of type {kind}; its columns are "
+        f"{listed(list(features), 20)}. data.columns.{field} names one"
+    )
+
+
+def _labels(values: list[str | None], feature: Mapping[str, Any], where: str) -> list[str]:
+    """Returns each row's label: a class label's name, else the value itself."""
+    names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
+    most = len(names) if names is not None else None
+    empty = [
+        row
+        for row, value in enumerate(values, 1)
+        if value is None or not value.strip() or (most is not None and not 0 <= int(value) < most)
+    ]
+    if empty:
+        raise DataError(f"{where}: there is no label in rows {listed([str(row) for row in empty])}")
+    return [str(names[int(value or 0)]) if names is not None else str(value) for value in values]
+
+
+def _groups(folder: Path, table: Any, spec: Data, paths: list[str]) -> list[str] | None:
+    named = spec.group if spec.group in table.column_names else spec.columns.group
+    if spec.group is not None and named != spec.group:
+        return list(captured(capture_in(spec.group), paths, str(folder)))
+    if named is None and "group" not in table.column_names:
+        return None
+    column = named or "group"
+    if column not in table.column_names:
+        raise DataError(
+            f"{folder}: there is no column {column!r}; its columns are {listed(table.column_names, 20)}"
+        )
+    values = texts(table.column(column), f"{folder}: column {column!r}")
+    if empty := [str(row) for row, value in enumerate(values, 1) if value is None or not value.strip()]:
+        raise DataError(f"{folder}: column {column!r}, the group, is empty in rows {listed(empty)}")
+    return [str(each) for each in values]
+
+
+def _order(part: _Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Returns the rows by path if those of a class are all different, else as they are stored; the classes
+    are put in order when the images are used."""
+    pairs = set(zip(part.labels, part.names, strict=True))
+    rows = range(len(part.labels))
+    if all(part.names) and len(pairs) == len(part.labels):
+        return np.array(sorted(rows, key=lambda row: tuple(part.names[row].split("/"))), np.int64)
+    return np.array(rows, np.int64)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(read_regular(file, MOST_BYTES))
+    return found

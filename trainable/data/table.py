@@ -1,0 +1,125 @@
+"""Reads columns of text from a CSV or Parquet file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainable.errors import DataError, listed, quoted
+from trainable.files.regular import check_regular, why
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PARQUET = (".parquet", ".pq")
+MOST_BYTES = 2**31
+"""A larger file is no list of images."""
+
+
+class Table(NamedTuple):
+    """Holds the columns that were asked for, as text; None for a cell without a value."""
+
+    columns: dict[str, list[str | None]]
+    numbers: list[int]
+    """A person finds each row by this number: the line of a CSV file, or the row of a Parquet file."""
+    unit: str
+    """What is numbered: `line` or `row`."""
+
+
+def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
+    """Returns the required columns, and those optional ones that are there.
+
+    Raises DataError if the file cannot be read, a column is missing or occurs twice, rows have other numbers
+    of cells than the header, or cells are neither text nor whole numbers.
+    """
+    try:
+        if (size := check_regular(path).st_size) > MOST_BYTES:
+            raise DataError(f"{path}: has {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
+        read = _from_parquet if path.suffix.lower() in PARQUET else _from_csv
+        return read(path, required, optional)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged Parquet file raises nearly anything
+        raise DataError(f"{path}: cannot be read as a manifest: {why(error)}") from error
+
+
+def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 at byte {error.start:,}; save it as CSV in UTF-8") from None
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=SEPARATORS[path.suffix.lower()], strict=True)
+    try:
+        rows = list(_numbered(reader))
+    except csv.Error as error:
+        raise DataError(f"{path}: line {reader.line_num}: is not valid CSV: {error}") from None
+    if not rows:
+        raise DataError(f"{path}: is empty; expected a header and a row for each image")
+    (_, header), *cells = rows
+    wanted = _wanted(path, header, required, optional)
+    if odd := [(number, len(row)) for number, row in cells if len(row) != len(header)]:
+        named = listed([f"line {number} has {count}" for number, count in odd], 3)
+        raise DataError(f"{path}: the header has {len(header)} columns, but {named}")
+    columns: dict[str, list[str | None]] = {
+        name: [row[position] for _, row in cells] for name, position in wanted.items()
+    }
+    return Table(columns, [number for number, _ in cells], "line")
+
+
+def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yields each row that is not blank, with the line where it begins."""
+    begins = 1
+    for row in reader:
+        if row:
+            yield begins, row
+        begins = reader.line_num + 1
+
+
+def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        wanted = _wanted(path, file.schema_arrow.names, required, optional)
+        table = file.read(columns=list(wanted))
+    columns = {name: texts(table.column(name), f"{path}: column {name!r}") for name in wanted}
+    return Table(columns, list(range(1, table.num_rows + 1)), "row")
+
+
+def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
+    """Returns a column's values as text. Raises DataError for other types than text and whole numbers."""
+    import pyarrow as arrow
+
+    kind = column.type
+    if arrow.types.is_dictionary(kind):
+        kind = kind.value_type
+        column = column.cast(kind)
+    known = (
+        arrow.types.is_integer,
+        arrow.types.is_string,
+        arrow.types.is_large_string,
+        arrow.types.is_string_view,
+    )
+    if not any(is_kind(kind) for is_kind in known):
+        raise DataError(f"{where}: expected text or whole numbers, got {kind}")
+    return [None if value is None else str(value) for value in column.to_pylist()]
+
+
+def _wanted(
+    path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str]
+) -> dict[str, int]:
+    """Returns the positions of the columns to read, by name."""
+    if missing := [name for name in required if name not in found]:
+        columns = listed(list(found), 20) or "none"
+        named = listed([quoted(name) for name in missing])
+        raise DataError(
+            f"{path}: there is no column {named}; its columns are {columns}. data.columns says which "
+            "are meant"
+        )
+    wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
+    if twice := [name for name in wanted if list(found).count(name) > 1]:
+        raise DataError(f"{path}: there are several columns {listed([quoted(name) for name in twice])}")
+    return {name: list(found).index(name) for name in wanted}
