@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as arrow
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import torch
 from PIL import Image
@@ -36,6 +39,8 @@ class Sets(NamedTuple):
     images: tuple[bytes, ...]
     idx: dict[str, bytes]
     npz: bytes
+    saved: dict[str, bytes]
+    manifests: dict[str, bytes]
     folder: Path
 
 
@@ -50,6 +55,8 @@ def prepare(folder: Path) -> Sets:
             "train-labels-idx1-ubyte": struct.pack(">4BI", 0, 0, 8, 1, len(labels)) + labels.tobytes(),
         },
         packed(pixels, labels),
+        saved_files(folder, pixels, labels),
+        manifest_files(folder),
         folder / "damaged",
     )
     for images in sets.images:
@@ -72,6 +79,30 @@ def packed(pixels: np.ndarray, labels: np.ndarray) -> bytes:
     return out.getvalue()
 
 
+def saved_files(folder: Path, pixels: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
+    """Returns the files that Hugging Face `datasets` saves."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])})
+    content = {"image": [Image.fromarray(each) for each in pixels], "label": labels.tolist()}
+    datasets.Dataset.from_dict(content, features=features).save_to_disk(str(folder / "saved"))
+    return {each.name: each.read_bytes() for each in (folder / "saved").iterdir()}
+
+
+def manifest_files(folder: Path) -> dict[str, bytes]:
+    """Returns a manifest of a folder of images as CSV and as Parquet."""
+    columns = {
+        "path": [f"{label}/{number}.jpg" for label in "ab" for number in range(4)],
+        "label": [label for label in "ab" for _ in range(4)],
+        "group": [f"p{number}" for _ in "ab" for number in range(4)],
+    }
+    table = arrow.table(columns)
+    arrow.csv.write_csv(table, folder / "set.csv")
+    arrow.parquet.write_table(table, folder / "set.parquet")
+    return {name: (folder / name).read_bytes() for name in ("set.csv", "set.parquet")}
+
+
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
     return prepare(tmp_path_factory.mktemp("sets"))
@@ -80,7 +111,9 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
 def check_one(sets: Sets, luck: mutations.Luck) -> None:
     sets.folder.mkdir()
     try:
-        path = luck.choice((damaged_folder, damaged_folder, damaged_idx, damaged_npz))(sets, luck)
+        path = luck.choice(
+            (damaged_folder, damaged_folder, damaged_idx, damaged_npz, damaged_saved, damaged_manifest)
+        )(sets, luck)
         TALLY.outcome(lambda: read(path))
     finally:
         shutil.rmtree(sets.folder)
@@ -170,6 +203,24 @@ def damaged_npz(sets: Sets, luck: mutations.Luck) -> Path:
     TALLY.shown = content
     path.write_bytes(content)
     return path
+
+
+def damaged_saved(sets: Sets, luck: mutations.Luck) -> Path:
+    name = luck.choice(tuple(sets.saved))
+    for other, content in sets.saved.items():
+        changed = mutations.content(content, luck) if other == name else content
+        TALLY.shown = (name, changed) if other == name else TALLY.shown
+        (sets.folder / other).write_bytes(changed)
+    return sets.folder
+
+
+def damaged_manifest(sets: Sets, luck: mutations.Luck) -> Path:
+    write_folder(sets.folder, sets.images[0], sets.images[0], "0.jpg")
+    name = luck.choice(tuple(sets.manifests))
+    content = mutations.content(sets.manifests[name], luck)
+    TALLY.shown = (name, content)
+    (sets.folder / name).write_bytes(content)
+    return sets.folder / name
 
 
 def members_changed(content: bytes, luck: mutations.Luck) -> bytes:

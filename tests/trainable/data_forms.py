@@ -57,7 +57,7 @@ def write_forms(images: list[Labelled], root: Path) -> dict[str, Path]:
     ]
     write_csv(root / "images.csv", rows)
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    columns["label"] = [int(label) for label in columns["label"]]  # type: ignore[misc]
+    columns["label"] = [int(label) for label in columns["label"]]
     arrow.parquet.write_table(arrow.table(columns), root / "images.parquet")
     write_datasets(turned, root / "saved")
     write_npz(list(_interleaved(images)), root / "images.npz")
@@ -98,7 +98,7 @@ def write_datasets(images: list[Labelled], folder: Path, groups: Sequence[str] |
 
 def write_npz(images: list[Labelled], path: Path) -> Path:
     names = {"train": "train", "validation": "val", "test": "test"}
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for part in dict.fromkeys(each.part for each in images):
         chosen = [each for each in images if each.part == part]
         arrays[f"{names[part]}_images"] = np.stack([each.pixels for each in chosen])

@@ -50,8 +50,8 @@ def grouped_split(
 
     All images of a group are in one part, and each class is in every part. Groups are taken in random order,
     one after the other, while that brings the classes' shares nearer to the fraction. Where each group has
-    images of one class, and no class would be missing, a class misses its fraction by at most half of its
-    largest group. Raises DataError if a class has fewer groups than there are parts, or no order of the
+    images of one class, a class misses its fraction by at most half of its largest group, or has a single
+    group in the part. Raises DataError if a class has fewer groups than there are parts, or no order of the
     groups was found that leaves each class in each part.
     """
     check_fractions(validation, test)

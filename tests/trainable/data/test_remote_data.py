@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.s3_server import S3Server
+from tests.trainable.data_forms import write_csv
 from tests.trainable.small_images import write_classes
-from trainable.data import ArrayPart, DataSet, load, remote_data
+from trainable.data import ArrayPart, DataSet, load, manifest, remote_data
 from trainable.data.remote_data import cached
 from trainable.errors import DataError
 from trainable.files.store import Store
@@ -38,7 +39,7 @@ def uri(
     folder: Path, bucket: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    store = Store(bucket).at(request.node.name, "pets")
+    store = Store(bucket).at(request.function.__name__, "pets")
     for file in folder.rglob("*.*"):
         store.put(file, file.relative_to(folder).as_posix())
     return store.uri
@@ -140,3 +141,51 @@ def test_a_single_file_and_nothing_at_all(uri: str, bucket: str, tmp_path: Path)
     assert cached(Store(bucket).at("sets", "set.npz").uri).read_bytes() == (tmp_path / "set.npz").read_bytes()
     with pytest.raises(DataError, match=r"data\.path: s3://tunebook/nonsuch"):
         load(Data(path=Store(bucket).at("nonsuch").uri))
+
+
+def listing(folder: Path, file: Path, address: str = "", query: str = "") -> Path:
+    """Writes a manifest of a folder's images, by paths relative to it or by URIs."""
+    images = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*.*"))
+    rows = [{"path": f"{address}{name}{query}", "label": name.partition("/")[0]} for name in images]
+    return write_csv(file, rows)
+
+
+def test_a_manifest_beside_its_images_in_a_store_is_the_same_data_set(
+    folder: Path, uri: str, tmp_path: Path
+) -> None:
+    Store(uri).put(listing(folder, tmp_path / "images.csv"), "images.csv")
+    Store(uri).put(folder / "cat" / "000.png", "unlisted.png")
+    there = load(Data(path=Store(uri).at("images.csv").uri))
+    assert there.info.digest == load(Data(path=str(folder))).info.digest
+    assert there.info.path == Store(uri).at("images.csv").uri
+    assert there.copy is not None
+    assert len(list(there.copy.rglob("*.png"))) == 24, "only what is listed is copied"
+
+
+@pytest.mark.parametrize("by_root", [True, False], ids=["root", "URIs in rows"])
+def test_a_manifest_here_may_name_images_in_a_store(
+    folder: Path, uri: str, tmp_path: Path, by_root: bool
+) -> None:
+    address, _, query = uri.partition("?")
+    rows = ("", "") if by_root else (f"{address}/", f"?{query}")
+    spec = Data(path=str(listing(folder, tmp_path / "images.csv", *rows)), root=uri if by_root else None)
+    data: DataSet = pickle.loads(pickle.dumps(load(spec.model_copy(update={"in_memory": False}))))
+    assert data.info.digest == load(Data(path=str(folder))).info.digest
+    assert data.copy is not None
+    shutil.rmtree(data.copy.parent)
+    data.be_here()
+    assert len(list(data.copy.rglob("*.png"))) == 24
+    before = manifest.fingerprint(spec)
+    Store(uri).put(folder / "cat" / "001.png", "cat/000.png")
+    assert manifest.fingerprint(spec) != before
+    shutil.rmtree(data.copy)
+    with pytest.raises(DataError, match="files of the manifest have changed"):
+        data.be_here()
+
+
+def test_files_of_a_manifest_that_are_not_in_the_store_are_named(
+    folder: Path, uri: str, tmp_path: Path
+) -> None:
+    Store(uri).remove("dog/003.png")
+    with pytest.raises(DataError, match=r"1 files of the manifest are not there: s3://.*/dog/003\.png"):
+        load(Data(path=str(listing(folder, tmp_path / "images.csv")), root=uri))
