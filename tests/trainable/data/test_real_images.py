@@ -1,15 +1,20 @@
 """Tests data sets as they are published, from the folder that TUNEBOOK_DATA names."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.trainable.data_forms import write_csv
 from trainable.data import load
 from trainable.data.loading import make_loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe
-from trainable.recipe.data import Data
+from trainable.recipe.data import Columns, Data
+from trainable.recipe.yamlfile import to_yaml
 
 pytestmark = pytest.mark.data
 
@@ -44,3 +49,27 @@ def test_the_folder_around_the_sign_language_digits_is_an_error_that_names_the_r
 ) -> None:
     with pytest.raises(DataError, match=r"holds one folder only, Dataset/; data\.path should be .*/Dataset"):
         load(Data(path=str(real_images / "sign-language-digits")))
+
+
+@pytest.mark.integration
+def test_a_manifest_of_photographs_is_checked_and_trained(real_images: Path, tmp_path: Path) -> None:
+    root = real_images / "sign-language-digits" / "Dataset"
+    images = [each.relative_to(root) for each in root.rglob("*.JPG")]
+    write_csv(tmp_path / "signs.csv", [{"file": str(each), "digit": each.parts[0]} for each in images])
+    spec = Data(path=str(tmp_path / "signs.csv"), root=str(root), columns=Columns(path="file", label="digit"))
+    assert load(spec).info.digest == load(Data(path=str(root))).info.digest
+    recipe = Recipe(data=spec).with_values(
+        {"loop.epochs": 1, "model.width": 8, "data.image_size": 16, "loop.batch_size": 64}
+    )
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe.tree(), {}))
+    for command in (["check", "recipe.yaml", "--seconds", "5"], ["train", "recipe.yaml", "--out", "out"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "search", *command],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "out" / "model.safetensors").exists()
