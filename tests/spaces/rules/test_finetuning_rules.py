@@ -49,8 +49,8 @@ def test_adamw_has_most_trials_from_pretrained_weights() -> None:
 @pytest.mark.parametrize(
     ("images", "likely"),
     [
-        (500, {0: 0.1, 1: 0.3, 2: 0.3, 5: 0.3}),
-        (10_000, {0: 0.1, 1: 0.3, 2: 0.3, 5: 0.3}),
+        (500, {0: 0.4, 1: 0.3, 2: 0.2, 5: 0.1}),
+        (10_000, {0: 0.4, 1: 0.3, 2: 0.2, 5: 0.1}),
         (100_000, {0: 0.5, 1: 0.4, 2: 0.07, 5: 0.03}),
     ],
 )
@@ -84,8 +84,8 @@ def test_a_layers_factor_lies_around_those_of_the_papers() -> None:
     [
         ({"loop__batch_size": 8}, 0.7),
         ({"loop__batch_size": 16}, 0.7),
-        ({"loop__batch_size": 32}, 0.2),
-        ({"loop__batch_size": 256}, 0.2),
+        ({"loop__batch_size": 32}, 0.7),
+        ({"loop__batch_size": 256}, 0.3),
         ({"loop__batch_size": 256, "loop__micro_batch": 8}, 0.7),
     ],
 )
@@ -99,10 +99,10 @@ def test_batch_norm_is_frozen_where_few_images_are_normalised_at_once(
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
-        (16, "16 images are normalised at once: under 32 make poor statistics"),
-        (24, "24 images are normalised at once: under 32 make poor statistics"),
-        (32, "32 images are normalised at once: enough for good statistics"),
-        (64, "64 images are normalised at once: enough for good statistics"),
+        (16, "16 images are normalised at once: under 128 make poor statistics"),
+        (96, "96 images are normalised at once: under 128 make poor statistics"),
+        (128, "128 images are normalised at once: enough for good statistics"),
+        (256, "256 images are normalised at once: enough for good statistics"),
     ],
 )
 def test_the_reason_for_freezing_batch_norm_is_true_of_the_batch(batch: int, reason: str) -> None:
