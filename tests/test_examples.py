@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from search.study import Study, read_study
 from spaces.catalog.catalog import make_space
 from spaces.facts import Facts
@@ -79,17 +77,3 @@ def test_the_example_of_an_own_model_looks_at_it_first() -> None:
     findings = look_first(seconds=10.0)
     assert {each.check for each in findings} >= {"gradients", "one batch", "duplicates"}
     assert not [each for each in findings if each.level in ("error", "warning")]
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("ray_session")
-def test_the_example_of_an_own_search_finds_a_recipe_and_trains_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    example = runpy.run_path(str(EXAMPLES / "own_search.py"))
-    found = example["run"](trials=2, epochs=3)
-    assert found.state == "finished"
-    assert {"model.arguments.depth", "model.arguments.width"} <= set(found.trials_frame().columns)
-    assert example["train_best"](found, out=str(tmp_path / "model")) > 0.5
-    assert (tmp_path / "model" / "model.safetensors").exists()

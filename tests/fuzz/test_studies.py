@@ -136,4 +136,6 @@ def values_of_trial(space: Space, values: dict[str, Any]) -> None:
 def info_of(data: Data) -> DataInfo:
     """Returns what is known of data that are as the study says."""
     images = Images(train=min(2000, data.train_limit or 2000), side=min(data.image_size or 8, 4096))
-    return replace(images.info, channels=data.channels or 1, flips=data.flips or ())
+    channels = data.channels or 1
+    mean, std = images.info.mean[:1] * channels, images.info.std[:1] * channels
+    return replace(images.info, channels=channels, mean=mean, std=std, flips=data.flips or ())

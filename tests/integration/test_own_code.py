@@ -6,6 +6,7 @@ import os
 import runpy
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from trainable.train import train
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 EPOCHS = 12
 LONG = 200
 """So many epochs of a tiny network last until a signal has arrived."""
@@ -143,6 +145,14 @@ def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on
     study = small_study(storage, budget={"trials": 1, "epochs": LONG}, scheduler={"kind": "none"})
     folder = storage / "mine"
 
+    class Slowly(nn.Flatten):
+        def forward(self, images: Tensor) -> Tensor:
+            time.sleep(0.02)  # the signal arrives long before the last epoch
+            return super().forward(images)
+
+    def slow(classes: int, depth: int = 1) -> nn.Module:
+        return nn.Sequential(Slowly(), nn.Linear(64, 64), nn.Linear(64, classes))
+
     def press() -> None:
         wait_until(lambda: half_way(events_in(folder)), every=POLL_SECONDS)
         os.kill(os.getpid(), signal.SIGINT)
@@ -150,15 +160,17 @@ def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on
     keys = threading.Thread(target=press)
     keys.start()
     with pytest.raises(KeyboardInterrupt):
-        search(study, model=network, data=small_images)
+        search(study, model=slow, data=small_images)
     keys.join()
-    assert Search(folder).state == "interrupted"
-    assert "run its script again: python " in capsys.readouterr().out
+    stopped = Search(folder)
+    assert stopped.state == "interrupted"
+    assert stopped.code is not None
+    assert f"interrupted; {stopped.code.again}" in capsys.readouterr().out
 
     def other(classes: int, depth: int = 1) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, classes))
 
-    other.__name__ = network.__name__
+    other.__name__ = slow.__name__
     assert search(study, model=other, data=small_images).state == "finished"
     assert "model: the source of this function has changed since the search began" in capsys.readouterr().out
     assert epochs_by_trial(events_in(folder)) == {0: list(range(1, LONG + 1))}
@@ -203,3 +215,15 @@ def test_a_function_of_ones_own_is_what_a_search_optimises(storage: Path) -> Non
     assert scored[found.best.id] == max(scored.values())
     with pytest.raises(UserError, match=r"val_recall_of_eights is a function of yours"):
         driver.search(found.study.model_copy(update={"name": "without"}))
+
+
+def test_the_example_of_an_own_search_finds_a_recipe_and_trains_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(EXAMPLES / "own_search.py"))
+    found = example["run"](trials=2, epochs=3)
+    assert found.state == "finished"
+    assert {"model.arguments.depth", "model.arguments.width"} <= set(found.trials_frame().columns)
+    assert example["train_best"](found, out=str(tmp_path / "model")) > 0.5
+    assert (tmp_path / "model" / "model.safetensors").exists()

@@ -112,7 +112,10 @@ class CarriedModules(MetaPathFinder, ExecutionLoader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         found = self._sources.get(fullname)
-        return None if found is None else spec_from_loader(fullname, self, origin=found.file)
+        spec = None if found is None else spec_from_loader(fullname, self, origin=found.file)
+        if spec is not None:
+            spec.has_location = True  # so that the module has its `__file__`
+        return spec
 
     def get_source(self, fullname: str) -> str:
         return self._sources[fullname].text
@@ -163,14 +166,18 @@ def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
         if file is None or not file.exists() or any(file.is_relative_to(folder) for folder in folders):
             continue
         text = decode_source(file.read_bytes()) if file.is_file() else ""
-        found[name] = Source(text, str(file), hasattr(module, "__path__"))
+        found[name] = Source(text, str(file), "__path__" in vars(module))
     return found
 
 
 def _place_of(module: object) -> Path | None:
     """Returns a module's file, or the folder of a package without one; None if it is not Python's."""
-    file = getattr(module, "__file__", None)
+    known = getattr(module, "__dict__", {})  # a lazy module would import what is asked of it
+    file = known.get("__file__")
     if file is None:
-        folder = next(iter(getattr(module, "__path__", ())), None)
+        try:
+            folder = next(iter(known.get("__path__", ())), None)
+        except KeyError:  # a namespace package whose parent is no longer imported
+            return None
         return Path(folder).resolve() if isinstance(folder, str) else None
     return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None

@@ -40,7 +40,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (folder / "__init__.py").write_text("from theirs import numbers\nBASE = 10\n")
     (folder / "numbers.py").write_text("class One:\n    value = 1\n\ndef one():\n    return One.value\n")
     (folder / "work.py").write_text(
-        "import numpy as np\nimport theirs\nfrom theirs.numbers import one\n\n"
+        "from pathlib import Path\nimport numpy as np\nimport theirs\nfrom theirs.numbers import one\n\n"
+        "HERE = Path(__file__).parent\n\n"
         "def add(number):\n    return int(np.add(number, one() + theirs.BASE + theirs.numbers.One.value))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -111,3 +112,20 @@ def helper() -> str:
 def test_what_cannot_be_loaded_is_a_clear_message() -> None:
     with pytest.raises(ModelError, match="mine: cannot be used on"):
         Carried("mine", b"nothing", {}).load()
+
+
+def test_a_namespace_package_without_its_parent_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parent" / "inner").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("parent.inner")
+    monkeypatch.delitem(sys.modules, "parent")
+    try:
+        assert Carried.of(len_of).load()("four") == 4
+    finally:
+        sys.modules.pop("parent.inner")
+
+
+def len_of(text: str) -> int:
+    return len(text)
