@@ -159,8 +159,12 @@ def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on
 
     keys = threading.Thread(target=press)
     keys.start()
-    with pytest.raises(KeyboardInterrupt):
-        search(study, model=slow, data=small_images)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            search(study, model=slow, data=small_images)
+    finally:
+        signal.signal(signal.SIGINT, before)
     keys.join()
     stopped = Search(folder)
     assert stopped.state == "interrupted"
