@@ -9,6 +9,7 @@ from typing import Any
 
 from search.commands.inputs import named_input
 from search.facts.backbones import Candidate, candidates, compare, priors
+from search.facts.measured import silent
 from search.results.report import console, say
 from search.results.tables import Rows
 from search.study import Study
@@ -45,7 +46,7 @@ def run_backbones(
     device = default_device()
     names = [each.strip() for each in models.split(",")] if models else None
     chosen = candidates(names, weights, _size(size), gpu=device.type == "cuda")
-    found = compare(study, chosen, device, weights=weights, download=download, say=_quiet if as_json else say)
+    found = compare(study, chosen, device, weights=weights, download=download, say=silent if as_json else say)
     if as_json:
         print(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
     else:
@@ -113,7 +114,3 @@ def _size(text: str | None) -> Size | None:
     if text is not None:
         raise UserError(f"--size: expected one of {', '.join(SIZES)}, got {text!r}")
     return None
-
-
-def _quiet(line: str) -> None:
-    """Says nothing."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from search.facts.measured import Say
 from search.study import Study
 from spaces.catalog.backbones import BACKBONES, SIZES, Size
 from trainable.data import DataSet
@@ -34,11 +36,11 @@ from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.models import OWN_WEIGHTS
 from trainable.recipe.speeds import fastest
+from trainable.recipe.yamlfile import write_whole
 from trainable.train import versions
 from trainable.training.network import make_network
 from trainable.training.pixels import load_for, resolved
 
-Say = Callable[[str], None]
 CHOSEN = 3
 """The space of the next study chooses between so many networks."""
 EVEN_SHARE = 0.25
@@ -146,11 +148,10 @@ def _measured(
     network = make_network(recipe.model, data.info, download=download)
     found = features_of(network, data, recipe, device)
     costs = _costs(network, data, device)
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".part.npz")
-        np.savez(temporary, **vars(found), costs=np.array(costs, np.float64))
-        temporary.replace(file)
+    content = io.BytesIO()
+    np.savez(content, **vars(found), costs=np.array(costs, np.float64))
+    with suppress(UserError, OSError):  # only time is lost
+        write_whole(file, content.getvalue())
     return found, costs
 
 

@@ -14,8 +14,9 @@ from typing import get_args
 import numpy as np
 
 from trainable.checks.finding import Finding, Level, passed
-from trainable.checks.sampling import pixels, some
+from trainable.checks.sampling import pixels
 from trainable.data import ArrayPart, DataSet, FilePart, Part, Split
+from trainable.data.measure import some
 from trainable.data.source import FileSource, Integers
 from trainable.errors import listed
 

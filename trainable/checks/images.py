@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
-from trainable.checks.sampling import pixels, some
+from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet, FilePart, Split
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
+from trainable.data.measure import some
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput

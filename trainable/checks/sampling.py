@@ -11,14 +11,8 @@ from torch.nn.functional import interpolate
 
 from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.data.decode import decode, raise_broken
+from trainable.data.measure import some
 from trainable.data.source import Integers, Pixels, Selection
-
-
-def some(count: int, most: int) -> Integers:
-    """Returns at most `most` positions below `count`, at random but always the same ones, ascending."""
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:

@@ -57,7 +57,7 @@ def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: 
 def statistics_of(spec: Data, info: DataInfo) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns the mean and the deviation of each channel by which images are normalised.
 
-    Raises ValueError for `pretrained`, in the place of which `with_pretrained_input` writes numbers, and
+    Raises ValueError for `pretrained`, in the place of which a Run writes numbers (`pixels.resolved`), and
     DataError for numbers of other channels.
     """
     match spec.normalisation:

@@ -35,12 +35,18 @@ HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
 
 
+def some(count: int, most: int) -> Integers:
+    """Returns at most `most` positions below `count`, at random but always the same ones, ascending."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+
+
 def sample(selection: Selection, count: int = SAMPLE) -> Selection:
     """Returns at most `count` of the images, the same ones every time, in order."""
     if len(selection.indices) <= count:
         return selection
-    chosen = np.random.default_rng(0).choice(len(selection.indices), count, replace=False)
-    return Selection(selection.source, selection.indices[np.sort(chosen)])
+    return Selection(selection.source, selection.indices[some(len(selection.indices), count)])
 
 
 def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:

@@ -22,9 +22,7 @@ def from_torchvision(
     from torchvision import models  # 4 s of imports that most runs do not need
 
     name = spec.name
-    known = models.list_models(module=models)  # its classification models only
-    if name not in known:
-        raise unknown("torchvision", name, known)
+    check_torchvision_name(name)
     options = {"num_classes": classes, **_torchvision_options(name, image_size)}
     try:
         model: nn.Module = models.get_model(name, weights=None, **options)
@@ -33,6 +31,15 @@ def from_torchvision(
     if channels != RGB:
         _replace_first_convolution(model, channels)
     return model
+
+
+def check_torchvision_name(name: str) -> None:
+    """Raises ModelError unless torchvision has a classification model of this name."""
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        raise unknown("torchvision", name, known)
 
 
 def from_timm(

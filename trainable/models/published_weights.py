@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from trainable.errors import ModelError, first_line
-from trainable.models.libraries import timm_options, title_of
-from trainable.models.timm_names import configuration_of, located, unknown, weights_in
+from trainable.models.libraries import check_torchvision_name, timm_options, title_of
+from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
 
@@ -48,9 +48,7 @@ def published_entry(spec: specs.TorchvisionModel) -> Any:
     """
     from torchvision import models
 
-    known = models.list_models(module=models)
-    if spec.name not in known:
-        raise unknown("torchvision", spec.name, known)
+    check_torchvision_name(spec.name)
     published = models.get_model_weights(spec.name)
     if not list(published):
         return None

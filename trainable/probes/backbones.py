@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet, Split
 from trainable.data.loading import Loader, make_loader
+from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import ModelError
 from trainable.models.cut import Cut, cut_before_head
@@ -77,7 +78,8 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
     try:
         parts: tuple[tuple[Split, int], ...] = (("train", TRAIN), ("validation", VALIDATION))
         found = [
-            _computed(cut, loader, part, _sampled(data, part, most), number_format) for part, most in parts
+            _computed(cut, loader, part, some(len(data.parts[part]), most), number_format)
+            for part, most in parts
         ]
     finally:
         loader.close()
@@ -138,14 +140,6 @@ def _peak(network: nn.Module, images: Tensor) -> int:
         peak: int = live.restart()
     network.zero_grad(set_to_none=True)
     return peak
-
-
-def _sampled(data: DataSet, part: Split, most: int) -> Integers:
-    """Returns at most `most` positions of a part, always the same ones, ascending."""
-    count = len(data.parts[part])
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 @torch.inference_mode()
