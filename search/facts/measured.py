@@ -18,6 +18,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.speeds import Speed
 
 if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import nn
+
     from trainable.models.own import BuildModel
     from trainable.training.run import Run
 
@@ -76,12 +78,20 @@ def measure_facts(
 
     The model is built without its weights, because none of these facts depends on them.
     """
-    from trainable.models.layers import has_attention
-    from trainable.models.make import count_parameters
+    return _facts_of(_without_weights(base, info, build, download=download), base, info, trial)
+
+
+def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
     from trainable.training.network import make_network
 
     spec = base.model.model_copy(update={"weights": None})
-    model = make_network(spec, info, build=build, download=download)
+    return make_network(spec, info, build=build, download=download)
+
+
+def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+    from trainable.models.layers import has_attention
+    from trainable.models.make import count_parameters
+
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),
@@ -121,24 +131,22 @@ def measured_anew(
     are measured for a recipe that names its number format. Facts of a person's own code are not stored:
     nothing says when the code is another one.
     """
-    facts = measure_facts(base, info, trial, build, download=download)
+    model = _without_weights(base, info, build, download=download)
+    facts = _facts_of(model, base, info, trial)
     own = build is not None or base.data.own
     file = cache_file(base, _device_kind(trial)) if not own else None
     earlier = read_cached(file) if file is not None else None
     if base.precision.kind == "auto":
         known = earlier[0].speeds if earlier is not None else ()
-        facts = facts.model_copy(
-            update={"speeds": known or _speeds(base, info, trial, build, download=download)}
-        )
+        facts = facts.model_copy(update={"speeds": known or _speeds(model, info, trial)})
     if file is not None:
         write_cached(file, facts, info)
     return facts
 
 
-def _speeds(
-    base: Recipe, info: DataInfo, trial: PerTrial, build: BuildModel | None, *, download: bool
-) -> tuple[Speed, ...]:
-    """Returns how fast the recipe's network trains on a trial's device, in each number format and layout.
+def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
+    """Returns how fast a network trains on a trial's device, in each number format and layout; it is of no
+    use afterwards.
 
     There are none where that device is not on this machine, as on a cluster's head.
     """
@@ -146,12 +154,9 @@ def _speeds(
 
     from trainable.probes.speed import measure_speeds
     from trainable.training.devices import default_device, problem_here, threads
-    from trainable.training.network import make_network
 
     if trial.gpus and not torch.cuda.is_available():
         return ()
-    spec = base.model.model_copy(update={"weights": None})
-    model = make_network(spec, info, build=build, download=download)
     device = default_device() if trial.gpus else torch.device("cpu")
     shape = (info.channels, info.image_size, info.image_size)
     with threads(trial.cpus):
