@@ -5,6 +5,11 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+LEAST_CHANNELS = 8
+"""With fewer input channels, the weight gradient of a strided 1x1 convolution in channels_last writes beyond
+its memory on processors with AVX2 and without AVX-512 (torch 2.15): the process dies, or its numbers are
+wrong."""
+
 
 class SmallResNet(nn.Module):
     """Computes a residual net for images up to 64 px:
@@ -59,7 +64,18 @@ def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(_convolution(inputs, outputs, kernel=1, stride=stride), nn.BatchNorm2d(outputs))
+    convolution = _convolution(inputs, outputs, kernel=1, stride=stride)
+    if inputs < LEAST_CHANNELS and stride > 1:
+        convolution = _Subsampled(inputs, outputs, 1, stride=stride, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+
+
+class _Subsampled(nn.Conv2d):
+    """Computes a strided 1x1 convolution as a dense one of every second pixel, which is the same."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        down, right = self.stride
+        return functional.conv2d(features[:, :, ::down, ::right], self.weight)
 
 
 def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential:
