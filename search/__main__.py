@@ -53,6 +53,13 @@ def search(
     ] = None,
     data: DataPath = None,
     model: Annotated[str | None, typer.Option(help="resnet_small, a torchvision name, or timm/NAME.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Pretrained weights: a file, a folder of NAME.safetensors, or none.",
+        ),
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="How many trials.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,
     hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None,
@@ -82,6 +89,7 @@ def search(
     flags: dict[str, Any] = {
         "data.path": data,
         "base.model": model,
+        "base.model.weights": weights,
         "budget.trials": trials,
         "budget.epochs": epochs,
         "budget.hours": hours,

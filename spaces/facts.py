@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.recipe.base import Spec
+from trainable.recipe.models import OWN_WEIGHTS
 from trainable.recipe.optimizers import Optimizer
 from trainable.recipe.speeds import Speed
 
@@ -50,10 +51,23 @@ NOT_OVERWRITABLE = {
     "cpus": "write resources.cpus",
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
+    "stored_side": "it is measured",
+    "backbone": "write base.model",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
 """These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
 which field to write instead."""
+
+
+class Backbone(Spec):
+    """Names a pretrained network of timm's, and its weights as a recipe does: `default`, or a path."""
+
+    name: str = Field(min_length=1)
+    weights: str = Field(OWN_WEIGHTS, min_length=1)
+
+    @property
+    def published(self) -> bool:
+        return self.weights == OWN_WEIGHTS
 
 
 class FactsError(FaultyInput):
@@ -84,6 +98,9 @@ class Facts(Spec):
     gpus: float = Field(ge=0.0, description="of a worker")
     workers: Count = Field(1, description="of a trial")
     gpu_memory_bytes: Bytes | None = Field(None, description="memory of a GPU")
+    stored_side: Count | None = Field(None, description="shorter side of most images, as they are stored")
+    """None where the study names the network, so that nobody has looked."""
+    backbone: Backbone | None = Field(None, description="network to start from; the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")

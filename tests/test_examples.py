@@ -58,7 +58,9 @@ def test_the_ranges_of_the_example_study_fit_its_space() -> None:
         gpu_memory_bytes=None,
     )
     pinned = frozenset(study.pinned)
-    space = make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
+    space = make_space(
+        study.space.name or "document", study.base_recipe(), pinned, facts, study.space.overrides
+    )
     searched = {dimension.path for dimension in space.dimensions}
     assert set(study.space.overrides) <= searched
     assert not pinned & searched

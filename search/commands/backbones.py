@@ -13,7 +13,7 @@ from search.facts.measured import silent
 from search.results.report import console, say
 from search.results.tables import Rows
 from search.study import Study
-from spaces.catalog.backbones import SIZES, Size
+from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
 from trainable.recipe.models import OWN_WEIGHTS
 from trainable.recipe.trees import without

@@ -14,11 +14,12 @@ from search.commands.plan import plan_table
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_written_facts
+from search.facts.start import Start, find_start
 from search.results.report import console, rows_table, say
 from search.results.search import Search
 from search.results.verdict_tables import full_table
 from search.study import Resources, Study
-from search.study.space import build_space, check_trials, far_rates
+from search.study.space import build_space, check_trials, far_rates, space_name
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space
@@ -72,24 +73,31 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 
 def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
     trial = per_trial(study.resources, local_hardware())
-    measured = cached_or_measured(study.base_recipe(), trial, download=download)
-    facts = with_written_facts(measured.facts, study)
+    start = find_start(study, gpu=trial.gpus > 0, download=download)
+    measured = cached_or_measured(start.recipe(study), trial, download=download)
+    facts = start.known_in(with_written_facts(measured.facts, study))
     space = build_space(study, facts, measured.info)
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
-    yield from _of_space(study, space, pruning, facts, measured, everything)
+    yield from _of_space(study, space, pruning, facts, measured, everything, start)
 
 
 def _of_space(
-    study: Study, space: Space, pruning: Pruning, facts: Facts, measured: Measured, everything: bool
+    study: Study,
+    space: Space,
+    pruning: Pruning,
+    facts: Facts,
+    measured: Measured,
+    everything: bool,
+    start: Start | None = None,
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, None if measured.recorded else facts)
+    yield plan_table(study, space, pruning, None if measured.recorded else facts, start)
     if not measured.recorded and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
-    yield rows_table(f"space {study.space.name}: what varies", varying)
+    yield rows_table(f"space {space_name(study, facts)}: what varies", varying)
     if everything:
         yield rows_table("fixed", fixed)
     else:

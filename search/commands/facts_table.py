@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from search.facts.measured import Measured
 from search.results.tables import Rows, counted
 from search.study import FACT_OF_PROBE, Study
-from spaces.facts import Facts
+from spaces.facts import Backbone, Facts
 from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed
 
@@ -105,6 +105,10 @@ def _gigabytes(size: int) -> str:
     return f"{size / GIB:.1f} GiB"
 
 
+def _backbone(found: Backbone) -> str:
+    return f"{found.name} from {found.weights}"
+
+
 def _speeds(speeds: tuple[Speed, ...]) -> str:
     return "\n".join(map(str, speeds)) or NONE
 
@@ -127,6 +131,8 @@ FACT_TEXTS: dict[str, FactText] = {
     "gpus": FactText(partial(counted, noun="GPU"), "resources.gpus"),
     "workers": FactText(partial(counted, noun="worker"), "resources.workers"),
     "gpu_memory_bytes": FactText(_gigabytes, "measured"),
+    "stored_side": FactText("{} px".format, "as in most images"),
+    "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_written_facts
+from search.facts.start import Start, find_start
 from search.record.storage import local_folder
 from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
@@ -136,9 +137,10 @@ def _recipe_target(recipe: Recipe, download: bool) -> Target:
 
 def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     trial = per_trial(study.resources, local_hardware())
-    base = study.base_recipe()
+    start = find_start(study, gpu=trial.gpus > 0, download=download)
+    base = start.recipe(study)
     data = load_data(base, trial, download=download)
-    facts = measured_anew(base, data.info, trial, download=download)
+    facts = start.known_in(measured_anew(base, data.info, trial, download=download))
     space = build_space(study, with_written_facts(facts, study), data.info)
     return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
 
@@ -148,7 +150,8 @@ def _search_target(folder: Path) -> Target:
     search = Search(folder)
     study, space = search.study, search.space
     trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)
-    base = study.base_recipe().model_copy(update={"data": resolve(study.data, search.info)})
+    base = Start.of(search.facts).recipe(study)
+    base = base.model_copy(update={"data": resolve(study.data, search.info)})
     images, recipe = load_data(base, trial), space.recipe(space.own)
     return Target(recipe, images, "study", _device(trial), trial.cpus)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.table import Table
 
 from search.deciding.pruning import Pruning, bits_of
-from search.study import Study
+from search.facts.start import Start
+from search.study import MODEL_NAME, Study
 from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
@@ -14,6 +17,7 @@ from spaces.space import RuleValue, Space
 from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
+OTHERWISE = "--weights none trains from scratch, --model NAME another network"
 DRAWN = {
     "prior-tpe": "from the priors, then more and more by TPE; every fifth trial uniformly",
     "tpe": "priors are not used",
@@ -27,8 +31,13 @@ DRAWN_WITHOUT_PRIORS = {
 }
 
 
-def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None) -> Table:
-    """Returns the plan. Without facts the search has begun, and no rule is asked again."""
+def plan_table(
+    study: Study, space: Space, pruning: Pruning, facts: Facts | None, start: Start | None = None
+) -> Table:
+    """Returns the plan. Without facts the search has begun, and no rule is asked again.
+
+    `start` is what was found for a study that names no network.
+    """
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
@@ -37,6 +46,7 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in (
+        *_start(space, start),
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
         ("first trial", first_trial(study, space, begun=facts is None)),
@@ -46,6 +56,16 @@ def plan_table(study: Study, space: Space, pruning: Pruning, facts: Facts | None
     ):
         table.add_row(name, text)
     return table
+
+
+def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
+    """Yields the row of the network that a rule gives, or of what a person could do to get one."""
+    rules = space.values_by_rule(scalars_of(space.base))
+    if (rule := rules.get(MODEL_NAME)) is not None:
+        (source,) = with_guide_names([rule.source])
+        yield "network", f"{shown(rule.value)}: {rule.reason} ({source}); {OTHERWISE}"
+    elif start is not None and start.hint:
+        yield "network", start.hint
 
 
 def first_trial(study: Study, space: Space, *, begun: bool) -> str:

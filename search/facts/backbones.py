@@ -18,7 +18,7 @@ from torch import nn
 
 from search.facts.measured import Say
 from search.study import Study
-from spaces.catalog.backbones import BACKBONES, SIZES, Size
+from spaces.rules.backbones import BACKBONES, SIZES, Size
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
 from trainable.files.cache import cache_root

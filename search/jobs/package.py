@@ -29,7 +29,7 @@ def check_for_cluster(study: Study) -> None:
     """
     faults = [*_paths(study), *_tracking(study)]
     try:
-        named(study.space.name)
+        named(study.space.name or "document")
     except SpaceError as error:
         faults += error.faults
     if faults:

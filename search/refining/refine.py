@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from search.facts.start import Start
 from search.record.home import names_below
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
@@ -81,7 +82,8 @@ def refined(folder: Path) -> Refined:
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
         raise UserError(f"{search.folder}: no trial has finished, so nothing can be learnt from it yet")
-    return _refined(Evidence(search), Draft(search.study, search.facts, search.info))
+    study = Start.of(search.facts).written_in(search.study)
+    return _refined(Evidence(search), Draft(study, search.facts, search.info))
 
 
 def write_next(refined: Refined, out: Path) -> None:

@@ -10,6 +10,7 @@ from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
 from search.facts.packing import gpu_share
+from search.facts.start import Start, find_start
 from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
@@ -72,11 +73,14 @@ def prepare(
     check_functions(study, code)
     check_code(study, code)
     trial = per_trial(study.resources, hardware)
-    base = study.base_recipe()
+    start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
+    if start.hint:
+        say(start.hint)
+    base = start.recipe(study)
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
     data.refuse_leaks(study.data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
-    facts = with_written_facts(facts, study)
+    facts = start.known_in(with_written_facts(facts, study))
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_networks(prepared.space, data.info, code.model, download=download)
     carried = _carried(code)
@@ -119,7 +123,7 @@ def prepare_again(
         say(change)
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
-    base = study.base_recipe()
+    base = Start.of(facts).recipe(study)
     resolved = base.model_copy(update={"data": resolve(study.data, info)})
     data = load_data(resolved, trial, download=download, make=code.data)
     _check_unchanged(study.data.path, info, data.info)

@@ -11,10 +11,17 @@ from spaces.domains import is_number
 from spaces.facts import Facts
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.optimizers import optimizer
+from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
 from trainable.recipe.optimizers import Timm
+
+
+def space_name(study: Study, facts: Facts) -> str:
+    """Returns the name of the study's space: if it names none, `finetune` where the rule of the start gives
+    the network, and else `document`."""
+    return study.space.name or ("finetune" if network(facts) else "document")
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
@@ -24,14 +31,13 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     """
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
-    ruled = fixed_by_rule(facts, base, frozenset(pinned))
-    base = base.with_values({path: value for path, value in ruled.items() if path not in pinned})
+    base = base.with_values({**fixed_by_rule(facts, base, frozenset(pinned)), **pinned})
     if base.loop.batch_size > facts.train_images:
         message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"
         raise StudyError([Fault("base.loop.batch_size", message)])
     if faults := list(class_faults(study.objective, base, info.classes)):
         raise StudyError(faults)
-    return make_space(study.space.name, base, frozenset(pinned), facts, study.space.overrides)
+    return make_space(space_name(study, facts), base, frozenset(pinned), facts, study.space.overrides)
 
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:

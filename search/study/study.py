@@ -40,6 +40,8 @@ FIXED_BY_THE_STUDY = {
 
 LEAST_SECTIONS_OF_A_RECIPE = 3
 WEIGHTS, MODEL_NAME = "model.weights", "model.name"
+FROM_SCRATCH = "none"
+"""On the command line this word in place of weights asks for none."""
 
 
 class StudyError(FaultyInput):
@@ -56,7 +58,7 @@ FACT_OF_PROBE: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_
 class SpaceChoice(Spec):
     """Names the space, and replaces some of its dimensions (dotted path -> domain)."""
 
-    name: str = "document"
+    name: str | None = Field(None, description="by default finetune or document, as trials start")
     overrides: dict[str, Any] = Field(default_factory=dict)
     probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
 
@@ -331,12 +333,14 @@ def _weights_path(text: str) -> Path:
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
 
-    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`.
+    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`; weights may be `none`.
     """
     tree = read_tree(path) if path is not None else {}
     values = dict(values)
     if isinstance(name := values.get("base.model"), str):
         values["base.model"] = model_named(name)
+    if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
+        values[f"base.{WEIGHTS}"] = None
     if path is None and "data.path" not in values:
         raise UserError("give a study file, or --data PATH")
     return Study.from_tree(study_tree_with(tree, values), where=str(path) if path is not None else "")

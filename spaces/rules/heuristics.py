@@ -21,7 +21,7 @@ from typing import Literal, assert_never, get_args
 from spaces.conditions import scalars_of
 from spaces.domains import Domain, Value
 from spaces.facts import Facts
-from spaces.rules import augmentations, imbalance, loops, optimizers, regularisation, schedules
+from spaces.rules import augmentations, imbalance, loops, optimizers, regularisation, schedules, starts
 from spaces.rules.rulings import Ruling, Rulings, word_at
 from spaces.space import RuleValue, Values, When
 from spaces.tables import Table, mapped, with_conditions, written_out
@@ -48,7 +48,7 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 
     A section with any pinned field does not change its kind, since the field was written for that kind.
     """
-    fixed = _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
+    fixed = _fixed(facts, pinned)
     values = {**scalars_of(base), **{path: ruling.what for path, ruling in fixed.items()}}
     return fixed | _unpinned(details(facts, values), _with_pairs(pinned))
 
@@ -57,7 +57,7 @@ def rule_values(
     facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
 ) -> tuple[RuleValue, ...]:
     """Returns what the rules give to every recipe around `own` with values in their paths' domains."""
-    fixed = _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
+    fixed = _fixed(facts, pinned)
     found = [_rule_value(path, ruling, ()) for path, ruling in fixed.items()]
     own_values, left_out = scalars_of(own), _with_pairs(pinned)
     for rule in DETAILS:
@@ -69,7 +69,7 @@ def rule_values(
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
     """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
-    found = kinds_and_batch(facts) | details(facts, scalars_of(recipe))
+    found = starts.network(facts) | kinds_and_batch(facts) | details(facts, scalars_of(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
@@ -171,6 +171,12 @@ def _with_kinds(pinned: Set[str]) -> Set[str]:
 
 def _with_pairs(pinned: Set[str]) -> Set[str]:
     return pinned | RATIOS if pinned & RATIOS else pinned
+
+
+def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
+    """Returns the network, if nobody names one, and the kinds that are not pinned."""
+    network = {} if "model.kind" in pinned else starts.network(facts)
+    return network | _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
 
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:

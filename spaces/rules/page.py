@@ -12,7 +12,7 @@ from typing import assert_never
 
 from spaces.conditions import scalars_of
 from spaces.domains import shown
-from spaces.facts import Facts
+from spaces.facts import Backbone, Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
@@ -60,10 +60,12 @@ FEW_PHOTOGRAPHS = IMAGENET.model_copy(
         "parameters": 23_528_522,
         "epochs": 30,
         "pretrained": True,
+        "stored_side": 500,
+        "backbone": Backbone(name="resnet50.a1_in1k"),
     }
 )
 UNEQUAL_CLASSES = FEW_PHOTOGRAPHS.model_copy(
-    update={"train_images": 10_000, "class_balance": 0.02, "classes_count_alike": True}
+    update={"backbone": None, "train_images": 10_000, "class_balance": 0.02, "classes_count_alike": True}
 )
 EXAMPLES = {
     "digits": (DIGITS, {}),
@@ -71,7 +73,7 @@ EXAMPLES = {
     "ImageNet": (IMAGENET, {"model.kind": "torchvision", "model.name": "resnet50"}),
     "fine-tuning": (
         FEW_PHOTOGRAPHS,
-        {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
+        {"model.kind": "timm", "model.name": "resnet50.a1_in1k", "model.weights": "default"},
     ),
     "unequal classes": (
         UNEQUAL_CLASSES,

@@ -86,6 +86,14 @@ def timm_weights(
     return state
 
 
+def is_at_hand(name: str) -> bool:
+    """Says whether the published weights of one of timm's networks are on this machine. Raises ModelError
+    for a name that timm does not have."""
+    configuration = configuration_of(located(name))
+    repository, url = configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
+    return _cached_for_timm(repository, configuration.get("hf_hub_filename"), url) is not None
+
+
 def _source_of_timm(spec: specs.TimmModel, name: str, *, download: bool) -> dict[str, str] | None:
     """Returns where timm finds the weights of a `located` network on this machine, which it reads without
     asking a server; None if they are to be fetched."""

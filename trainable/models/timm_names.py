@@ -59,6 +59,15 @@ def weights_in(name: str) -> Path | None:
     raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none")
 
 
+def is_known(name: str) -> bool:
+    """Says whether a name, with or without a tag, is in timm's own list."""
+    try:
+        _check_known(name)
+    except ModelError:
+        return False
+    return True
+
+
 def _check_known(name: str) -> None:
     import timm
 

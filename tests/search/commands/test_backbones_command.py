@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from search.study import read_study
-from spaces.catalog.backbones import BACKBONES, SIZES
+from spaces.rules.backbones import BACKBONES, SIZES
 from tests.trainable.small_images import write_classes
 
 Tunebook = Callable[..., tuple[int, str, str]]

@@ -22,7 +22,11 @@ def study_of(**values: Any) -> Study:
 
 def first_of(study: Study, facts: Facts, *, begun: bool = False) -> str:
     space = make_space(
-        study.space.name, study.base_recipe(), frozenset(study.pinned), facts, study.space.overrides
+        study.space.name or "document",
+        study.base_recipe(),
+        frozenset(study.pinned),
+        facts,
+        study.space.overrides,
     )
     return first_trial(study, space, begun=begun)
 
@@ -30,7 +34,11 @@ def first_of(study: Study, facts: Facts, *, begun: bool = False) -> str:
 def sampler_of(study: Study) -> str:
     facts = digits_facts(epochs=study.budget.epochs)
     space = make_space(
-        study.space.name, study.base_recipe(), frozenset(study.pinned), facts, study.space.overrides
+        study.space.name or "document",
+        study.base_recipe(),
+        frozenset(study.pinned),
+        facts,
+        study.space.overrides,
     )
     table = plan_table(study, space, choose_pruning(study, space), facts)
     names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)

@@ -24,7 +24,9 @@ def study_of(**values: Any) -> Study:
 def space_of(study: Study, **known: Any) -> Space:
     facts = digits_facts(epochs=study.budget.epochs, **known)
     pinned = frozenset(study.pinned)
-    return make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
+    return make_space(
+        study.space.name or "document", study.base_recipe(), pinned, facts, study.space.overrides
+    )
 
 
 def rungs_of(study: Study) -> list[int]:

@@ -39,7 +39,9 @@ def study_of(**values: Any) -> Study:
 def space_of(study: Study, facts: Facts | None = None) -> Space:
     pinned = frozenset(study.pinned)
     facts = facts if facts is not None else digits_facts(epochs=study.budget.epochs)
-    return make_space(study.space.name, study.base_recipe(), pinned, facts, study.space.overrides)
+    return make_space(
+        study.space.name or "document", study.base_recipe(), pinned, facts, study.space.overrides
+    )
 
 
 @pytest.mark.parametrize(

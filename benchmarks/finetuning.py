@@ -1,0 +1,399 @@
+"""Shows what fine-tuning by default is worth: against scratch, against a wide space, and over backbones.
+
+    TUNEBOOK_DATA=FOLDER python benchmarks/finetuning.py [--part start|spaces|backbones] [--seeds 3]
+    python benchmarks/finetuning.py --data birds=PATH ...       # the same for images of yours
+
+Three parts, each for three seeds (of the search, the split into batches and the initial weights):
+
+- `start`: the documented recipe from EfficientNet-Lite0, untuned, against the documented recipe of the small
+  ResNet from scratch, in as many epochs as take the same processor time, and against the loop that anybody
+  writes: all layers, AdamW at 0.001, batch 32, one cycle, the weights' own normalisation.
+- `spaces`: a search in `finetune` against one in `wide`, both from the same weights. The figure is the share
+  of the wide one's epochs after which `finetune` had a finished trial as good as the wide one's best.
+- `backbones`: what `tunebook backbones` ranks first of EfficientNet-Lite0, 1 and 2, against the order after a
+  short search with each.
+
+A run leaves one file under results/finetuning, so what was cut short goes on where it stopped. Test scores
+have 95 % intervals from a bootstrap over images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional
+
+from real_searches import course, epochs_to
+from report import RESULTS, described, environment, portable, write
+from search.facts.hardware import Hardware, Node
+from search.record.home import Home
+from search.record.journal import read
+from search.running.prepare import Prepared, prepare
+from search.study import Study
+from trainable.train import train
+from tuning_sets import make_set
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.lite_weights import LITE0, write_weights
+
+NAME = "finetuning"
+RUNS = RESULTS / NAME
+SIDE, TRAINED, VALIDATED, TESTED = 96, 1_000, 500, 1_000
+"""Sets of our own making have so many images of this side in pixels in each part."""
+EPOCHS = 3
+SEARCHED = {"epochs": 4, "images": 400}
+TRIALS = {"spaces": 12, "backbones": 4}
+PARTS = ("start", "spaces", "backbones")
+BACKBONES = (LITE0, "tf_efficientnet_lite1", "tf_efficientnet_lite2")
+MACHINE = Hardware((Node(cpus=1, gpus=0),))
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Names a set, its images, the folder of weights and the seed."""
+
+    name: str
+    data: Path
+    weights: Path
+    seed: int
+
+    @property
+    def lite0(self) -> Path:
+        return self.weights / f"{LITE0}.safetensors"
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(1)
+    RUNS.mkdir(parents=True, exist_ok=True)
+    weights = options.weights.absolute()
+    for number in range(len(BACKBONES)):
+        write_weights(weights, number)
+    for part in [options.part] if options.part else PARTS:
+        for seed in range(options.seeds):
+            for name, path in _sets(options).items():
+                for arm, measure in ARMS[part].items():
+                    file = RUNS / f"{name}-{part}-{arm}-{seed}.json"
+                    if not options.report and not file.exists():
+                        where = environment(1)
+                        found = measure(Case(name, path, weights, seed))
+                        found |= {"set": name, "part": part, "arm": arm, "seed": seed, "environment": where}
+                        file.write_text(json.dumps(found) + "\n")
+                        print(name, part, arm, seed, found, flush=True)
+    runs = [json.loads(file.read_text()) for file in sorted(RUNS.glob("*.json"))]
+    write(NAME, {"environment": environment(1), "runs": runs}, page(runs))
+
+
+# --- the start: one training each ---------------------------------------------------------------------
+
+
+def pretrained(case: Case) -> Record:
+    return _trained(_prepared(case, EPOCHS, case.lite0))
+
+
+def scratch(case: Case) -> Record:
+    """Trains from scratch in the processor time that the same seed took from pretrained weights."""
+    file = RUNS / f"{case.name}-start-pretrained-{case.seed}.json"
+    seconds = json.loads(file.read_text())["cpu_seconds"]
+    tried = _trained(_prepared(case, 2, None))
+    return _trained(_prepared(case, max(2, round(2 * seconds / tried["cpu_seconds"])), None))
+
+
+def loop(case: Case) -> Record:
+    """Trains the loop that anybody writes on the same images; its scores have no interval."""
+    images = _prepared(case, EPOCHS, case.lite0).data
+    train_images, labels = _array(images.train)
+    torch.manual_seed(case.seed)
+    network: Any = timm.create_model(LITE0)
+    network.load_state_dict(load_file(case.lite0))
+    network.reset_classifier(len(images.info.classes))
+    optimizer = torch.optim.AdamW(network.parameters(), 1e-3)
+    steps = EPOCHS * (len(labels) // 32)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=steps)
+    started = time.process_time()
+    for _ in range(EPOCHS):
+        network.train()
+        for chosen in torch.randperm(len(labels))[: len(labels) // 32 * 32].split(32):
+            loss = functional.cross_entropy(network(train_images[chosen]), labels[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            cycle.step()
+    seconds = time.process_time() - started
+    network.eval()
+    scores = {}
+    for name, part in (("validation", images.validation), ("test", images.test)):
+        pixels, truth = _array(part)
+        with torch.inference_mode():
+            answers = torch.cat([network(each).argmax(1) for each in pixels.split(128)])
+        scores[name] = (answers == truth).double().mean().item()
+    return {**scores, "epochs": EPOCHS, "cpu_seconds": seconds}
+
+
+def _array(part: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns a part's images [N, 3, H, W] as EfficientNet-Lite's weights know them, and its labels."""
+    pixels = torch.from_numpy(np.asarray(part.images)).float()
+    colour = pixels.expand(-1, 3, -1, -1)
+    return (colour - 127.5) / 127.5, torch.from_numpy(np.asarray(part.labels)).long()
+
+
+def _prepared(case: Case, epochs: int, weights: Path | None) -> Prepared:
+    """Returns a search of one trial, which has the documented recipe, from these weights or from scratch."""
+    written = {
+        "data.image_size": SIDE,
+        "budget.epochs": epochs,
+        "budget.trials": 1,
+        "base.model.weights": None if weights is None else str(weights),
+        "base.loop.seed": case.seed,
+        "resources.cpus": 1,
+    }
+    study = Study.from_tree({"data": {"path": str(case.data)}}).with_values(written).resolved("start")
+    return prepare(study, Home.of(study), MACHINE)
+
+
+def _trained(prepared: Prepared) -> Record:
+    recipe = prepared.space.recipe(prepared.space.own)
+    started = time.process_time()
+    found = train(recipe, data=prepared.data, test=True)
+    seconds = time.process_time() - started
+    assert found.test is not None
+    return {
+        "model": recipe.get("model.name") if recipe.model.kind == "timm" else recipe.model.kind,
+        "epochs": recipe.loop.epochs,
+        "validation": found.history[-1].val_accuracy,
+        "by_epoch": [each.val_accuracy for each in found.history],
+        "test": found.test.metrics("test")["test_accuracy"],
+        "interval": found.intervals.bounds["accuracy"] if found.intervals is not None else None,
+        "cpu_seconds": seconds,
+    }
+
+
+# --- searches -----------------------------------------------------------------------------------------
+
+
+def _searching(space: str) -> Callable[[Case], Record]:
+    def measure(case: Case) -> Record:
+        return _searched(case, case.lite0, "spaces", "--set", f"space.name={space}")
+
+    return measure
+
+
+def _searched(case: Case, weights: Path, part: str, *more: str) -> Record:
+    """Runs one search to its end; returns its course, and the test score of its best recipe."""
+    with tempfile.TemporaryDirectory() as storage:
+        command = [
+            *(
+                "search",
+                "--data",
+                str(case.data),
+                "--weights",
+                str(weights),
+                "--storage",
+                storage,
+                "--name",
+                "run",
+            ),
+            *("--trials", str(TRIALS[part]), "--epochs", str(SEARCHED["epochs"]), "--cpus", "1"),
+            *("--set", f"seed={case.seed}", "--set", f"data.train_limit={SEARCHED['images']}"),
+            *("--set", f"data.image_size={SIDE}", *more),
+        ]
+        _tunebook(*command)
+        folder = Path(storage) / "run"
+        scored = json.loads(
+            _tunebook("train", str(folder / "best.yaml"), "--test", "--json").splitlines()[-1]
+        )
+        return {
+            **course(read(folder / "events.jsonl")),
+            "test": scored["test_accuracy"],
+            "interval": scored["test_intervals"]["test_accuracy"],
+            "command": portable(" ".join(["tunebook", *(each for each in command if each != storage)])),
+        }
+
+
+def ranked(case: Case) -> Record:
+    """Ranks the networks by frozen features, and by a short search with each."""
+    flags = ("--set", f"data.image_size={SIDE}", "--set", f"data.train_limit={SEARCHED['images']}")
+    with tempfile.TemporaryDirectory() as folder:
+        for each in BACKBONES:
+            (Path(folder) / f"{each}.safetensors").symlink_to(case.weights / f"{each}.safetensors")
+        printed = _tunebook("backbones", str(case.data), "--weights", folder, "--json", *flags)
+    tuned = {name: _searched(case, case.weights / f"{name}.safetensors", "backbones") for name in BACKBONES}
+    return {
+        "probed": {each["name"]: each["accuracy"] for each in json.loads(printed)["backbones"]},
+        "tuned": {name: each["best"] for name, each in tuned.items()},
+        "test": {name: (each["test"], each["interval"]) for name, each in tuned.items()},
+    }
+
+
+ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
+    "start": {"pretrained": pretrained, "scratch": scratch, "loop": loop},
+    "spaces": {"finetune": _searching("finetune"), "wide": _searching("wide")},
+    "backbones": {"ranked": ranked},
+}
+
+
+# --- the page -----------------------------------------------------------------------------------------
+
+
+def page(runs: Sequence[Record]) -> str:
+    lines = [
+        "# Fine-tuning by default",
+        "",
+        f"Images of {SIDE} px on one processor thread; accuracy in percent, test scores with 95 % intervals.",
+        *_start_lines([each for each in runs if each["part"] == "start"]),
+        *_space_lines([each for each in runs if each["part"] == "spaces"]),
+        *_backbone_lines([each for each in runs if each["part"] == "backbones"]),
+        "",
+        described(runs[-1]["environment"]) if runs else "",
+    ]
+    return "\n".join(lines)
+
+
+def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
+    yield from ("", "## Untuned, in the same processor time", "")
+    yield "The documented recipe from EfficientNet-Lite0 and from scratch (small ResNet); the usual loop."
+    yield from ("", "| set | start | seed | epochs | CPU s | validation | test |", "|-|-|-|-|-|-|-|")
+    for each in runs:
+        yield (
+            f"| {each['set']} | {each['arm']} | {each['seed']} | {each['epochs']} "
+            f"| {each['cpu_seconds']:.0f} | {100 * each['validation']:.1f} | {_test(each)} |"
+        )
+    yield ""
+    for name, by_arm in _by_set(runs).items():
+        for other in ("scratch", "loop"):
+            pairs = [
+                100 * (each["test"] - by_arm[other, seed]["test"])
+                for (arm, seed), each in by_arm.items()
+                if arm == "pretrained" and (other, seed) in by_arm
+            ]
+            if pairs:
+                yield (
+                    f"- {name}: {statistics.mean(pairs):+.1f} points of the test part against the {other} "
+                    f"run ({min(pairs):+.1f} to {max(pairs):+.1f}, n={len(pairs)} seeds)"
+                )
+
+
+def _space_lines(runs: Sequence[Record]) -> Iterator[str]:
+    yield from ("", "## `finetune` against `wide`", "")
+    yield (
+        f"{TRIALS['spaces']} trials of {SEARCHED['epochs']} epochs at most, {SEARCHED['images']} training "
+        "images. `ratio`: the share of the wide search's epochs after which `finetune` had a finished trial "
+        "as good as the wide one's best."
+    )
+    yield from ("", "| set | space | seed | epochs | best | test | ratio |", "|-|-|-|-|-|-|-|")
+    by_set = _by_set(runs)
+    for each in runs:
+        ratio = _ratio(by_set[each["set"]], each["seed"]) if each["arm"] == "wide" else None
+        yield (
+            f"| {each['set']} | {each['arm']} | {each['seed']} | {each['epochs']} | {100 * each['best']:.1f} "
+            f"| {_test(each)} | {'' if ratio is None else ratio} |"
+        )
+
+
+def _ratio(by_arm: dict[tuple[str, int], Record], seed: int) -> str:
+    ours, theirs = by_arm.get(("finetune", seed)), by_arm[("wide", seed)]
+    if ours is None:
+        return "not run"
+    reached = epochs_to(ours, theirs["best"])
+    return "never" if reached is None else f"{reached / theirs['epochs']:.2f}"
+
+
+def _backbone_lines(runs: Sequence[Record]) -> Iterator[str]:
+    yield from ("", "## `tunebook backbones` against searches", "")
+    yield (
+        f"Accuracy of a linear head on frozen features -> the best of {TRIALS['backbones']} trials of "
+        f"{SEARCHED['epochs']} epochs, {SEARCHED['images']} training images. `place`: that of the first one "
+        "by features, after tuning."
+    )
+    yield from ("", "| set | seed | " + " | ".join(BACKBONES) + " | place |", "|-|-|-|-|-|-|")
+    for each in runs:
+        probed, tuned = each["probed"], each["tuned"]
+        first = max(probed, key=lambda name: probed[name])
+        place = 1 + sum(score > tuned[first] for score in tuned.values())
+        cells = " | ".join(f"{100 * probed[name]:.1f} -> {100 * tuned[name]:.1f}" for name in BACKBONES)
+        yield f"| {each['set']} | {each['seed']} | {cells} | {place} |"
+
+
+def _test(run: Record) -> str:
+    bounds = run.get("interval")
+    sure = f" ({100 * bounds[0]:.1f} to {100 * bounds[1]:.1f})" if bounds else ""
+    return f"{100 * run['test']:.1f}{sure}"
+
+
+def _by_set(runs: Sequence[Record]) -> dict[str, dict[tuple[str, int], Record]]:
+    found: dict[str, dict[tuple[str, int], Record]] = {}
+    for each in runs:
+        found.setdefault(each["set"], {})[each["arm"], each["seed"]] = each
+    return found
+
+
+# --- sets and options ---------------------------------------------------------------------------------
+
+
+def _sets(options: argparse.Namespace) -> dict[str, Path]:
+    """Returns the sets by name: those that are given, or photographs of signs and two of our own making."""
+    if options.data:
+        pairs = [each.partition("=") for each in options.data]
+        return {name: Path(path) for name, _, path in pairs}
+    folder = Path(os.environ["TUNEBOOK_DATA"])
+    made = options.weights.absolute().parent / "finetuning-sets"
+    return {
+        "signs": folder / "sign-language-digits" / "Dataset",
+        **{name: _made(name, folder, made) for name in ("photographs", "nuclei")},
+    }
+
+
+def _made(name: str, folder: Path, made: Path) -> Path:
+    """Writes a set of `tuning_sets` in three parts, once, and returns its file."""
+    file = made / f"{name}.npz"
+    if not file.exists():
+        made.mkdir(parents=True, exist_ok=True)
+        found = make_set(name, folder)
+        rest = slice(TRAINED, TRAINED + VALIDATED)
+        np.savez(
+            file,
+            train_images=found.train[:TRAINED],
+            train_labels=found.train_labels[:TRAINED],
+            val_images=found.train[rest],
+            val_labels=found.train_labels[rest],
+            test_images=found.test[:TESTED],
+            test_labels=found.test_labels[:TESTED],
+        )
+    return file
+
+
+def _tunebook(*arguments: str) -> str:
+    command = [sys.executable, "-m", "search", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", action="append", metavar="NAME=PATH", help="images of yours instead")
+    parser.add_argument(
+        "--weights", type=Path, default=Path("lite-weights"), help="where weights are written"
+    )
+    parser.add_argument("--report", action="store_true", help="only write the page anew")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Finds the pretrained network that trials start from, where a study names none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from search.study import WEIGHTS, Study
+from spaces.catalog.overrides import path_of
+from spaces.facts import Backbone, Facts
+from spaces.rules.starts import candidates, start, suits
+from trainable.data.dataset import stored_side
+from trainable.files.paths import without_tilde
+from trainable.recipe import Recipe
+from trainable.recipe.models import ModelSpec, is_published
+
+OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
+"""These fields of `model` say nothing of which network it is."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Holds what the rule of the start depends on, and a hint for the person where it can do nothing."""
+
+    stored_side: int | None = None
+    backbone: Backbone | None = None
+    hint: str = ""
+
+    @classmethod
+    def of(cls, facts: Facts) -> Start:
+        """Returns the start of a search that has begun."""
+        return cls(facts.stored_side, facts.backbone)
+
+    def recipe(self, study: Study) -> Recipe:
+        """Returns the study's base recipe, with the network that the rule gives."""
+        found = start(self.stored_side, self.backbone)
+        network = {path: each.what for path, each in found.items()}
+        return study.base_recipe().with_values({**network, **study.pinned} if network else {})
+
+    def written_in(self, study: Study) -> Study:
+        """Returns the study with the rule's network, and the space that goes with it, as if a person had
+        named them: the next search then starts from the same weights wherever it runs."""
+        found = start(self.stored_side, self.backbone)
+        if not found:
+            return study
+        network = {f"base.{path}": each.what for path, each in found.items()}
+        return study.with_values({**network, "space.name": study.space.name or "finetune"})
+
+    def known_in(self, facts: Facts) -> Facts:
+        """Returns the facts with those of the start."""
+        return facts.model_copy(update={"stored_side": self.stored_side, "backbone": self.backbone})
+
+
+def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool = False) -> Start:
+    """Returns the network that the study's trials may start from: with `download` the default one, else the
+    first of the default ones whose weights are on this machine.
+
+    It looks at the sizes of some images, and only where the study names no network. On a `cluster` each
+    machine needs the weights, so there it must be allowed to fetch them. Raises UserError (DataError).
+    """
+    if study.data.own or not _names_none(study):
+        return Start()
+    if (weights := study.pinned.get(WEIGHTS)) is not None:
+        return Start(backbone=_of_weights(str(weights), gpu))
+    side = stored_side(study.data, download=download)
+    if not (suits(side) and suits(study.data.image_size or side)):
+        return Start(side)
+    names = candidates(gpu)
+    if download:
+        return Start(side, Backbone(name=names[0]))
+    if not cluster and (found := _first_at_hand(names)) is not None:
+        return Start(side, Backbone(name=found))
+    return Start(side, hint=_hint(names[0], cluster))
+
+
+def _names_none(study: Study) -> bool:
+    """Says whether a study leaves it open which network is trained."""
+    if WEIGHTS in study.pinned and study.pinned[WEIGHTS] is None:
+        return False
+    paths = [*study.pinned, *map(path_of, study.space.overrides)]
+    return {path.split(".")[1] for path in paths if path.startswith("model.")} <= OF_ANY_NETWORK
+
+
+def _of_weights(text: str, gpu: bool) -> Backbone | None:
+    """Returns the network that a file, or a file in a folder, of weights is called after; None if it is
+    called after none of timm's."""
+    if is_published(text):
+        return None
+    from trainable.models.timm_names import is_known
+    from trainable.models.weights import SUFFIXES
+
+    path = without_tilde(text)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    stems = [each.stem for each in files if each.suffix in SUFFIXES]
+    known = _usual_first([each for each in stems if is_known(each)], candidates(gpu))
+    return Backbone(name=known[0], weights=text) if known else None
+
+
+def _usual_first(names: Iterable[str], usual: Sequence[str]) -> list[str]:
+    """Returns names in the order of the usual ones, with or without the tag of their weights; others last."""
+    order = {name: number for number, each in enumerate(usual) for name in (each, each.partition(".")[0])}
+    return sorted(names, key=lambda name: order.get(name, len(order)))
+
+
+def _first_at_hand(names: Sequence[str]) -> str | None:
+    from trainable.models.published_weights import is_at_hand
+
+    return next((name for name in names if is_at_hand(name)), None)
+
+
+def _hint(name: str, cluster: bool) -> str:
+    why = "every machine of a cluster needs the weights" if cluster else "no pretrained weights are at hand"
+    return (
+        f"trials start from scratch, as {why}: --download fetches those of {name} and starts from them, "
+        "--weights PATH from a file of yours"
+    )
