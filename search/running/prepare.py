@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
 
 CROP = "augmentation.crop.kind"
+COMPARED = 10_000
+"""A search looks for images in two parts if it has at most so many, in memory."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def prepare(
     base = start.recipe(study)
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
     data.refuse_leaks(study.data)
+    _say_leaks(data, say)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
     facts = start.known_in(with_written_facts(facts, study))
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
@@ -135,6 +138,18 @@ def prepare_again(
     space, pruning = search.space, search.pruning
     prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, carried)
     return _with_images_here(prepared, hardware, say)
+
+
+def _say_leaks(data: DataSet, say: Say) -> None:
+    """Says which images are in two parts, or nearly the same as one of another part, where looking takes a
+    second: in sets of at most COMPARED images in memory. `tunebook check` looks at others too."""
+    if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
+        return
+    from trainable.checks.duplicates import check_leaks
+
+    for finding in check_leaks(data):
+        if finding.level in ("warning", "error"):
+            say(f"{finding.what}: {finding.means}; {finding.do}")
 
 
 def _check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:

@@ -16,6 +16,7 @@ CheckName = Literal[
     "normalisation",
     "parts alike",
     "duplicates",
+    "near-duplicates",
     "contradictions",
     "groups",
     "outputs",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from search.facts.hardware import Hardware, Node
@@ -22,7 +23,7 @@ from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
-from tests.trainable.small_images import write_classes
+from tests.trainable.small_images import write_classes, write_noise_jpeg
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 
@@ -178,6 +179,20 @@ def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append)
     (line,) = said
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
+
+
+def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_same(tmp_path: Path) -> None:
+    for number in range(24):
+        part = "val" if number < 8 else "train"
+        write_noise_jpeg(tmp_path / part / ("cat", "dog")[number % 2] / f"{number}.jpg", number)
+    with Image.open(tmp_path / "train" / "cat" / "10.jpg") as original:
+        original.point(lambda value: 0.9 * value).save(tmp_path / "val" / "cat" / "copy.png")
+    said: list[str] = []
+    study = study_of(data__path=str(tmp_path), base={"precision.kind": "fp32"})
+    prepare(study, Home(tmp_path), MACHINE, say=said.append)
+    (line,) = said
+    assert "1 validation images (11.1%) are nearly the same as one of train" in line
+    assert "data.group" in line
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 6])

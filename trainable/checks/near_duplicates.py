@@ -1,0 +1,152 @@
+"""Finds images of two parts that are nearly the same: saved anew, smaller, brighter, or taken a moment later.
+
+Small grey copies are compared after whitening, which weighs each direction by how little the set varies in
+it. Without it all shirts of a catalogue, or all hands before one wall, are alike; with it, what remains is
+what tells one image from the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from itertools import combinations
+from typing import NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainable.checks.finding import Finding, passed
+from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, image_name, leak_level
+from trainable.checks.sampling import pixels
+from trainable.data import DataSet, FilePart, Part, Split
+from trainable.data.measure import some
+from trainable.data.source import Integers
+from trainable.errors import listed
+
+SIDE = 16
+"""Images are compared at this side in pixels, in grey."""
+
+SAME = 0.93
+"""From this cosine on, two images are nearly the same. Of copies that are saved at JPEG quality 50, halved in
+size, brightened or with noise, 95 % or more are found; of photographs of one kind of thing, none in 310
+(docs/decisions/0022)."""
+
+FLOOR, FEW = 0.1, 32
+"""A direction's variance counts as at least FLOOR of the mean one: below it is noise of saving. In a small
+set most directions have no variance at all, and FEW / images of the mean one is the least."""
+
+MOST_FILES, FILE_BYTES = 10_000, 2**29
+"""Of images in files at most MOST_FILES are decoded, and no more than have FILE_BYTES bytes, which takes some
+seconds; but always DECODED of them."""
+
+BLOCK = 2048
+
+Copies = Set[tuple[Split, int]]
+"""Copies are images by part and position that are known to be in an earlier part, pixel by pixel."""
+
+
+class _Pair(NamedTuple):
+    """Holds the positions of an image of a later part, and of the most similar one of an earlier part."""
+
+    later: int
+    earlier: int
+
+
+def check_near_duplicates(data: DataSet, copies: Copies, *, full: bool = False) -> Iterator[Finding]:
+    """Yields a finding for each two parts that have nearly the same images; `copies` are not named again.
+
+    Levels are those of equal images, but never an error: similar images may be different things, and only
+    a person can say. Raises DataError naming images that cannot be decoded.
+    """
+    chosen = chosen_positions(data, None if full else _most(data))
+    known = _descriptors(data, chosen)
+    extent = extent_of(data, chosen)
+    found = False
+    for first, second in combinations([part for part in get_args(Split) if part in known], 2):
+        pairs = [
+            pair
+            for pair in _pairs(known[first], known[second], chosen[first], chosen[second])
+            if (second, pair.later) not in copies
+        ]
+        if pairs:
+            found = True
+            yield _finding(data, (first, second), pairs, len(chosen[second]), extent)
+    if not found:
+        yield passed("near-duplicates", f"no image is nearly the same as one of another part ({extent})")
+
+
+def _finding(
+    data: DataSet, between: tuple[Split, Split], pairs: list[_Pair], compared: int, extent: str
+) -> Finding:
+    first, second = between
+    share = len(pairs) / compared
+    named = [
+        f"{second} {image_name(data.parts[second], pair.later)} ~ "
+        f"{first} {image_name(data.parts[first], pair.earlier)}"
+        for pair in pairs
+    ]
+    return Finding(
+        "near-duplicates",
+        "note" if leak_level(share, compared) == "note" else "warning",
+        f"{len(pairs):,} {second} images ({share:.1%}) are nearly the same as one of {first}: "
+        f"{listed(named, 3)} ({extent})",
+        f"if they show the same thing, the {second} score is too good by up to {100 * share:.1f} points",
+        "look at these pairs; remove copies, and keep what was taken together in one part, by data.group or "
+        "a column group of a manifest" + _naming_files(data),
+    )
+
+
+def _naming_files(data: DataSet) -> str:
+    """Returns how to see the names of files, where images in memory have numbers instead."""
+    has_files = data.info.in_memory and data.info.format in ("folder", "manifest", "datasets")
+    return "; data.in_memory=false names their files" if has_files else ""
+
+
+def _most(data: DataSet) -> int:
+    """Returns how many images are compared."""
+    if not isinstance(data.train, FilePart):
+        return MOST
+    source, indices = data.train.selection
+    stored = source.sizes_and_times(indices[some(len(indices), 100)])[:, 0]
+    return max(DECODED, min(MOST_FILES, FILE_BYTES // max(1, int(stored.mean()))))
+
+
+def _descriptors(data: DataSet, chosen: Mapping[Split, Integers]) -> dict[Split, Tensor]:
+    """Returns a vector of length 1 for each chosen image, [n, SIDE^2]: the scalar product of two is near 1 if
+    the images are nearly the same, and near 0 if they have no more in common than any two of the set.
+
+    An image of a single grey has the vector 0: it is like no other.
+    """
+    small = {name: _standardised(data, part, chosen[name]) for name, part in data.parts.items()}
+    everything = torch.cat(list(small.values()))
+    mean, count = everything.mean(0), len(everything)
+    variances, directions = torch.linalg.eigh(torch.cov(everything.T, correction=0))
+    least = max(FLOOR, FEW / count) * variances.mean()
+    weights = directions / (variances.clamp(min=0.0) + least).sqrt()
+    return {
+        name: torch.nn.functional.normalize((each - mean) @ weights) * each.any(1, keepdim=True)
+        for name, each in small.items()
+    }
+
+
+def _standardised(data: DataSet, part: Part, positions: Integers) -> Tensor:
+    """Returns grey copies [n, SIDE^2] with mean 0 and length 1, so that brightness and contrast do not
+    count."""
+    side = min(SIDE, data.info.image_size)
+    blocks = [
+        torch.from_numpy(pixels(data, part, positions[start : start + BLOCK], side))
+        .float()
+        .mean(1)
+        .flatten(1)
+        for start in range(0, len(positions), BLOCK)
+    ]
+    grey = torch.cat(blocks) if blocks else torch.zeros(0, side * side)
+    return torch.nn.functional.normalize(grey - grey.mean(1, keepdim=True))
+
+
+def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integers) -> Iterator[_Pair]:
+    """Yields each image of the later part that is nearly the same as one of the earlier part."""
+    for start in range(0, len(later) if len(earlier) else 0, BLOCK):
+        similar, nearest = (later[start : start + BLOCK] @ earlier.T).max(1)
+        for row in np.flatnonzero(similar.numpy() >= SAME):
+            yield _Pair(int(at_later[start + row]), int(at_earlier[int(nearest[row])]))
