@@ -21,7 +21,7 @@ from trainable.data.table import PARQUET, SEPARATORS, Table, read_table
 from trainable.errors import DataError, listed
 from trainable.files.paths import usable_path
 from trainable.files.regular import check_regular
-from trainable.files.store import Store, is_uri
+from trainable.files.store import Store, escaped, is_uri, unescaped
 from trainable.recipe.data import Data
 
 ENDINGS = (*SEPARATORS, *PARQUET)
@@ -34,7 +34,7 @@ class Rows:
     """Holds what a manifest says of each image, in the order of its rows."""
 
     paths: list[str]
-    """The paths are as the manifest has them."""
+    """The paths are as the manifest has them; those that are URIs have no escapes."""
     labels: list[str]
     splits: list[Split]
     groups: list[str] | None
@@ -123,7 +123,7 @@ def _rows(spec: Data) -> Rows:
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
     files = _located(table.columns[columns.path], spec)
     _raise_faults(path, table, spec, splits, files)
-    paths = [str(each) for each in table.columns[columns.path]]
+    paths = [unescaped(each) if is_uri(each) else each for each in map(str, table.columns[columns.path])]
     return Rows(
         paths,
         [str(each) for each in table.columns[columns.label]],
@@ -168,11 +168,17 @@ def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
     root = spec.root if spec.root is not None else _folder_of(spec.path)
     if not is_uri(root):
         folder = str(_absolute(root))
-        return [each if each and is_uri(each) else each and os.path.join(folder, each) for each in paths]
+        return [_uri_of(each) or (each and os.path.join(folder, each)) for each in paths]
     store = Store(root)
     return [
-        each if not each or is_uri(each) or each.startswith("/") else store.at(each).uri for each in paths
+        _uri_of(each) or (each if not each or each.startswith("/") else escaped(store.at(each).uri))
+        for each in paths
     ]
+
+
+def _uri_of(path: str | None) -> str | None:
+    """Returns the URI in one form, so that an image has one name; None if the path is none."""
+    return escaped(path) if path and is_uri(path) else None
 
 
 def _folder_of(path: str) -> str:

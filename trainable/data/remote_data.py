@@ -16,7 +16,8 @@ from typing import NamedTuple
 from trainable.errors import DataError, listed
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root
-from trainable.files.store import Store, StoreError
+from trainable.files.paths import usable_path
+from trainable.files.store import Store, StoreError, escaped, unescaped
 
 COMING = ".coming-"
 OBJECTS = "files"
@@ -101,22 +102,27 @@ class _Object(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Returns where a copy lies: by the URI without its scheme, whose options do not count."""
-        return str(self.store.at(self.name)).partition("://")[2].lstrip("/")
+        """Returns where a copy lies: by the URI without its scheme and escapes, whose options do not
+        count."""
+        return unescaped(str(self.store.at(self.name))).partition("://")[2].lstrip("/")
 
 
 def _by_folder(uris: Sequence[str]) -> dict[Store, list[str]]:
     """Returns the names of files, each once, by the folder that they are in. Raises DataError for a path that
-    leaves its folder."""
+    leaves its folder, or that no file here can have."""
     found = defaultdict[Store, list[str]](list)
-    for uri in dict.fromkeys(uris):
-        if {"..", "."} & set(uri.partition("?")[0].split("/")):
+    for uri in dict.fromkeys(map(escaped, uris)):
+        path = unescaped(uri.partition("?")[0])
+        if {"..", "."} & set(path.split("/")):
             raise DataError(f"data.path: {uri}: expected a URI without .. and .")
         try:
             store = Store(uri, ATTEMPTS)
+            usable_path(path)
             found[store.parent].append(store.name)
         except StoreError as error:
             raise DataError(f"data.path: {error}") from None
+        except ValueError as error:
+            raise DataError(f"data.path: {uri}: {error}") from None
     return found
 
 

@@ -2,6 +2,9 @@
 
     s3://bucket/searches?region=eu-central-1&endpoint_override=http://127.0.0.1:9000
 
+A URI may be written with or without escapes: `s3://bucket/a%20b` and `s3://bucket/a b` are one; only a
+question mark in a name must be `%3F`, and a `%` before two hexadecimal digits `%25`.
+
 Credentials come from where the store's own tools look for them: environment, profile, the machine's role. A
 URI has none: it is written into studies and recipes, and printed.
 """
@@ -19,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from trainable.errors import UserError
 
@@ -34,6 +37,9 @@ CREDENTIALS = re.compile(
 ATTEMPTS = 3
 """A failing request is tried so often: a store that does not answer is given up after 10 s, and not after 99
 as with the SDK's own 10 attempts."""
+UNESCAPED = "/:@!$&'()*+,;="
+"""These characters stand for themselves in the path of a URI (RFC 3986, section 3.3), beside letters, digits
+and `-._~`."""
 S3_OPTIONS = ("scheme", "endpoint_override", "region", "tls_ca_file_path")
 """An s3:// URI may have these options after its question mark."""
 WHOLE_FILES = ("s3", "gcs")
@@ -44,6 +50,28 @@ in others it is renamed when it is whole."""
 def is_uri(text: str) -> bool:
     """Returns whether a path names a store, and not a folder of this machine."""
     return URI.match(text) is not None
+
+
+def escaped(uri: str) -> str:
+    """Returns the URI with escapes for all characters that need them, whichever were escaped before."""
+    path, mark, query = uri.partition("?")
+    start, slashes, rest = path.partition("://")
+    host, slash, below = rest.partition("/")
+    return start + slashes + host + slash + _quoted(_unquoted(below)) + mark + query
+
+
+def unescaped(uri: str) -> str:
+    """Returns the URI with its characters themselves in place of escapes, for people and to order by."""
+    path, mark, query = uri.partition("?")
+    return _unquoted(path) + mark + query
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe=UNESCAPED, errors="surrogateescape")
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
 
 
 def without_credentials(text: str) -> str:
@@ -85,9 +113,9 @@ class Store:
             raise StoreError(str(error)) from None
 
     def at(self, *names: str) -> Store:
-        """Returns a folder below this one."""
+        """Returns a folder or file below this one, by its names, which are not escaped."""
         path, query = self._parts()
-        return replace(self, uri="/".join([path, *names]) + query)
+        return replace(self, uri="/".join([path, *map(_quoted, names)]) + query)
 
     @property
     def parent(self) -> Store:
@@ -100,8 +128,8 @@ class Store:
 
     @property
     def name(self) -> str:
-        """Returns the last part of the URI's path."""
-        return str(self.at()).rpartition("/")[2]
+        """Returns the last part of the URI's path, without escapes."""
+        return _unquoted(str(self.at()).rpartition("/")[2])
 
     def __str__(self) -> str:
         return self.uri.partition("?")[0]
@@ -245,7 +273,7 @@ class Store:
         import pyarrow.fs as fs
 
         try:
-            files, path = fs.FileSystem.from_uri(self.at().uri)
+            files, path = fs.FileSystem.from_uri(escaped(self.at().uri))
             if files.type_name == "s3":
                 files = self._s3(files.region)
         except (arrow.ArrowException, OSError) as error:

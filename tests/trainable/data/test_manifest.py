@@ -127,3 +127,59 @@ def test_facts_are_measured_anew_when_a_listed_file_changes(tmp_path: Path, rows
     assert fingerprint(spec) == before
     write_image(tmp_path / "shots" / "03.png", size=(50, 50))
     assert fingerprint(spec) != before
+
+
+ODD = ("a b.png", "#1.png", "100%.png", "%20.png", "why?.png", "\u00e9\u82b1.png", "c&d=e+f.png", "plain.png")
+
+
+@pytest.fixture
+def odd_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """Returns rows of images whose names a URI must escape, in a folder with such a name too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for number, name in enumerate(ODD):
+        write_image(tmp_path / "my shots" / name, value=10 * number)
+    return [{"path": name, "label": "ab"[number % 2]} for number, name in enumerate(ODD)]
+
+
+def test_names_that_a_uri_must_escape_are_found_with_and_without_escapes(
+    tmp_path: Path, odd_rows: list[Row]
+) -> None:
+    """Below a root a row is a name, as on a disk; a row that is a URI may have escapes."""
+    fractions = {"validation_fraction": 0.3, "test_fraction": 0.0}
+    here = manifest(tmp_path, odd_rows, root=str(tmp_path / "my shots"), **fractions).info.digest
+    folder = (tmp_path / "my shots").as_uri()
+    assert "%20" in folder
+    for root in (folder, folder.replace("%20", " ")):
+        assert manifest(tmp_path, odd_rows, root=root, **fractions).info.digest == here
+    uris = [{**row, "path": (tmp_path / "my shots" / str(row["path"])).as_uri()} for row in odd_rows]
+    data = manifest(tmp_path, uris, **fractions)
+    assert data.info.digest == here
+    assert data.copy is not None
+    assert sorted(each.name for each in data.copy.rglob("*.png")) == sorted(ODD)
+    mixed = [
+        {**row, "path": str(row["path"]).replace("%23", "#").replace("%C3%A9%E8%8A%B1", "\u00e9\u82b1")}
+        for row in uris
+    ]
+    assert manifest(tmp_path, mixed, **fractions).info.digest == here
+
+
+def test_an_image_is_one_under_two_spellings_of_its_uri(tmp_path: Path, odd_rows: list[Row]) -> None:
+    folder = (tmp_path / "my shots").as_uri()
+    again: Row = {"path": f"{folder}/a b.png", "label": "a"}
+    assert "line 10: the image is in an earlier row too" in fault_of(
+        tmp_path, [*odd_rows, again], root=folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("file:///x/%2E%2E/y.png", "without .. and ."),
+        ("file:///x/a%00.png", "NUL"),
+        ("file:///x/%E9.png", "UTF-8"),
+    ],
+)
+def test_escapes_do_not_lead_out_of_the_copy_or_to_names_that_no_file_has(
+    tmp_path: Path, rows: list[Row], uri: str, told: str
+) -> None:
+    assert told in fault_of(tmp_path, [*rows, {"path": uri, "label": "daisy"}])

@@ -12,7 +12,7 @@ import pytest
 from search.study import Study
 from tests.s3_server import KEYS, S3Server
 from trainable.errors import UserError
-from trainable.files.store import Store, StoreError, is_uri, without_credentials
+from trainable.files.store import Store, StoreError, escaped, is_uri, without_credentials
 
 
 @pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.integration), "file"])
@@ -43,6 +43,32 @@ def test_folders_below_keep_the_query() -> None:
     assert str(Store("s3://b/c?region=x")) == "s3://b/c"
     assert Store("s3://b/c/d/?region=x").parent.uri == "s3://b/c?region=x"
     assert Store("s3://b/c/d/?region=x").name == "d"
+
+
+@pytest.mark.parametrize(
+    ("written", "uri"),
+    [
+        ("s3://b/my photo #1.jpg?region=x", "s3://b/my%20photo%20%231.jpg?region=x"),
+        ("s3://b/my%20photo%20%231.jpg", "s3://b/my%20photo%20%231.jpg"),
+        ("s3://b/100%.jpg", "s3://b/100%25.jpg"),
+        ("file:///é/%C3%A9%3F.jpg", "file:///%C3%A9/%C3%A9%3F.jpg"),
+        ("gs://b/date=2026-11-23/a,b+c@(1).jpg", "gs://b/date=2026-11-23/a,b+c@(1).jpg"),
+        ("s3://b", "s3://b"),
+    ],
+)
+def test_a_uri_is_one_with_or_without_its_escapes(written: str, uri: str) -> None:
+    assert escaped(written) == escaped(uri) == uri
+
+
+@pytest.mark.parametrize("name", ["my photo #1?.jpg", "100%.jpg", "%20.jpg", "\u00e9\u82b1.jpg"])
+def test_names_that_a_uri_must_escape_are_found_by_it(store: Store, tmp_path: Path, name: str) -> None:
+    store.write(f"of mine/{name}", b"petals")
+    here = store.at("of mine", name)
+    assert here.name == name
+    assert here.parent.names() == [name]
+    assert list(here.files()) == ["."]
+    here.parent.get(name, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"petals"
 
 
 @pytest.mark.parametrize(
