@@ -89,11 +89,9 @@ def _row(found: Candidate) -> tuple[str, ...]:
 
 def interval(found: Candidate) -> tuple[float, float]:
     """Returns Wilson's 95 % interval of an accuracy."""
-    from scipy.stats import binomtest
+    from trainable.checks.imbalance import wilson_interval
 
-    right = found.score.right
-    low, high = binomtest(int(right.sum()), len(right)).proportion_ci(0.95, method="wilson")
-    return float(low), float(high)
+    return wilson_interval(int(found.score.right.sum()), len(found.score.right))
 
 
 def _tree(found: Candidate) -> dict[str, Any]:

@@ -17,9 +17,7 @@ from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import MODEL_NAME, Study
 from search.study.code import NO_CODE, Code, check_code
-from search.study.objective import function_faults
 from search.study.space import build_space, check_trials, far_rates
-from search.study.study import StudyError
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
@@ -72,7 +70,6 @@ def prepare(
     but the measured facts, to the cache. It says what the study's probes find, and warns where a written
     range lies far from it.
     """
-    check_functions(study, code)
     check_code(study, code)
     trial = per_trial(study.resources, hardware)
     start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
@@ -120,7 +117,6 @@ def prepare_again(
     own have changed. Raises UserError when the images are no longer those that the search began with, and
     where a function is not given.
     """
-    check_functions(study, code)
     check_code(study, code, search.code.again if search.code is not None else "")
     for change in search.code.changes(code) if search.code is not None else ():
         say(change)
@@ -177,12 +173,6 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     elif data.cache is not None:  # nothing that a trial says there arrives here
         say("each machine decodes its images once, before the first trial there trains")
     return replace(prepared, data=data)
-
-
-def check_functions(study: Study, code: Code) -> None:
-    """Raises StudyError where the objective is a function of a person's own that is not given."""
-    if faults := list(function_faults(study.objective, code.metrics)):
-        raise StudyError(faults)
 
 
 def _carried(code: Code) -> CarriedCode:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.study.objective import PREFIX
+from search.study.objective import PREFIX, function_faults
 from search.study.study import Study, StudyError
 from spaces.catalog.overrides import Fixed, WrittenPrior, in_overrides, parse, path_of
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
@@ -42,10 +42,13 @@ NO_CODE = Code()
 
 
 def check_code(study: Study, code: Code, advice: str = "") -> None:
-    """Raises UserError where a study needs a function that is not given, or has no use for one.
+    """Raises UserError (StudyError) where a study needs a function that is not given: one that makes the
+    network or the images, or the metric that it optimises.
 
     `advice` says how it is given, where that is known better than here.
     """
+    if faults := list(function_faults(study.objective, code.metrics)):
+        raise StudyError(faults)
     base = study.base_recipe()
     for needs, given, word, name in (
         (base.model.kind == "own", code.model, "model", study.pinned.get("model.name")),

@@ -42,12 +42,10 @@ def check_accuracy(data: DataSet) -> Finding:
     return Finding("accuracy", "note", what, UNKNOWN, MORE) if few else passed("accuracy", what)
 
 
-def recall_interval(images: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a class's recall if half of so many images are answered rightly.
-
-    It is Wilson's (1927); of an odd number, one fewer than half counts.
-    """
-    found = binomtest(images // 2, images).proportion_ci(method="wilson")
+def wilson_interval(right: int, images: int) -> tuple[float, float]:
+    """Returns the 95 % interval of a share, such as accuracy or a recall, of which so many images were
+    answered rightly (Wilson 1927)."""
+    found = binomtest(right, images).proportion_ci(0.95, method="wilson")
     return float(found.low), float(found.high)
 
 
@@ -58,7 +56,7 @@ def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:
     if not few:
         return []
     count, name = few[0]
-    low, high = recall_interval(count)
+    low, high = _if_half_are_right(count)
     named = (
         f"{len(few)} of {len(held)} classes have few validation images: {listed([each for _, each in few])}"
     )
@@ -67,5 +65,10 @@ def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:
 
 
 def _width(images: int) -> float:
-    low, high = recall_interval(images)
+    low, high = _if_half_are_right(images)
     return high - low
+
+
+def _if_half_are_right(images: int) -> tuple[float, float]:
+    """Returns the interval of a class's recall; of an odd number, one fewer than half are right."""
+    return wilson_interval(images // 2, images)

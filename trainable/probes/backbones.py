@@ -15,15 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from trainable.data import DataSet, Split
 from trainable.data.loading import Loader, make_loader
 from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import ModelError
+from trainable.files.host_memory import available_bytes
 from trainable.models.cut import Cut, cut_before_head
-from trainable.probes.live_bytes import LiveBytes
+from trainable.probes.live_bytes import held_bytes
+from trainable.probes.memory_estimate import SMALLEST, draw_line
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
 from trainable.training import precision
@@ -123,23 +125,19 @@ def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list
 
 
 def training_bytes(network: nn.Module, shape: tuple[int, int, int], images: int = MEMORY_BATCH) -> int:
-    """Returns about how much memory it takes to fine-tune a network with AdamW on so many images at once.
-
-    Counted are tensors that are alive in a forward and backward pass in fp32 on 2 and on 4 images, from which
-    a straight line is drawn, with the weights and AdamW's two averages; not what kernels use themselves.
-    """
+    """Returns about how much memory it takes to fine-tune a network with AdamW on so many images at once, in
+    fp32 on a CPU: the estimate that `batch-find` makes there, from a few small steps."""
     network = network.cpu().train()
-    held = sum(each.numel() * each.element_size() for each in network.parameters())
-    few, more = (_peak(network, torch.zeros(count, *shape)) for count in (2, 4))
-    return 3 * held + few + (more - few) * (images - 2) // 2
+    optimizer = torch.optim.AdamW([each for each in network.parameters() if each.requires_grad], lr=0.0)
 
+    def take(count: int) -> None:
+        network(torch.zeros(count, *shape)).logsumexp(1).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
-def _peak(network: nn.Module, images: Tensor) -> int:
-    with LiveBytes() as live:
-        network(images).logsumexp(1).sum().backward()
-        peak: int = live.restart()
-    network.zero_grad(set_to_none=True)
-    return peak
+    take(SMALLEST)  # makes AdamW's averages, which are held from then on
+    held = held_bytes([network.state_dict(), optimizer.state_dict()])
+    return draw_line(take, held, available_bytes() // 2).bytes(images)
 
 
 @torch.inference_mode()
