@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
@@ -25,8 +26,11 @@ from tests.integration.small_searches import (
     epochs_by_trial,
     events_in,
 )
+from tests.trainable.data_forms import write_csv
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
+from trainable.data import ArrayPart, load
+from trainable.recipe.data import Data
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -40,6 +44,17 @@ def study_in(folder: Path, **values: object) -> Study:
     study = study.with_values({"base.model.width": 16, "scheduler.grace_epochs": 3, **values})
     study.write(folder)
     return study
+
+
+def write_manifest(folder: Path) -> Path:
+    """Writes 300 of the digits as files, and a list of them; a row is the name of a file with a space."""
+    digits = load(Data(path="digits", in_memory=True)).train
+    assert isinstance(digits, ArrayPart)
+    rows = []
+    for number, (image, label) in enumerate(zip(digits.images[:300], digits.labels.tolist(), strict=False)):
+        rows.append({"path": f"scan {number}.png", "label": label})
+        Image.fromarray(image[0]).save(folder / str(rows[-1]["path"]))
+    return write_csv(folder / "digits.csv", rows)
 
 
 def some_ended_and_some_are_half_way(events: list[Event]) -> bool:
@@ -56,7 +71,8 @@ def runs_of(folder: Path) -> list[object]:
 
 
 def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp_path: Path) -> None:
-    study_in(tmp_path)
+    """Its images are those of a manifest."""
+    study_in(tmp_path, **{"data.path": str(write_manifest(tmp_path))})
     folder = tmp_path / "storage" / "mine"
     first = Driver("search", tmp_path / "study.yaml", log=tmp_path / "log")
     first.wait_for(folder, some_ended_and_some_are_half_way)

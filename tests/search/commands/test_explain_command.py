@@ -19,6 +19,7 @@ from search.study import Study
 from spaces.facts import Facts
 from tests.golden_pages import assert_page
 from tests.spaces.small_facts import digits_facts, imagenet_facts
+from tests.trainable.data_forms import write_csv
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -290,3 +291,27 @@ def test_where_a_fact_is_from_is_said_exactly(
 ) -> None:
     study = Study.from_tree({**tree, "data": {"path": "digits", **tree.get("data", {})}})
     assert rows(digits_facts(), study, study.data, recorded=recorded)[name].origin == origin
+
+
+def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists(tunebook: Tunebook) -> None:
+    images(Path("pets"))
+    files = sorted(Path("pets").rglob("*.png"))
+    write_csv(Path("pets.csv"), [{"path": str(file), "label": file.parent.name} for file in files])
+    pages = []
+    for path in ("pets", "pets.csv"):
+        Path("study.yaml").write_text(
+            f"data: {{path: {path}}}\nbase: {{model: {{width: 8}}, precision: {{kind: fp32}}}}\n"
+        )
+        code, page, _ = tunebook("explain", "study.yaml")
+        assert (code, row(page, "train_images")[:15]) == (0, "train_images 12")
+        pages.append([line for line in page.splitlines() if "pets" not in line])
+    assert pages[0] == pages[1]
+    code, found, _ = tunebook("check", "study.yaml", "--seconds", "1", "--json")
+    assert code in (0, 1)
+    assert {"duplicates", "near-duplicates"} <= {each["check"] for each in json.loads(found)["findings"]}
+    Path("recipe.yaml").write_text(
+        "data: {path: pets.csv}\n"
+        "model: {width: 8}\nprecision: {kind: fp32}\nloop: {epochs: 1, batch_size: 4}\n"
+    )
+    assert tunebook("train", "recipe.yaml", "--out", "out")[0] == 0
+    assert Path("out/model.safetensors").exists()

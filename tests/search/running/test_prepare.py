@@ -23,8 +23,8 @@ from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
-from tests.trainable.small_images import write_classes, write_noise_jpeg
-from trainable.errors import ModelError
+from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
+from trainable.errors import DataError, ModelError
 from trainable.models.make import make_model
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
@@ -179,6 +179,27 @@ def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append)
     (line,) = said
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
+
+
+def test_given_parts_that_share_a_patient_are_refused_as_a_search_begins_and_as_it_is_resumed(
+    tmp_path: Path,
+) -> None:
+    """`data.leaks` is no part of what must stay the same, so a person may take the permission back."""
+    for part, patients in (("train", 4), ("val", 2)):
+        for number in range(2 * patients):
+            name = f"p{number % patients}_{number}.png"
+            write_image(tmp_path / "scans" / part / ("ill", "well")[number // patients] / name, value=number)
+    leaking = study_of(
+        data={"path": str(tmp_path / "scans"), "group": r"(.+)_\d+\.png"},
+        base={"model.width": 8, "precision.kind": "fp32"},
+    )
+    with pytest.raises(DataError, match=r"2 groups are in train and validation .*data\.leaks=allow"):
+        prepare(leaking, Home(tmp_path), MACHINE)
+    allowed = leaking.with_values({"data.leaks": "allow"})
+    write_facts(prepare(allowed, Home(tmp_path), MACHINE))
+    assert again(allowed, tmp_path).facts.train_images == 8
+    with pytest.raises(DataError, match="2 groups are in train and validation"):
+        again(leaking, tmp_path)
 
 
 def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_same(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, distributed, nn
 from torch.futures import Future
 from torch.multiprocessing.spawn import spawn
 
+from tests.trainable.data_forms import labelled, write_csv
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe, unequal_set
 from tests.trainable.training.small_metrics import EVERY
 from tests.trainable.tune.planted_memory import Limited
@@ -291,6 +293,30 @@ def statistics(ranks: Ranks) -> list[float]:
     return [float(each) for each in run.weights()["stem_norm.running_mean"]]
 
 
+def write_manifest(folder: Path) -> Path:
+    """Writes images of three classes, and a list of them with their parts."""
+    images = labelled({"train": (16, 16, 16), "validation": (6, 7, 7)})
+    for each in images:
+        (folder / each.path).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(each.pixels).save(folder / each.path)
+    rows = [{"path": each.path, "label": each.label, "split": each.part} for each in images]
+    return write_csv(folder / "images.csv", rows)
+
+
+def from_manifest(ranks: Ranks, manifest: Path) -> list[dict[str, Any]]:
+    """Returns the curve of a run on images that each rank reads from the files of a manifest."""
+    listed = {
+        "data.path": str(manifest),
+        "data.in_memory": False,
+        "data.channels": 1,
+        "data.image_size": SIZE,
+    }
+    run = Run(small_recipe(listed), model=plain_net(), ranks=ranks)
+    while not run.finished:
+        run.step()
+    return curve(run.history)
+
+
 def work(rank: int, folder: str) -> None:
     """What each of the two processes does."""
     torch.set_num_threads(1)
@@ -308,6 +334,7 @@ def work(rank: int, folder: str) -> None:
         "measured": measured(ranks),
         "scored": scored(ranks),
         "resumed": resumed(ranks),
+        "manifest": from_manifest(ranks, Path(folder) / "images.csv"),
         **{str(dtype): equivalent(ranks, dtype) for dtype in TOLERANCES},
     }
     (Path(folder) / f"{rank}.json").write_text(json.dumps(results))
@@ -317,6 +344,7 @@ def work(rank: int, folder: str) -> None:
 
 @pytest.mark.integration
 def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path)
     spawn(work, (str(tmp_path),), nprocs=WORLD)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(WORLD))
     assert first == second  # also the statistics of BatchNorm, of which each rank saw its own half
@@ -330,6 +358,7 @@ def test_two_ranks_give_the_curve_of_one(tmp_path: Path) -> None:
     assert_little_is_exchanged(first["exchanged"])
     for whole, part in first["resumed"]:
         assert part == whole, "resumed in the midst of an epoch, bit for bit"
+    assert_same(first["manifest"], from_manifest(ALONE, manifest))
     assert first["measured"] == pytest.approx(measured(ALONE), rel=1e-12)
     for found, alone_found in zip(first["scored"], scored(ALONE), strict=True):
         assert len(found) == 3 + len(EVERY) + 1
