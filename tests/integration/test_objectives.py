@@ -19,7 +19,6 @@ from trainable.train import train
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
-AUROC: dict[str, Any] = {"objective.metric": "val_auroc"}
 MACRO_F1: dict[str, Any] = {"objective.metric": "val_macro_f1", "base.evaluation.metrics": ["auroc"]}
 
 
@@ -29,10 +28,9 @@ def searched(storage: Path, values: dict[str, Any]) -> Search:
     return Search(storage / "small")
 
 
-@pytest.mark.parametrize("values", [AUROC, MACRO_F1], ids=["auroc", "macro F1"])
-def test_a_search_records_and_exports_its_objective(values: dict[str, Any], tmp_path: Path) -> None:
-    metric = values["objective.metric"]
-    search = searched(tmp_path, values)
+def test_a_search_records_and_exports_its_objective(tmp_path: Path) -> None:
+    metric = str(MACRO_F1["objective.metric"])
+    search = searched(tmp_path, MACRO_F1)
     summary, best = search.progress, search.best
     assert best is not None
     assert best.metrics[metric] == max(

@@ -34,8 +34,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EPOCHS = 12
-LONG = 200
-"""So many epochs of a tiny network last until a signal has arrived."""
+LONG = 60
+"""So many epochs of a slow network last until a signal has arrived."""
 DEPTH = "model.arguments.depth"
 
 
@@ -147,7 +147,7 @@ def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on
 
     class Slowly(nn.Flatten):
         def forward(self, images: Tensor) -> Tensor:
-            time.sleep(0.02)  # the signal arrives long before the last epoch
+            time.sleep(0.1)  # the signal arrives long before the last epoch
             return super().forward(images)
 
     def slow(classes: int, depth: int = 1) -> nn.Module:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from timm.optim import create_optimizer_v2
+from timm.optim import create_optimizer_v2, get_optimizer_class
 from torch import nn
 
 from tests.trainable.small_runs import curve, data_set, small_recipe
@@ -18,18 +18,34 @@ from trainable.recipe import Recipe
 from trainable.recipe.optimizers import Timm
 from trainable.training.optim import Phase, applied_lr, make_phases, parameter_groups
 from trainable.training.run import Run
-from trainable.training.timm_optimizers import check_timm_optimizer, names
+from trainable.training.timm_optimizers import check_timm_optimizer, make_timm_optimizer, names
 
 LATE = 7
 """At this step the frozen layer thaws."""
 NAMES = names()
+CLASSES = {
+    get_optimizer_class(name, bind_defaults=False): name for name in sorted(NAMES, key=len, reverse=True)
+}
+"""Each class of timm's by its shortest name; its other names bind other defaults, such as caution."""
+ONE_OF_EACH = sorted(CLASSES.values())
 
 
 def spec(name: str, **options: Any) -> Timm:
     return Timm(name=name, lr=0.01, weight_decay=0.1, options=options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_name_makes_the_librarys_optimizer_with_its_defaults_and_takes_a_step() -> None:
+    ours, theirs = {}, {}
+    for name in NAMES:
+        check_timm_optimizer(spec(name))
+        groups = parameter_groups(net(), 0.1, decay_norm_and_bias=False)
+        made = make_timm_optimizer(spec(name), groups, lr=0.01)
+        again = create_optimizer_v2(groups, name, lr=0.01)
+        ours[name], theirs[name] = (type(made), made.defaults), (type(again), again.defaults)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_twenty_steps_are_those_of_the_library(name: str) -> None:
     ours, theirs = net(), net()
     (phase,) = make_phases(spec(name), ours, batch_size=128)
@@ -43,7 +59,7 @@ def test_twenty_steps_are_those_of_the_library(name: str) -> None:
     assert all(each.isfinite().all() for each in ours.parameters())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_state_from_a_checkpoint_goes_on_bit_for_bit(name: str) -> None:
     """In torch's own number format: torch's NAdam has a product in it whatever the weights' format is."""
     through, stopped, resumed = net().float(), net().float(), net(1).float()
