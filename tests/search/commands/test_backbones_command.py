@@ -20,20 +20,33 @@ Tunebook = Callable[..., tuple[int, str, str]]
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause")
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with images, two networks' weights, and the cache: one test measures for all."""
+    folder = tmp_path_factory.mktemp("backbones")
+    write_classes(folder / "images", {"cat": 16, "dog": 16})
+    (folder / "weights").mkdir()
+    for name in ("test_resnet", "test_efficientnet"):
+        torch.manual_seed(0)
+        save_file(timm.create_model(name).state_dict(), folder / "weights" / f"{name}.safetensors")
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def cache(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    return shared / "cache"
 
 
 @pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    folder = tmp_path / "weights"
-    folder.mkdir()
-    for name in ("test_resnet", "test_efficientnet"):
-        torch.manual_seed(0)
-        save_file(timm.create_model(name).state_dict(), folder / f"{name}.safetensors")
-    return folder
+def weights(shared: Path) -> Path:
+    return shared / "weights"
+
+
+@pytest.fixture
+def images(shared: Path) -> Path:
+    return shared / "images"
 
 
 def test_the_lists_name_networks_of_timm_with_free_weights() -> None:
@@ -48,11 +61,10 @@ def test_the_lists_name_networks_of_timm_with_free_weights() -> None:
 
 
 def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
-    tunebook: Tunebook, weights: Path, tmp_path: Path
+    tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
 ) -> None:
-    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
     out = tmp_path / "next.yaml"
-    code, _, err = tunebook("backbones", tmp_path / "images", "--weights", weights, "-o", out)
+    code, _, err = tunebook("backbones", images, "--weights", weights, "-o", out)
     assert code == 0, err
     study = read_study(out)
     assert study.space.name == "finetune"
@@ -65,26 +77,26 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     assert "model.name" in explained
 
 
-def test_a_second_look_is_taken_from_the_cache(tunebook: Tunebook, weights: Path, tmp_path: Path) -> None:
-    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
-    arguments = ("backbones", tmp_path / "images", "--weights", weights, "--json")
+def test_a_second_look_is_taken_from_the_cache(
+    tunebook: Tunebook, weights: Path, images: Path, cache: Path
+) -> None:
+    arguments = ("backbones", images, "--weights", weights, "--json")
     _, first, _ = tunebook(*arguments)
-    stored = {each: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")}
+    stored = {each: each.stat().st_mtime_ns for each in cache.rglob("*.npz")}
     assert len(stored) == 2
     _, second, _ = tunebook(*arguments)
     assert json.loads(second) == json.loads(first)
-    assert {each: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")} == stored
+    assert {each: each.stat().st_mtime_ns for each in cache.rglob("*.npz")} == stored
 
 
-def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, tmp_path: Path) -> None:
-    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
-    arguments = ("backbones", tmp_path / "images", "--weights", weights)
+def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, images: Path) -> None:
+    arguments = ("backbones", images, "--weights", weights)
     code, out, _ = tunebook(*arguments, "--models", "test_resnet,test_vit")
     assert code == 0
     assert "test_vit: left out: model.weights: expected a file of weights in the folder" in " ".join(
         out.split()
     )
-    code, _, err = tunebook("backbones", tmp_path / "images", "--models", "test_resnet")
+    code, _, err = tunebook("backbones", images, "--models", "test_resnet")
     assert code == 2
     assert "no network can be compared: pass --download to fetch weights, or --weights DIR" in err
 
@@ -98,11 +110,10 @@ def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, tmp_path
     ],
 )
 def test_a_mistake_is_one_message(
-    tunebook: Tunebook, tmp_path: Path, arguments: tuple[str, str], message: str
+    tunebook: Tunebook, images: Path, arguments: tuple[str, str], message: str
 ) -> None:
-    write_classes(tmp_path / "images", {"cat": 16, "dog": 16})
     Path("empty").mkdir()
     Path("there.yaml").touch()
-    code, _, err = tunebook("backbones", tmp_path / "images", *arguments)
+    code, _, err = tunebook("backbones", images, *arguments)
     assert code == 2
     assert message in err

@@ -35,7 +35,7 @@ def recipe_of(path: Path, **values: Any) -> Recipe:
         "model.width": 8,
         "precision.kind": "fp32",
         "loop.epochs": 2,
-        "loop.batch_size": 8,
+        "loop.batch_size": 16,
         "augmentation.crop.kind": "resized",
     }
     return Recipe().with_values(plain | values)
