@@ -128,6 +128,25 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
     return BatchFound(tuple(tried), found, bound or end, run.recipe.loop.batch_size, limit_bytes)
 
 
+def step_bytes(run: Run) -> int:
+    """Returns the bytes that a training step on the run's micro-batch takes, as `Tried.peak_bytes` counts.
+
+    Where memory runs out, it is all that there is: of a CUDA device, or half of what a CPU's machine has
+    free. The run is afterwards as it was.
+    """
+    try:
+        with run.probing(run.recipe.loop.epochs - 1):  # when everything is trained
+            steps = _Steps(run)
+            if run.device.type == "cuda":
+                peak = steps.on_cuda(run.micro_batch).peak_bytes
+                return peak if peak is not None else torch.cuda.mem_get_info(run.device)[1]
+            limit = available_bytes() // 2
+            line = steps.line(limit)
+            return line.bytes(run.micro_batch) if line is not None else limit
+    finally:
+        give_back(run.device)
+
+
 def sizes(most: int) -> list[int]:
     """Returns the sizes that may be tried, up to `most`: powers of two and the eighths between them."""
     grid, size = [], 1
@@ -175,16 +194,7 @@ def _doubling(grid: Sequence[int]) -> list[int]:
 def _tried_on_cuda(
     steps: _Steps, grid: Sequence[int], limit_bytes: int | None
 ) -> tuple[list[Tried], Bound | None]:
-    def attempt(size: int) -> Tried:
-        give_back(steps.device)
-        torch.cuda.reset_peak_memory_stats(steps.device)
-        speed = steps.speed(size)
-        if speed is None:
-            return Tried(size, False, None, None)
-        peak = torch.cuda.max_memory_reserved(steps.device)
-        return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
-
-    tried = search(grid, attempt)
+    tried = search(grid, lambda size: steps.on_cuda(size, limit_bytes))
     over = [each for each in tried if not each.fits]
     if not over:
         return tried, None
@@ -252,6 +262,16 @@ class _Steps:
                 raise
             return None
         return size / median(seconds)
+
+    def on_cuda(self, size: int, limit_bytes: int | None = None) -> Tried:
+        """Returns whether steps on so many images fit into the device, and into the limit if there is one."""
+        give_back(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        speed = self.speed(size)
+        if speed is None:
+            return Tried(size, False, None, None)
+        peak = torch.cuda.max_memory_reserved(self.device)
+        return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
 
     def line(self, limit: int) -> Line | None:
         """Returns a line for the memory of weights, optimizer and a step on any number of images, without

@@ -1,0 +1,106 @@
+"""Measures what the network of a run costs on its device: parameters, latency, memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from trainable.probes.batch_find import step_bytes
+from trainable.recipe import Recipe
+from trainable.recipe.network_cost import NetworkCost
+from trainable.training import precision
+from trainable.training.compiling import eagerly
+from trainable.training.devices import wait_for
+from trainable.training.evaluate import answers, make_views
+from trainable.training.run import Run
+
+WARM_UPS = 5
+"""Kernels are chosen and prepared in the first passes, which do not count."""
+LEAST_PASSES, MOST_PASSES, SECONDS = 15, 200, 0.3
+"""So many passes are timed, as many as fit into these seconds."""
+FREE = ("weights", "dropout", "stochastic_depth", "initialisation", "layer_rates")
+"""These fields of a model change neither its size nor its speed."""
+
+
+def measure_cost(run: Run) -> NetworkCost:
+    """Returns what the run's network costs on the run's device. The run is afterwards as it was."""
+    return NetworkCost(
+        parameters=sum(each.numel() for each in run.model.parameters()),
+        latency_ms=1e3 * seconds_to_answer(run),
+        memory_gib=step_bytes(run) / 2**30,
+    )
+
+
+def seconds_to_answer(run: Run) -> float:
+    """Returns the quickest time from one image on the device, at the size of evaluation, to its answer.
+
+    The answer is computed as in scoring: in the recipe's number format and layout, not compiled, with every
+    view of `evaluation.flip` and `evaluation.scales`. The quickest of many passes is what a device takes that
+    does nothing else: here other trials may use the processors too.
+    """
+    info = run.data.info
+    views = make_views(run.recipe.evaluation, info.image_size)
+    layout = torch.channels_last if run.recipe.precision.channels_last else torch.contiguous_format
+    dtype = next((each.dtype for each in run.model.parameters()), torch.float32)
+    image = torch.zeros(1, info.channels, info.image_size, info.image_size, dtype=dtype, device=run.device)
+    image = image.contiguous(memory_format=layout)
+    autocast, was_training = precision.autocast(run.precision, run.device), run.model.training
+    run.model.eval()
+    try:
+        with (
+            torch.inference_mode(),
+            precision.switches(run.precision, run.device, one_size=len(views) == 1),
+            eagerly(run.recipe.loop.compile),
+        ):
+            return _quickest_seconds(lambda: answers(run.model, image, autocast, views), run.device)
+    finally:
+        run.model.train(was_training)
+
+
+def key_of_cost(recipe: Recipe) -> str:
+    """Returns what the cost of a recipe's network depends on, as text: equal texts mean equal costs."""
+    optimizer, augmentation = recipe.optimizer, recipe.augmentation
+    parts = [
+        recipe.model.model_dump(mode="json", exclude=set(FREE)),
+        optimizer.model_dump(mode="json", include={"kind", "name", "options"}),
+        recipe.regularisation.averaging.kind,
+        augmentation.size.model_dump(mode="json"),
+        recipe.data.image_size,
+        *(each.model_dump(mode="json") for each in (recipe.precision, recipe.loop, recipe.evaluation)),
+    ]
+    return json.dumps(parts, sort_keys=True)
+
+
+def share_of_rank(recipe: Recipe, ranks: int) -> Recipe:
+    """Returns a recipe whose step alone takes what a step of the recipe takes on one of so many ranks.
+
+    It is not compiled, which would take a minute; torch's compiled steps take no more memory.
+    """
+    batch = math.ceil(recipe.loop.batch_size / ranks)
+    micro_batch = min(batch, recipe.loop.micro_batch or batch)
+    return recipe.with_values(
+        {
+            "loop.batch_size": batch,
+            "loop.micro_batch": micro_batch,
+            "loop.compile": False,
+            "loop.sync_norm": False,
+        }
+    )
+
+
+def _quickest_seconds(answer: Callable[[], object], device: torch.device) -> float:
+    for _ in range(WARM_UPS):
+        answer()
+    seconds: list[float] = []
+    until = time.perf_counter() + SECONDS
+    while len(seconds) < LEAST_PASSES or (len(seconds) < MOST_PASSES and time.perf_counter() < until):
+        wait_for(device)
+        began = time.perf_counter()
+        answer()
+        wait_for(device)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
