@@ -40,7 +40,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
     """Returns a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
-    figure, axes = new_figure()
+    figure, (axes,) = new_figure()
     for number, sweep in enumerate(band.sweeps):
         rates = [rate * band.at_256 for rate in sweep.rates]
         colour = CURVES[number % len(CURVES)]

@@ -41,6 +41,7 @@ def plan_table(
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
+    limits = str(objective.constraints)
     better = "highest" if objective.direction == "max" else "lowest"
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -52,6 +53,7 @@ def plan_table(
         ("first trial", first_trial(study, space, begun=facts is None)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
+        *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),
         ("pruning", pruning.describe(budget.epochs)),
     ):
         table.add_row(name, text)

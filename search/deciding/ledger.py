@@ -18,6 +18,7 @@ from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import (
+    CostEvent,
     EndEvent,
     EpochEvent,
     Event,
@@ -30,16 +31,22 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.trials import Record
+from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe import Recipe
+from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import OBJECTIVES, EpochResult
+
+MOST_INFEASIBLE = 3
+"""For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
+seconds. It is our choice; where more than three quarters of the draws break one, fewer trials are trained."""
 
 
 class Decision(Enum):
-    """Says what a trial does after an epoch."""
+    """Says what a trial does after an epoch, or after its network was measured."""
 
     CONTINUE = "continue"
     STOP = "stop"
@@ -59,8 +66,9 @@ class Ledger:
     """Joins the journal, the sampler and the scheduler of one search.
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
-    the objective; `why` is the reason for the scheduler's rungs, in words. On construction the journal's
-    events are replayed. Raises JournalError where they contradict each other, the space or the study.
+    the objective; `why` is the reason for the scheduler's rungs, in words; `constraints` says what a trial's
+    network may cost. On construction the journal's events are replayed. Raises JournalError where they
+    contradict each other, the space or the study.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Ledger:
         epochs: int,
         metric: str,
         why: str = "",
+        constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:
         self._journal = journal
         self._space = space
@@ -93,8 +102,11 @@ class Ledger:
             objective=metric,
             mode=None if metric in OBJECTIVES else scheduler.direction,
             epochs=epochs,
+            constraints=constraints,
             version=version("tunebook"),
         )
+        self._infeasible = 0
+        """The number of trials that broke a constraint."""
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
@@ -136,6 +148,8 @@ class Ledger:
     def propose(self) -> Proposal | None:
         """Returns the next trial to train, or None when the whole budget has been proposed.
 
+        A trial that breaks a constraint later costs nothing of the budget: another one is proposed for it.
+
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
         Then come new ones: number 0 is the documented recipe, the others are the sampler's. A trial whose
         values make no recipe has failed, and the next one is proposed: a space may draw values that were not
@@ -156,6 +170,20 @@ class Ledger:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
         if self.ended(trial) is None:
             self._write(StartEvent(trial=trial, attempt=self.attempts(trial) + 1, epoch=epoch))
+
+    def lacks_cost(self, trial: int) -> bool:
+        """Returns whether a trial's network must be measured before the trial is trained."""
+        return bool(self._settled.constraints.limits) and self._record.trials[trial].cost is None
+
+    def cost(self, trial: int, cost: NetworkCost) -> Decision:
+        """Journal what a trial's network costs, and decide: one that breaks a constraint ends the trial.
+
+        A cost that is known already changes nothing.
+        """
+        if self._decision(trial) is Decision.CONTINUE and self.lacks_cost(trial):
+            self._write(CostEvent(trial=trial, cost=cost))
+            self._end_if_decided(trial)
+        return self._decision(trial)
 
     def epoch(self, trial: int, result: EpochResult) -> Decision:
         """Journal an epoch and decide; if it ends the trial, that end is journaled too.
@@ -213,7 +241,12 @@ class Ledger:
     @property
     def is_complete(self) -> bool:
         """Whether every trial of the budget was proposed and has ended."""
-        return self.trials >= self._budget and not self.open_trials
+        return self._is_spent and not self.open_trials
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the budget's trials were proposed; `MOST_INFEASIBLE` that break a constraint cost none."""
+        return self.trials - min(self._infeasible, MOST_INFEASIBLE * self._budget) >= self._budget
 
     @property
     def has_finished_trial(self) -> bool:
@@ -238,9 +271,9 @@ class Ledger:
             number = self._unfinished.pop(0)
             if self.ended(number) is None:
                 return number
-        number = self.trials
-        if number >= self._budget:
+        if self._is_spent:
             return None
+        number = self.trials
         own = number == 0
         self._write(self._drawn(number, self._space.own if own else self._sampler.ask(number), own))
         return number
@@ -278,11 +311,15 @@ class Ledger:
         match event:
             case TrialEvent():
                 self._sampler.add(event.trial, event.values)
+            case CostEvent():
+                if found := self._record.broken(event.trial):
+                    self._decided_ends[event.trial] = ("infeasible", found)
             case EpochEvent():
                 self._decide(event)
             case EndEvent():
+                self._infeasible += event.state == "infeasible"
                 scores = self._record.trials[event.trial].scores(self._metric)
-                self._sampler.tell(event.trial, event.state, scores)
+                self._sampler.tell(event.trial, event.state, scores, self._record.excesses(event.trial))
             case SearchEvent() | SettledEvent() | StartEvent() | RetryEvent():
                 pass
             case _:

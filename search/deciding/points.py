@@ -33,7 +33,13 @@ class PointSampler(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Does nothing: there is nothing to remember."""
 
-    def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
+    ) -> None:
         """Does nothing: there is nothing to learn."""
 
 

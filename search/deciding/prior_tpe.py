@@ -25,6 +25,7 @@ from scipy.stats import norm, spearmanr
 from search.deciding.sampler import Sampler
 from search.deciding.tpe import TpeSampler, seed_of_trial
 from search.record.journal import Outcome
+from search.study.constraints import above_limits
 from spaces.domains import Choice, Domain, SpaceError, Value, value_at
 from spaces.priors import Prior, density, likeliest, quantile_value
 from spaces.space import Space
@@ -72,11 +73,17 @@ class PriorTpeSampler(Sampler):
         self._tpe.add(number, values)
         self._values.append(values)
 
-    def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        self._tpe.tell(number, outcome, scores)
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
+    ) -> None:
+        self._tpe.tell(number, outcome, scores, excesses)
         named = self._space.named(self._values[number])
         inside = all(value in self._domains[name] for name, value in named.items())
-        rank = rank_of(outcome, scores, self._direction)
+        rank = rank_of(outcome, scores, self._direction, above_limits(excesses or {}))
         if inside and rank is not None:
             self._ended[number] = rank, self._belief(self._values[number], named)
 
@@ -115,11 +122,13 @@ def trust(beliefs: Sequence[float]) -> float:
     return min(1.0, 2.0 * float(norm.cdf(correlation * math.sqrt(len(beliefs) - 1))))
 
 
-def rank_of(outcome: Outcome, scores: Mapping[int, float], direction: Mode) -> Rank | None:
+def rank_of(
+    outcome: Outcome, scores: Mapping[int, float], direction: Mode, excess: float = 0.0
+) -> Rank | None:
     """Returns how TPE ranks a trial; None for one that TPE ignores.
 
     Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by
-    their score there, and then those without any score.
+    their score there, then those without any score, and last those that break constraints, by their `excess`.
     """
     sign = -1.0 if direction == "max" else 1.0
     match outcome:
@@ -131,6 +140,8 @@ def rank_of(outcome: Outcome, scores: Mapping[int, float], direction: Mode) -> R
             return 1, -max(scores), sign * scores[max(scores)]
         case "stopped" | "diverged":
             return 2, 0, 0.0
+        case "infeasible":
+            return 3, 0, excess
 
 
 def _rank_then_number(ended: tuple[int, tuple[Rank, float]]) -> tuple[Rank, int]:

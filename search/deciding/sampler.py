@@ -26,5 +26,14 @@ class Sampler(ABC):
         """Remember a trial that has these values and has not ended: TPE avoids its neighbourhood."""
 
     @abstractmethod
-    def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        """Learn that a trial has ended; `scores` holds its objective by epoch."""
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
+    ) -> None:
+        """Learn that a trial has ended; `scores` holds its objective by epoch.
+
+        `excesses` says by what share of its limit each cost of its network is above it; below it if negative.
+        """

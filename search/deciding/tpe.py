@@ -55,8 +55,14 @@ class TpeSampler(Sampler):
         self._values.append(named)
         self.trials.append(self._record(number, named, None, {}))
 
-    def tell(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        self.trials[number] = self._record(number, self._values[number], outcome, scores)
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
+    ) -> None:
+        self.trials[number] = self._record(number, self._values[number], outcome, scores, excesses)
 
     def optuna_sampler(self, number: int) -> BaseSampler:
         """Returns Optuna's sampler, seeded for one trial alone."""
@@ -75,9 +81,16 @@ class TpeSampler(Sampler):
         return optuna.create_study(storage=_SharedTrials(self.trials), direction=self._direction)
 
     def _record(
-        self, number: int, named: Mapping[str, Value], outcome: Outcome | None, scores: Mapping[int, float]
+        self,
+        number: int,
+        named: Mapping[str, Value],
+        outcome: Outcome | None,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
     ) -> FrozenTrial:
-        return optuna_trial(number, named, self._domains, outcome, scores, outside="ignore the trial")
+        return optuna_trial(
+            number, named, self._domains, outcome, scores, outside="ignore the trial", excesses=excesses
+        )
 
 
 def seed_of_trial(seed: int, number: int) -> int:

@@ -12,10 +12,7 @@ from spaces.rules.starts import candidates, start, suits
 from trainable.data.dataset import stored_side
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
-from trainable.recipe.models import ModelSpec, is_published
-
-OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
-"""These fields of `model` say nothing of which network it is."""
+from trainable.recipe.models import OF_ANY_NETWORK, is_published
 
 
 @dataclass(frozen=True)

@@ -102,4 +102,5 @@ class Mirror(Consumer):
             started=trial.started or trial.queued,
             ended=end.time,
             attributes={key: value for key, value in attributes.items() if value is not None},
+            excesses=self._record.excesses(end.trial),
         )

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
+    CostEvent,
     EndEvent,
     EpochEvent,
     Event,
@@ -89,6 +90,10 @@ class Outbox:
                 self._apply_trial(event)
             case StartEvent():
                 self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt)})
+            case CostEvent():
+                at = milliseconds(event.time)
+                costs = event.cost.model_dump().items()
+                self._update(event.trial).points.extend(Point(key, value, at, 0) for key, value in costs)
             case EpochEvent():
                 self._apply_epoch(event)
             case RetryEvent():
@@ -206,7 +211,7 @@ def status_of(outcome: Outcome) -> Status:
     match outcome:
         case "finished":
             return "FINISHED"
-        case "stopped" | "diverged":
+        case "stopped" | "diverged" | "infeasible":
             return "KILLED"
         case "failed":
             return "FAILED"

@@ -21,11 +21,13 @@ from search.record.chain import START, JournalError, Position, seal, unseal, who
 from search.record.home import EVENTS_FILE
 from search.record.lock import is_locked
 from search.record.synced import open_synced, synced_lines, write_synced
+from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
+from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
 
@@ -35,8 +37,9 @@ FIRST = b'{"event":"search","sequence":0,'
 """The bytes with which every journal begins."""
 
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
-Outcome = Literal["finished", "stopped", "diverged", "failed"]
-"""How a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed."""
+Outcome = Literal["finished", "stopped", "diverged", "failed", "infeasible"]
+"""How a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed,
+before it trained, since its network breaks a constraint."""
 
 
 class Stamped(Spec):
@@ -82,6 +85,8 @@ class SettledEvent(Stamped):
     """The direction in which it is better, if it is a function of the caller's; the others' is known."""
     epochs: Annotated[int, Field(ge=1)]
     """The number of epochs that the longest trial trains."""
+    constraints: Constraints = NO_CONSTRAINTS
+    """What the network of a trial may cost at most."""
     version: str
     """The version of tunebook."""
 
@@ -123,6 +128,14 @@ class StartEvent(Stamped):
     epoch: Annotated[int, Field(ge=0)]
 
 
+class CostEvent(Stamped):
+    """What the network of a trial costs was measured, before the trial's first epoch."""
+
+    event: Literal["cost"] = "cost"
+    trial: Annotated[int, Field(ge=0)]
+    cost: NetworkCost
+
+
 class EpochEvent(Stamped):
     """An epoch was trained; epochs count from 1. A trial has each epoch once: its first result counts.
 
@@ -160,7 +173,7 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
-Event = SearchEvent | SettledEvent | TrialEvent | StartEvent | EpochEvent | RetryEvent | EndEvent
+Event = SearchEvent | SettledEvent | TrialEvent | StartEvent | CostEvent | EpochEvent | RetryEvent | EndEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
@@ -193,13 +206,13 @@ class Journal:
         """Write one event and return it as written, with its sequence number and time.
 
         A killed driver loses no event that was returned. A power failure loses at most events `start`,
-        `epoch` and `retry`, which are not worth a wait for the disk: their trial is trained again.
+        `cost`, `epoch` and `retry`, which are not worth a wait for the disk: their trial is trained again.
         """
         stamped = event.model_copy(update={"sequence": self._end.lines, "time": self._clock()})
         line, checksum = seal(stamped.model_dump_json().encode(), self._end.checksum)
         self._write(line)
         self._end = self._end.after(line, checksum)
-        if not isinstance(event, StartEvent | EpochEvent | RetryEvent):
+        if not isinstance(event, StartEvent | CostEvent | EpochEvent | RetryEvent):
             os.fsync(self._file)
             write_synced(self._synced, self._end.lines)
         return stamped

@@ -9,12 +9,15 @@ from typing import Any, Literal
 from search.record.journal import EpochEvent
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
+from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
 from trainable.curves.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
 
 SCHEMA = 1
 
+NO_WHOLE_RUN = ("diverged", "failed", "infeasible")
+"""Trials that ended so would not have trained all epochs."""
 State = Literal["running", "finished", "interrupted", "failed"]
 
 
@@ -36,6 +39,8 @@ class Summary:
     """The seconds under a driver, summed over all its drivers."""
     diagnosis: Diagnosis | None = None
     """What the best trial's curves say of it, where `search.verdicts.diagnosis` has been run."""
+    constraints: Constraints = NO_CONSTRAINTS
+    """What the network of a trial may cost at most."""
     verdicts: Verdicts | None = None
     """What the trials say of the space's rules, where `search.verdicts.judging` has been run."""
     mode: Mode | None = None
@@ -43,9 +48,50 @@ class Summary:
 
     @property
     def best(self) -> Trial | None:
-        """The finished trial with the best objective at its last epoch (of equals the earliest), if any."""
+        """The finished trial with the best objective at its last epoch (of equals the earliest), if any.
+
+        It meets every constraint: a trial that breaks one is not trained.
+        """
         finished = [trial for trial in self.trials if trial.end == "finished"]
-        return max(finished, key=lambda trial: self.sign * trial.metrics[self.objective], default=None)
+        return max(finished, key=self._score, default=None)
+
+    @property
+    def frontier(self) -> tuple[Trial, ...]:
+        """The finished trials that no other one beats in both latency and objective, the quickest first.
+
+        Of equal ones it is the earliest. Empty where no latency was measured.
+        """
+        measured = [trial for trial in self.trials if trial.end == "finished" and trial.cost is not None]
+        front: list[Trial] = []
+        for trial in sorted(measured, key=lambda each: (each.costs["latency_ms"], -self._score(each))):
+            if not front or self._score(trial) > self._score(front[-1]):
+                front.append(trial)
+        return tuple(front)
+
+    @property
+    def nearest(self) -> Trial | None:
+        """The infeasible trial whose costs are the least above their limits, if there is one."""
+        infeasible = [
+            (above_limits(self.constraints.excesses(trial.cost)), trial.id)
+            for trial in self.trials
+            if trial.end == "infeasible" and trial.cost is not None
+        ]
+        return self.trials[min(infeasible)[1]] if infeasible else None
+
+    @property
+    def why_none_finished(self) -> str:
+        """Why a search that is over has no result; it names the trial nearest to the constraints."""
+        if (nearest := self.nearest) is None:
+            return "no trial finished: all crashed, diverged or were cut short"
+        infeasible = sum(trial.end == "infeasible" for trial in self.trials)
+        return (
+            f"no trial finished: {infeasible} of {len(self.trials)} break a constraint; the nearest is trial "
+            f"{nearest.id}: {nearest.outcome_reason}"
+        )
+
+    def _score(self, trial: Trial) -> float:
+        """Returns a finished trial's objective, higher for better."""
+        return self.sign * trial.metrics[self.objective]
 
     @property
     def direction(self) -> Mode:
@@ -63,8 +109,8 @@ class Summary:
 
     @property
     def epochs_if_unpruned(self) -> int:
-        """The epochs of all trials if none were stopped; diverged and failed ones are not counted."""
-        return self.budget_epochs * sum(trial.state not in ("diverged", "failed") for trial in self.trials)
+        """The epochs of all trials if none were stopped; those that ended for other reasons do not count."""
+        return self.budget_epochs * sum(trial.state not in NO_WHOLE_RUN for trial in self.trials)
 
     @property
     def saved(self) -> float:
@@ -88,6 +134,8 @@ class Summary:
             "objective": {"metric": self.objective, "mode": self.direction},
             "trials": [_trial_json(trial) for trial in self.trials],
             "best": _trial_json(best) if best is not None else None,
+            "constraints": self.constraints.limits,
+            "frontier": [trial.id for trial in self.frontier],
             "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
             "verdicts": self.verdicts.json() if self.verdicts is not None else None,
             "epochs_trained": self.epochs_trained,
@@ -125,6 +173,7 @@ def summarise(
         budget_epochs=epochs,
         wall_seconds=record.seconds(now if state == "running" else record.latest),
         mode=_mode(record, objective),
+        constraints=record.constraints,
     )
 
 
@@ -153,6 +202,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "own": trial.own,
         "epochs": trial.epochs,
         "metrics": dict(trial.metrics),
+        "cost": dict(trial.costs),
         "values": dict(trial.values),
         "attempts": trial.attempts,
         "outcome_reason": trial.outcome_reason,

@@ -14,6 +14,7 @@ from search.record.chain import JournalError
 from search.record.differences import first_difference
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
+    CostEvent,
     EndEvent,
     EpochEvent,
     Event,
@@ -25,14 +26,16 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
 from spaces.space import Space
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe, digest_of
+from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 
-TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed"]
+TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
 """A paused trial has started and has not ended, but nothing trains it now; `resume` or a retry will."""
 
 
@@ -59,6 +62,8 @@ class Trial:
     """The commit that its last attempt ran with."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
+    cost: NetworkCost | None = None
+    """What its network costs; None before it is measured, and in a search without constraints."""
     history: tuple[EpochEvent, ...] = ()
     end: Outcome | None = None
     outcome_reason: str | None = None
@@ -113,6 +118,11 @@ class Trial:
         """The last epoch's numbers by name; none before the first."""
         return self.history[-1].result.metrics() if self.history else {}
 
+    @property
+    def costs(self) -> Mapping[str, float]:
+        """What its network costs, by name; empty where nothing was measured."""
+        return self.cost.model_dump() if self.cost is not None else {}
+
     def scores(self, metric: str) -> dict[int, float]:
         """Returns a metric by epoch, without epochs that diverged or did not measure it."""
         pairs = ((event.epoch, event.result.score(metric)) for event in self.history if not event.diverged)
@@ -160,6 +170,21 @@ class Record:
         except SpaceError as error:
             raise JournalError(str(error)) from None
 
+    @property
+    def constraints(self) -> Constraints:
+        """What the network of a trial may cost at most."""
+        return self.settled.constraints if self.settled is not None else NO_CONSTRAINTS
+
+    def excesses(self, number: int) -> dict[str, float]:
+        """Returns by what share of its limit each of a trial's costs is above it; empty without costs."""
+        cost = self.trials[number].cost
+        return self.constraints.excesses(cost) if cost is not None else {}
+
+    def broken(self, number: int) -> str | None:
+        """Returns in words which constraints a trial breaks; None where none are known to be broken."""
+        cost = self.trials[number].cost
+        return self.constraints.broken(cost) if cost is not None else None
+
     def seconds(self, until: float) -> float:
         """Returns the seconds under a driver, over all drivers; one at work counts up to `until`."""
         if self._driver is None or self.is_over:
@@ -178,6 +203,8 @@ class Record:
                 self.trials.append(_queued(event))
             case StartEvent():
                 self._start(event)
+            case CostEvent():
+                self._change(event.trial, cost=event.cost)
             case EpochEvent():
                 history = (*self.trials[event.trial].history, event)
                 self._change(event.trial, history=history)
@@ -236,7 +263,7 @@ class Record:
                 return None if self.settled is None else "expected one settled space, got another"
             case TrialEvent():
                 return self._trial_fault(event)
-            case StartEvent() | EpochEvent() | RetryEvent() | EndEvent():
+            case StartEvent() | CostEvent() | EpochEvent() | RetryEvent() | EndEvent():
                 if event.trial >= len(self.trials):
                     return f"expected a trial below {len(self.trials)}, got {event.trial}"
                 return self._fault_in_trial(event, self.trials[event.trial])
@@ -263,7 +290,7 @@ class Record:
         return None
 
     def _fault_in_trial(
-        self, event: StartEvent | EpochEvent | RetryEvent | EndEvent, trial: Trial
+        self, event: StartEvent | CostEvent | EpochEvent | RetryEvent | EndEvent, trial: Trial
     ) -> str | None:
         where = f"trial {trial.id}"
         if trial.end is not None:
@@ -271,6 +298,12 @@ class Record:
         match event:
             case StartEvent() if event.attempt != trial.attempts + 1:
                 return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
+            case CostEvent() if trial.cost is not None or not self.constraints.limits:
+                return f"{where}: expected no cost, got one"
+            case EpochEvent() if found := self.broken(trial.id):
+                return f"{where}: expected its end, since {found}; got an epoch"
+            case EndEvent(state="infeasible") if not self.broken(trial.id):
+                return f"{where}: infeasible, and breaks no constraint"
             case EpochEvent():
                 fault = self._epoch_fault(event, trial)
                 return None if fault is None else f"{where}, epoch {event.epoch}: {fault}"

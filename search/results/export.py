@@ -28,7 +28,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         trial=chosen.id,
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        metrics=dict(chosen.metrics),
+        metrics={**chosen.metrics, **chosen.costs},
         data_digest=info.digest,
         class_names=info.classes,
         threads=facts.cpus,

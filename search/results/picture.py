@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
+from search.results.frontier import draw_frontier
 from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # 0.6 s to import
@@ -19,6 +20,7 @@ COLOURS: dict[TrialState, str] = {
     "stopped": "#b8b8b8",
     "diverged": "#c51b7d",
     "failed": "#d73027",
+    "infeasible": "#dfc27d",
     "running": "#2166ac",
     "paused": "#92c5de",
     "queued": "#92c5de",
@@ -28,10 +30,15 @@ DOTS_PER_INCH = 144
 
 
 def draw(summary: Summary, out: Path) -> None:
-    """Write a PNG of the trials' curves; the best trial stands out, the documented recipe is dashed."""
+    """Write a PNG of the trials' curves; the best trial stands out, the documented recipe is dashed.
+
+    Where latency was measured, a second panel has the objective against it.
+    """
     from matplotlib.ticker import MaxNLocator  # 0.6 s to import
 
-    figure, axes = new_figure()
+    figure, (axes, *others) = new_figure(2 if summary.frontier else 1)
+    for each in others:
+        draw_frontier(each, summary)
     labels: set[str] = set()
     for trial in sorted(summary.trials, key=lambda trial: trial.state == "finished"):
         _curve(axes, trial, summary, labels)
@@ -44,13 +51,15 @@ def draw(summary: Summary, out: Path) -> None:
     write_whole(out, png(figure))
 
 
-def new_figure() -> tuple[Figure, Axes]:
-    """Returns an empty figure and its axes, without a frame above and at the right."""
+def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Returns an empty figure and its panels' axes, from the left, without frames above and at the right."""
     from matplotlib.figure import Figure  # no pyplot: there is no screen to open
 
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
+    width, height = INCHES
+    figure = Figure(figsize=(panels * width, height), layout="constrained")
+    axes = [figure.add_subplot(1, panels, number + 1) for number in range(panels)]
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 

@@ -23,6 +23,7 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import read_from
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
+from search.results.frontier import frontier_table
 from search.results.search import Search
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
@@ -166,7 +167,7 @@ class LiveView:
             value = trial.metrics.get(self._metric)
             score = "" if value is None else f", {self._metric} {value:.4f}"
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
-            done = f"{len(self._reported)}/{self._study.budget.trials}"
+            done = f"{self._reported_of_budget(summary)}/{self._study.budget.trials}"
             left = self._time_left(summary)
             epochs = counted(trial.epochs, "epoch")
             line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
@@ -174,9 +175,13 @@ class LiveView:
             if self._live is None:
                 say(f"{line}; {left}" if left else line)
 
+    def _reported_of_budget(self, summary: Summary) -> int:
+        """Returns how many of the budget's trials have been reported: infeasible ones cost none of it."""
+        return sum(trial.id in self._reported and trial.end != "infeasible" for trial in summary.trials)
+
     def _time_left(self, summary: Summary) -> str:
         """Returns in words how long the remaining epochs take at the pace so far; empty if unknown."""
-        ended = [trial for trial in summary.trials if trial.ended]
+        ended = [trial for trial in summary.trials if trial.ended and trial.end != "infeasible"]
         trained = summary.epochs_trained - self._epochs_before
         if not ended or trained <= 0 or len(ended) == self._study.budget.trials:
             return ""
@@ -225,7 +230,9 @@ def show(search: Search, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
-    console().print(f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}", soft_wrap=True)
+    why = f": {summary.outcome_reason}" if summary.state == "failed" and summary.outcome_reason else ""
+    line = f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}{why}"
+    console().print(line, soft_wrap=True)
     _print(search)
 
 
@@ -234,6 +241,7 @@ def _print(search: Search) -> None:
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
     out.print(headline(summary), soft_wrap=True)
+    _print_frontier(summary)
     _print_diagnosis(summary)
     _print_verdicts(summary, quote(search.home.address))
 
@@ -243,6 +251,13 @@ def rows_table(title: str, rows: Sequence[Row]) -> Rows:
     sources = with_guide_names(row.source for row in rows)
     cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
+
+
+def _print_frontier(summary: Summary) -> None:
+    """Print the trials between which a person chooses by latency, where it was measured."""
+    if summary.frontier:
+        say(f"\n{summary.objective} against latency, none quicker and better; {summary.constraints}:")
+        console().print(frontier_table(summary))
 
 
 def _print_diagnosis(summary: Summary) -> None:

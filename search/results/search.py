@@ -159,6 +159,7 @@ class Search:
                 "own": trial.own,
                 "attempts": trial.attempts,
                 "epochs": trial.epochs,
+                **trial.costs,
                 **trial.metrics,
                 **trial.values,
             }

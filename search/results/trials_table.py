@@ -25,6 +25,7 @@ COLOURS = {
     "stopped": "yellow",
     "diverged": "magenta",
     "failed": "red",
+    "infeasible": "dim",
     "paused": "dim",
 }
 

@@ -173,6 +173,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         epochs=study.budget.epochs,
         metric=study.objective.metric,
         why=prepared.pruning.why,
+        constraints=study.objective.constraints,
     )
 
 
@@ -360,7 +361,7 @@ def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tup
                 ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
             ledger.cut_short(reason)
     if not ledger.has_finished_trial:
-        return "failed", "no trial finished: all crashed, diverged or were cut short"
+        return "failed", Search(prepared.home.folder).progress.why_none_finished
     return "finished", reason
 
 

@@ -7,13 +7,9 @@ Ray's own experiment state is temporary: it is never restored from, and it is de
 from __future__ import annotations
 
 import logging
-import os
-import re
 import shutil
-import stat
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -24,6 +20,7 @@ from ray.tune.search import Searcher
 from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
 from search.facts.measured import Say, silent
+from search.running.failure import failure
 from search.running.parking import Parking
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
@@ -33,8 +30,9 @@ from search.running.switch import StopSwitch
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError
 from trainable.files.store import StoreError
+from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
-from trainable.tune.causes import cause_of, last_error
+from trainable.tune.causes import cause_of
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.stop_request import ask_to_stop, withdraw
 from trainable.tune.trial import TrialTrainable
@@ -42,10 +40,6 @@ from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
 
 SCRATCH = ".ray"
-LONGEST_REASON = 500
-"""The most characters of a reason in tables and tags."""
-FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
-"""What Ray writes before each of a trial's errors."""
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +179,8 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._next = None
         self._live.add(trial_id)
         address = self._prepared.home.checkpoints(proposal.trial)
-        assignment = TrialAssignment(proposal.recipe, address, str(self._ledger.search_id))
+        measures = self._ledger.lacks_cost(proposal.trial)
+        assignment = TrialAssignment(proposal.recipe, address, str(self._ledger.search_id), measures)
         return {"trial": proposal.trial, **assignment.config()}
 
     @property
@@ -211,7 +206,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
 
 
 class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
-    """Decides whether a trial goes on: each of its epochs is entered in the ledger, which decides.
+    """Decides whether a trial goes on: its cost and its epochs are entered in the ledger, which decides.
 
     A trial never says that it is done; so every result passes here, also its last.
     """
@@ -223,11 +218,14 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
         self._parking = parking
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        decision, before = Decision.CONTINUE, self._ledger.epochs_done(trial.config["trial"])
+        number, decision = trial.config["trial"], Decision.CONTINUE
+        before = self._ledger.epochs_done(number)
         with self._switch.stopped_by_disk():
+            for tree in result.get("costs", ()) if self._switch.fault is None else ():
+                decision = self._ledger.cost(number, NetworkCost(**tree))
             for tree in result["epochs"] if self._switch.fault is None else ():
-                decision = self._ledger.epoch(trial.config["trial"], EpochResult.from_tree(tree))
-        if self._ledger.epochs_done(trial.config["trial"]) > before:  # else they are those of a checkpoint
+                decision = self._ledger.epoch(number, EpochResult.from_tree(tree))
+        if self._ledger.epochs_done(number) > before:  # else they are those of a checkpoint
             self._parking.trained(trial)
         return str(TrialScheduler.STOP if decision is Decision.STOP else TrialScheduler.CONTINUE)
 
@@ -352,12 +350,12 @@ def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[E
 
 
 def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
-    """Remove the checkpoints of a trial that was stopped or diverged: nothing will go on from them.
+    """Remove the folder of a trial that was stopped, diverged or is infeasible: nothing will go on from it.
 
     Returns false where a store is down or a disk refuses it; the checkpoints then use space until the next
     try.
     """
-    if ledger.ended(trial) in ("stopped", "diverged"):
+    if ledger.ended(trial) in ("stopped", "diverged", "infeasible"):
         try:
             checkpoints_of(prepared, trial).remove()
         except (StoreError, OSError) as error:
@@ -376,25 +374,3 @@ def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch)
     for trial in range(ledger.trials):
         if trial in trials and not (switch.sure and drop_checkpoints(ledger, prepared, trial)):
             return
-
-
-def failure(trial: Trial) -> tuple[str, str]:
-    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died.
-
-    Ray also pickles the error into a file beside this text. That is never read: on a shared machine another
-    person may have written it.
-    """
-    whole = _own_text(Path(trial.error_file)) if trial.error_file else ""
-    newest = FAILURE.split(whole)[-1]
-    return last_error(newest)[:LONGEST_REASON] or "the trial's process could not be started", newest
-
-
-def _own_text(path: Path) -> str:
-    """Returns the text of a regular file of this user; nothing where there is none."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO would never be opened
-    except OSError:
-        return ""
-    with os.fdopen(file, encoding="utf-8", errors="replace") as text:
-        found = os.fstat(file)
-        return text.read() if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() else ""

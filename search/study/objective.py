@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from search.study.constraints import NO_CONSTRAINTS, Constraints
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
@@ -37,6 +38,7 @@ class Objective(Spec):
     bins: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         None, description="of val_calibration_error: 15"
     )
+    constraints: Constraints = NO_CONSTRAINTS
 
     @model_validator(mode="after")
     def metric_is_known(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from search.study.constraints import Constraints, shown_cost
 from search.study.objective import class_faults
 from search.study.study import Study, StudyError
 from spaces.catalog.catalog import make_space
@@ -15,6 +16,7 @@ from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
+from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.optimizers import Timm
 
 
@@ -37,7 +39,23 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
         raise StudyError([Fault("base.loop.batch_size", message)])
     if faults := list(class_faults(study.objective, base, info.classes)):
         raise StudyError(faults)
-    return make_space(space_name(study, facts), base, frozenset(pinned), facts, study.space.overrides)
+    space = make_space(space_name(study, facts), base, frozenset(pinned), facts, study.space.overrides)
+    if faults := list(size_faults(study.objective.constraints, space, facts)):
+        raise StudyError(faults)
+    return space
+
+
+def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
+    """Yields a fault where every trial has the same network, and it has more parameters than are allowed."""
+    limit = constraints.parameters
+    sections = (each.path.split(".") for each in space.dimensions)
+    varies = any(section == "model" and field not in OF_ANY_NETWORK for section, field, *_ in sections)
+    if limit is not None and not varies and facts.parameters > limit.max:
+        message = (
+            f"{shown_cost(limit.max)} is below the {facts.parameters:,} parameters of the network that every "
+            f"trial has, {space.base.model.kind}; allow more, or let the space vary the network"
+        )
+        yield Fault("objective.constraints.parameters.max", message)
 
 
 def check_trials(study: Study, space: Space, facts: Facts) -> None:

@@ -60,7 +60,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
         },
         "sampler": {"kind": "qmc"},
         "scheduler": {"kind": "none"},
-        "objective": {"metric": "val_loss"},
+        "objective": {"metric": "val_loss", "constraints": {"parameters": {"max": 5e6}}},
     },
     parse_tree(SMALL.decode(), "small"),
     EXAMPLE,

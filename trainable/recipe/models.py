@@ -151,6 +151,10 @@ class ModelSpec(Spec):
     layer_rates: LayerRates = UniformRates()
 
 
+OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
+"""These fields of `model` say nothing of which network it is, or how large."""
+
+
 class ResNetSmall(ModelSpec):
     """Is a residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
 

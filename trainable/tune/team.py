@@ -25,6 +25,7 @@ with paused():
     from torch import distributed
 
     from trainable.ranks import RankSilent, of_process_group
+    from trainable.recipe.network_cost import NetworkCost
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
@@ -92,6 +93,10 @@ class Rank:
         results = self._worker.step(TrialAssignment.from_config(config))
         return results if self._rank == 0 else None
 
+    def measure(self, config: dict[str, str]) -> NetworkCost:
+        """Returns what `Worker.measure` returns, without the other ranks."""
+        return self._worker.measure(TrialAssignment.from_config(config))
+
     def free(self) -> str:
         return self._worker.free()
 
@@ -120,6 +125,12 @@ class Team:
         self._answers([rank.copy_data.remote() for rank in self._ranks])
         (address,) = self._answers([self._ranks[0].open.remote()], seat.step_seconds)
         self._answers([rank.join.remote(address) for rank in self._ranks], seat.step_seconds)
+
+    def measure(self, assignment: TrialAssignment) -> NetworkCost:
+        """Returns what the network costs on the first rank. Raises RankLost, or what that rank has raised."""
+        (cost,) = self._answers([self._ranks[0].measure.remote(assignment.config())])
+        found: NetworkCost = cost
+        return found
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         """Does what `Worker.step` does, on all ranks. Raises RankLost, or what a rank has raised."""

@@ -19,6 +19,7 @@ with paused():
     import ray
     from ray import tune
 
+    from trainable.recipe.network_cost import NetworkCost
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.seat import Seat
@@ -52,6 +53,8 @@ class MemoryLeak(RuntimeError):
 class Crew(Protocol):
     """Trains the assignments: a `Worker` here, or a `Team` of them."""
 
+    def measure(self, assignment: TrialAssignment) -> NetworkCost: ...
+
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]: ...
 
     def free(self) -> str: ...
@@ -75,6 +78,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._leak = ""
         self._holds = False
         self._assigned = config
+        self._has_measured = False
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Returns the GPUs that Ray has given to this process; ranks have their own, in other processes."""
@@ -98,11 +102,15 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             else:
                 self._leak = problem
         self._assigned = new_config
+        self._has_measured = False
         return True
 
     @refusals_named()
     def step(self) -> dict[str, Any]:
         """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
+
+        The first step of an assignment that `measures` trains nothing: `costs` holds what the network costs,
+        in a list, since Ray takes mappings apart.
 
         Raises MemoryLeak, RankLost if a process of the trial has died, DiskRefused if a disk is full, and
         what `Worker.step` raises. After `hold` there are none, and nothing is trained.
@@ -116,6 +124,9 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         folder = assignment.checkpoint_store.folder
         if self._crew is None:
             self._crew = self._make_crew(folder)
+        if assignment.measures and not self._has_measured:
+            self._has_measured = True
+            return {"epochs": [], "costs": [self._crew.measure(assignment).model_dump()]}
         results = self._crew.step(assignment)
         return {"epochs": [result.tree() for result in results]}
 

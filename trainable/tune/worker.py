@@ -23,8 +23,10 @@ from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.collector import paused
 from trainable.files.folder_lock import FolderLock
+from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
+from trainable.recipe.network_cost import NetworkCost
 from trainable.training.memory import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
@@ -47,16 +49,25 @@ class TrialAssignment:
     """This is a folder, or a URI; with a URI, each machine has a folder of its own."""
     search: str = ""
     """This is the search's id: with a URI, each search has folders of its own on the machines."""
+    measures: bool = False
+    """Whether what the network costs is measured and reported before anything is trained."""
 
     def config(self) -> dict[str, str]:
         """Returns the assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
         tree = json.dumps(self.recipe.tree())
-        return {"recipe": tree, "checkpoints": str(self.checkpoints), "search": self.search}
+        measures = "yes" if self.measures else ""
+        return {
+            "recipe": tree,
+            "checkpoints": str(self.checkpoints),
+            "search": self.search,
+            "measures": measures,
+        }
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> TrialAssignment:
         """Reads what `config` has written. Raises RecipeError for a recipe that is not valid."""
-        return cls(Recipe.from_tree(json.loads(config["recipe"])), config["checkpoints"], config["search"])
+        recipe = Recipe.from_tree(json.loads(config["recipe"]))
+        return cls(recipe, config["checkpoints"], config["search"], bool(config["measures"]))
 
     @property
     def checkpoint_store(self) -> CheckpointStore:
@@ -88,9 +99,30 @@ class Worker:
         self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
+        self._costs: dict[str, NetworkCost] = {}
+        """What networks cost that were measured in this process, by what that depends on."""
         self._search = ""
         self._checkpoints: CheckpointStore | None = None
         """These are the run's checkpoints, on rank 0."""
+
+    def measure(self, assignment: TrialAssignment) -> NetworkCost:
+        """Returns what the network of an assignment costs on this device, as one rank of the trial.
+
+        Networks that must cost the same are measured once. Nothing of it touches the trial's own run. Raises
+        what making a Run raises. Ends the process after the seat's `step_seconds` without a sign.
+        """
+        key = key_of_cost(assignment.recipe)
+        if key not in self._costs:
+            recipe = share_of_rank(assignment.recipe, self._seat.workers)
+            with Watchdog(self._seat.step_seconds, assignment.checkpoint_store.folder) as self._watchdog:
+                run = self._make_run(recipe, ALONE)
+                try:
+                    self._costs[key] = measure_cost(run)
+                finally:
+                    run.close()
+                    del run
+                    held_bytes(self._device)  # it frees the device's memory for the trial
+        return self._costs[key]
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         """Returns results that this process has not reported yet: first those that a checkpoint covers, then
@@ -110,7 +142,7 @@ class Worker:
                 checkpoints = assignment.checkpoint_store
                 self._folder_lock = FolderLock(checkpoints.folder)
                 self._checkpoints = checkpoints
-            self._run = self._make_run(assignment.recipe)
+            self._run = self._make_run(assignment.recipe, self._ranks)
             state = self._state_to_resume()
             self._save_from = time.monotonic() + SAVE_SECONDS
             if state is not None:
@@ -165,14 +197,14 @@ class Worker:
             self._run.close()
         self._release_folder()
 
-    def _make_run(self, recipe: Recipe) -> Run:
+    def _make_run(self, recipe: Recipe, ranks: Ranks) -> Run:
         return Run(
             recipe,
             data=self._data,
             model=self._build,
             device=self._device,
             gpu_share=self._seat.gpu_share,
-            ranks=self._ranks,
+            ranks=ranks,
             download=self._seat.download,
             metrics=self._metrics,
             on_batch=lambda: self._watchdog.beat(),

@@ -10,6 +10,7 @@ from search.deciding.make import make_sampler
 from search.deciding.scheduler import Asha
 from search.record.journal import Journal
 from search.study import SamplerKind
+from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
@@ -26,6 +27,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         metric: str = "val_accuracy",
         space: Space = small_space,
         begun: bool = True,
+        constraints: Constraints = NO_CONSTRAINTS,
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -38,6 +40,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             trials=TRIALS,
             epochs=EPOCHS,
             metric=metric,
+            constraints=constraints,
         )
         if begun and ledger.search_id is None:
             ledger.begin("test")

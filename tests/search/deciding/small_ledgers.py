@@ -1,15 +1,17 @@
 """Makes ledgers over small searches, and says how their trials would go."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.record.home import EVENTS_FILE
-from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
+from search.record.journal import CostEvent, EndEvent, EpochEvent, Event, TrialEvent, read
+from search.study.constraints import Constraints
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
+from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult, worst
 
 TRIALS, EPOCHS, SLOTS = 16, 4, 3
@@ -30,6 +32,16 @@ def trained(values: dict[str, Value], epoch: int) -> EpochResult:
     return result(epoch, (1.0 - math.exp(-epoch)) * math.exp(-abs(math.log10(rate) + 1.0)))
 
 
+SMALL = Constraints.model_validate({"latency_ms": {"max": 10.0}})
+
+
+def cost(values: Mapping[str, Value]) -> NetworkCost:
+    """Returns a cost that is above the limit of SMALL for a third of the batches, the large ones."""
+    batch = values["loop.batch_size"]
+    assert isinstance(batch, int)
+    return NetworkCost(parameters=100, latency_ms=batch / 16.0, memory_gib=1.0)
+
+
 def drive(ledger: Ledger) -> None:
     """Trains to the end on three slots; the running trial with the fewest epochs is always the next."""
     ledger.begin("test")
@@ -37,6 +49,10 @@ def drive(ledger: Ledger) -> None:
     while True:
         while len(running) < SLOTS and (proposal := ledger.propose()) is not None:
             ledger.start(proposal.trial, ledger.epochs_done(proposal.trial))
+            if ledger.lacks_cost(proposal.trial):
+                decision = ledger.cost(proposal.trial, cost(proposal.values))
+                if decision is Decision.STOP:
+                    continue
             running[proposal.trial] = dict(proposal.values)
         if not running:
             return
@@ -51,7 +67,7 @@ def essence(folder: Path) -> list[Event]:
     return [
         event.model_copy(update={"sequence": -1, "time": 0.0})
         for event in read(folder / EVENTS_FILE)
-        if isinstance(event, TrialEvent | EpochEvent | EndEvent)
+        if isinstance(event, TrialEvent | CostEvent | EpochEvent | EndEvent)
     ]
 
 

@@ -37,6 +37,7 @@ def record(
         ("stopped", TrialState.PRUNED, None, {1: 0.5, 2: 0.75}),
         ("diverged", TrialState.PRUNED, None, {}),
         ("failed", TrialState.FAIL, None, {1: 0.5, 2: 0.75}),
+        ("infeasible", TrialState.PRUNED, None, {1: 0.5, 2: 0.75}),
     ],
 )
 def test_each_outcome_has_a_state_of_its_own(
@@ -52,7 +53,14 @@ def test_each_outcome_has_a_state_of_its_own(
     assert trial.params == INSIDE
 
 
-@pytest.mark.parametrize("outcome", [None, "finished", "stopped", "diverged", "failed"])
+def test_optuna_reads_excesses_as_its_constraints() -> None:
+    excesses = {"latency_ms": 0.25, "parameters": -0.5}
+    trial = optuna_trial(3, INSIDE, DOMAINS, "infeasible", {}, outside="ignore the trial", excesses=excesses)
+    assert trial.constraints == excesses
+    assert record("finished", {1: 0.5}).constraints == {}
+
+
+@pytest.mark.parametrize("outcome", [None, "finished", "stopped", "diverged", "failed", "infeasible"])
 def test_optuna_finds_no_fault_in_any_record(outcome: Outcome | None) -> None:
     import optuna
 

@@ -186,8 +186,8 @@ def test_a_prior_follows_what_was_drawn_before_it(small_space: Space, kind: str,
 
 
 def test_trials_rank_as_tpe_ranks_them() -> None:
-    def rank(outcome: Outcome, scores: Mapping[int, float]) -> tuple[int, int, float]:
-        found = rank_of(outcome, scores, "max")
+    def rank(outcome: Outcome, scores: Mapping[int, float], excess: float = 0.0) -> tuple[int, int, float]:
+        found = rank_of(outcome, scores, "max", excess)
         assert found is not None
         return found
 
@@ -197,9 +197,11 @@ def test_trials_rank_as_tpe_ranks_them() -> None:
         rank("stopped", {1: 0.1, 3: 0.2}),
         rank("stopped", {1: 0.9}),
         rank("diverged", {1: 0.9}),
+        rank("infeasible", {}, 0.1),
+        rank("infeasible", {}, 0.2),
     ]
     assert sorted(best_first) == best_first
-    assert len(set(best_first)) == 5
+    assert len(set(best_first)) == 7
     assert rank("stopped", {}) == rank("diverged", {})
     assert rank_of("failed", {1: 0.9}, "max") is None
     assert rank("finished", {1: 0.5}) > rank("finished", {1: 0.6})

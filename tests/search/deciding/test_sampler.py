@@ -275,3 +275,27 @@ def test_tpe_learns_from_diverged_trials_and_not_from_failed_ones() -> None:
         return sum(lr > 0.03 for lr in rates[20:]) / 30
 
     assert share_of_the_diverging_half("diverged") < 0.7 < share_of_the_diverging_half("failed")
+
+
+def test_tpe_finds_the_few_values_that_meet_a_constraint_by_how_far_others_are_from_them() -> None:
+    rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
+    space, limit = Space(Recipe(), (rate,), {"optimizer.lr": 0.01}), 1.05e-4  # 0.4 % of the range
+
+    def feasible_draws(outcome: Outcome, seed: int) -> int:
+        sampler, count = make_sampler(space, "tpe", seed, "max"), 0
+        for number in range(50):
+            values = sampler.ask(number)
+            lr = values["optimizer.lr"]
+            assert isinstance(lr, float)
+            sampler.add(number, values)
+            excesses = {"latency_ms": lr / limit - 1.0} if outcome == "infeasible" else None
+            sampler.tell(
+                number, "finished" if lr <= limit else outcome, {1: lr} if lr <= limit else {}, excesses
+            )
+            count += lr <= limit
+        return count
+
+    def found(outcome: Outcome) -> int:
+        return sum(feasible_draws(outcome, seed) for seed in range(3))
+
+    assert found("diverged") <= 3 < 10 <= found("infeasible")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from epoch_results import epoch_result
 from search.record.chain import JournalError
 from search.record.journal import (
+    CostEvent,
     EndEvent,
     Event,
     Outcome,
@@ -21,7 +22,9 @@ from search.record.journal import (
 )
 from search.record.summary import Summary, summarise
 from search.record.trials import Record
+from search.study.constraints import Constraints
 from tests.search.small_events import epoch, session, settled
+from trainable.recipe.network_cost import NetworkCost
 
 EPOCHS = 10
 EVERY = tuple(range(1, EPOCHS))
@@ -107,6 +110,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "own": True,
         "epochs": 1,
         "metrics": metrics,
+        "cost": {},
         "values": {"optimizer.kind": "sgd", "optimizer.lr": 0.1},
         "attempts": 1,
         "outcome_reason": "ranks 2 of 2",
@@ -122,6 +126,8 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "objective": {"metric": "val_accuracy", "mode": "max"},
         "trials": [trial],
         "best": None,
+        "constraints": {},
+        "frontier": [],
         "diagnosis": None,
         "verdicts": None,
         "epochs_trained": 1,
@@ -308,3 +314,48 @@ def test_the_json_of_every_stage_of_a_search_holds_only_finite_numbers() -> None
         text = json.dumps(summary_of(EVENTS[:count], locked=True).json())
         tree = json.loads(text, parse_constant=refuse)
         assert math.isfinite(tree["wall_seconds"])
+
+
+QUICK = Constraints.model_validate({"latency_ms": {"max": 20.0}})
+
+
+def constrained(*trials: tuple[Outcome, float, float]) -> Summary:
+    """Returns the summary of trials with an outcome, a latency and an accuracy."""
+    events: list[Event] = [
+        session("started"),
+        settled(EPOCHS, EVERY).model_copy(update={"constraints": QUICK}),
+    ]
+    for number, (state, latency, accuracy) in enumerate(trials):
+        queued, started, *rest = whole_trial(number, state, 0 if state == "infeasible" else 10, accuracy)
+        cost = NetworkCost(parameters=100, latency_ms=latency, memory_gib=1.0)
+        events += [queued, started, CostEvent(trial=number, cost=cost), *rest]
+    return summary_of([*events, session("finished")])
+
+
+def test_the_frontier_has_the_trials_that_no_other_beats_in_latency_and_objective() -> None:
+    summary = constrained(
+        ("finished", 8.0, 0.90),
+        ("finished", 4.0, 0.80),
+        ("finished", 6.0, 0.79),  # slower and worse than trial 1
+        ("infeasible", 30.0, 0.0),
+        ("finished", 15.0, 0.90),  # slower than trial 0, and as good
+        ("stopped", 1.0, 0.99),
+        ("finished", 20.0, 0.95),
+    )
+    assert [trial.id for trial in summary.frontier] == [1, 0, 6]
+    assert summary.best is not None
+    assert summary.best.id == 6
+    assert summary.json()["frontier"] == [1, 0, 6]
+    assert summary.json()["constraints"] == {"latency_ms": 20.0}
+    assert summary.json()["trials"][3]["cost"] == {"parameters": 100, "latency_ms": 30.0, "memory_gib": 1.0}
+    assert summary.epochs_if_unpruned == 6 * EPOCHS
+    assert not summary_of(EVENTS).frontier
+
+
+def test_where_nothing_is_feasible_the_nearest_trial_is_named() -> None:
+    summary = constrained(("infeasible", 30.0, 0.0), ("infeasible", 25.0, 0.0), ("failed", 1.0, 0.5))
+    assert summary.best is None
+    assert summary.why_none_finished == (
+        "no trial finished: 2 of 3 break a constraint; the nearest is trial 1: why infeasible"
+    )
+    assert summary_of(EVENTS).why_none_finished.endswith("all crashed, diverged or were cut short")

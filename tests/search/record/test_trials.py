@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from search.record.chain import JournalError
-from search.record.journal import EndEvent, Event, RetryEvent, StartEvent, TrialEvent
+from search.record.journal import CostEvent, EndEvent, Event, RetryEvent, StartEvent, TrialEvent
 from search.record.trials import Record
+from search.study.constraints import Constraints
 from tests.search.small_events import begun, epoch, session, settled
 from trainable.recipe import Recipe, digest_of
+from trainable.recipe.network_cost import NetworkCost
 
 RECIPE = Recipe().with_values({"optimizer.lr": 1e-5})
 FIRST = TrialEvent(trial=0, values={"optimizer.lr": 1e-5}, digest=RECIPE.digest(), recipe=RECIPE.tree())
@@ -17,6 +19,16 @@ QUEUED = (*BEGUN, FIRST)
 STARTED = (*QUEUED, StartEvent(trial=0, attempt=1, epoch=0))
 TRAINED = (*STARTED, epoch(0, 1, 0.25, rung=1), epoch(0, 2, 0.5))
 ENDED: tuple[Event, ...] = (*TRAINED, EndEvent(trial=0, state="stopped"))
+
+SMALL = Constraints.model_validate({"parameters": {"max": 10.0}})
+LIMITED = tuple(
+    event.model_copy(update={"constraints": SMALL}) if event is BEGUN[1] else event for event in STARTED
+)
+COSTS = {
+    parameters: CostEvent(trial=0, cost=NetworkCost(parameters=parameters, latency_ms=1.0, memory_gib=1.0))
+    for parameters in (10, 11)
+}
+INFEASIBLE = EndEvent(trial=0, state="infeasible")
 
 
 def test_a_trial_is_what_its_events_say() -> None:
@@ -68,6 +80,15 @@ def test_an_epoch_that_diverged_has_no_score_and_one_not_measured_neither() -> N
             "expected none after the epoch that diverged",
         ),
         (STARTED, EndEvent(trial=0, state="finished"), "trial 0: finished, and has no score"),
+        (STARTED, COSTS[10], "trial 0: expected no cost, got one"),
+        ((*LIMITED, COSTS[10]), COSTS[10], "trial 0: expected no cost, got one"),
+        ((*LIMITED, COSTS[10]), INFEASIBLE, "trial 0: infeasible, and breaks no constraint"),
+        (LIMITED, INFEASIBLE, "trial 0: infeasible, and breaks no constraint"),
+        (
+            (*LIMITED, COSTS[11]),
+            epoch(0, 1, rung=1),
+            "trial 0: expected its end, since parameters 11 is 10% above 10; got an epoch",
+        ),
         (ENDED, RetryEvent(trial=0, reason=""), "trial 0: expected nothing after its end, got retry"),
         (ENDED, epoch(0, 3), "trial 0: expected nothing after its end, got epoch"),
         (ENDED, EndEvent(trial=0, state="failed"), "trial 0: expected nothing after its end, got end"),

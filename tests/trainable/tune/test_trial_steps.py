@@ -19,6 +19,7 @@ from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import DataError, RecipeError, RunError
 from trainable.files.folder_lock import FolderInUse, FolderLock
 from trainable.files.store import Store, StoreError
+from trainable.probes import network_cost
 from trainable.training import trainer
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
@@ -115,6 +116,26 @@ def test_a_trial_reports_an_epoch_a_step_and_leaves_checkpoints(tmp_path: Path) 
     assert [epochs(actor.step()) for _ in range(3)] == [[1], [2], [3]]
     actor.cleanup()
     assert [each.epoch for each in checkpoint.finished(tmp_path)] == [3, 2]
+
+
+def test_a_network_is_measured_before_its_first_epoch_and_equal_ones_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_cost, "SECONDS", 0.0)
+
+    def measuring(folder: str, **values: Any) -> dict[str, str]:
+        return {**config(tmp_path / folder, **values), "measures": "yes"}
+
+    actor = trial(measuring("first"))
+    first, then = actor.step(), actor.step()
+    assert (epochs(first), epochs(then), "costs" in then) == ([], [1], False)
+    again = []
+    for assigned in (measuring("equal", optimizer__lr=0.01), measuring("wider", model__width=16)):
+        actor.reset_config(assigned)
+        again.append(actor.step()["costs"])
+    assert again[0] == first["costs"]  # to the last digit: it was not measured again
+    assert again[1][0]["parameters"] > first["costs"][0]["parameters"]
+    actor.cleanup()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Says why a trial's process failed, from what Ray wrote of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from ray.tune.experiment import Trial
+
+from trainable.tune.causes import last_error
+
+LONGEST_REASON = 500
+"""The most characters of a reason in tables and tags."""
+FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
+"""What Ray writes before each of a trial's errors."""
+
+
+def failure(trial: Trial) -> tuple[str, str]:
+    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died.
+
+    Ray also pickles the error into a file beside this text. That is never read: on a shared machine another
+    person may have written it.
+    """
+    whole = _own_text(Path(trial.error_file)) if trial.error_file else ""
+    newest = FAILURE.split(whole)[-1]
+    return last_error(newest)[:LONGEST_REASON] or "the trial's process could not be started", newest
+
+
+def _own_text(path: Path) -> str:
+    """Returns the text of a regular file of this user; nothing where there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO would never be opened
+    except OSError:
+        return ""
+    with os.fdopen(file, encoding="utf-8", errors="replace") as text:
+        found = os.fstat(file)
+        return text.read() if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() else ""
