@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
+from trainable.probes.network_cost import measure_cost
 from trainable.training.run import Run
 
 pytestmark = pytest.mark.gpu
@@ -86,6 +87,14 @@ try:
 except torch.OutOfMemoryError:
     print("capped")
 """
+
+
+def test_the_memory_of_a_step_on_a_gpu_is_measured() -> None:
+    recipe = small_recipe({"loop.batch_size": 4})
+    run = Run(recipe, data=data_set(), model=Hungry(), device=torch.device("cuda"))
+    cost = measure_cost(run)
+    assert 4.0 < cost.memory_gib < 32.0
+    assert cost.latency_ms > 0.0
 
 
 def test_a_share_of_a_gpu_ends_at_its_part_of_the_memory() -> None:

@@ -19,7 +19,7 @@ from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
-from trainable.probes.memory_estimate import SMALLEST, Line, draw_line
+from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, Line, draw_line
 from trainable.training.memory import give_back, ran_out
 from trainable.training.run import Run
 
@@ -141,7 +141,7 @@ def step_bytes(run: Run) -> int:
                 peak = steps.on_cuda(run.micro_batch).peak_bytes
                 return peak if peak is not None else torch.cuda.mem_get_info(run.device)[1]
             limit = available_bytes() // 2
-            line = steps.line(limit)
+            line = steps.line(limit, min(run.micro_batch, MOST_IMAGES))
             return line.bytes(run.micro_batch) if line is not None else limit
     finally:
         give_back(run.device)
@@ -273,7 +273,7 @@ class _Steps:
         peak = torch.cuda.max_memory_reserved(self.device)
         return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
 
-    def line(self, limit: int) -> Line | None:
+    def line(self, limit: int, most_images: int = MOST_IMAGES) -> Line | None:
         """Returns a line for the memory of weights, optimizer and a step on any number of images, without
         taking that step.
 
@@ -281,7 +281,7 @@ class _Steps:
         """
         if self.speed(SMALLEST) is None:
             return None
-        return draw_line(self.take, held_bytes(self._run.state_dict()), limit)
+        return draw_line(self.take, held_bytes(self._run.state_dict()), limit, most_images)
 
 
 def _check(limit_bytes: int | None, largest: int | None) -> None:

@@ -42,17 +42,18 @@ class Line:
         return self.held_bytes + math.ceil(KERNELS * max(passes, self.update_bytes))
 
 
-def draw_line(take: Callable[[int], object], held: int, limit: int) -> Line:
+def draw_line(take: Callable[[int], object], held: int, limit: int, most_images: int = MOST_IMAGES) -> Line:
     """Returns the line through the two largest of a few small steps; `take` takes a step on so many images.
 
     Peaks bend upwards only (they are the most of several lines), so the last two steps are the truest. No
-    step is taken whose estimate is over `limit` bytes, nor one after a step for which memory ran out.
+    step is taken whose estimate is over `limit` bytes, none after one for which memory ran out, and none with
+    more images than are asked for, `most_images`, but a second one.
     """
     fewer, less = 0, 0
     more, (most, update) = SMALLEST, _peaks(take, SMALLEST)
     while True:
         line = Line(held, more, most, max(0, most - less) / (more - fewer), update)
-        enough = more >= MOST_IMAGES or most >= max(ENOUGH_BYTES, OVER_HELD * held)
+        enough = more >= most_images or most >= max(ENOUGH_BYTES, OVER_HELD * held)
         if (enough and fewer) or line.bytes(2 * more) > limit:
             return line
         try:

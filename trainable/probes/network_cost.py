@@ -27,20 +27,23 @@ FREE = ("weights", "dropout", "stochastic_depth", "initialisation", "layer_rates
 
 
 def measure_cost(run: Run) -> NetworkCost:
-    """Returns what the run's network costs on the run's device. The run is afterwards as it was."""
+    """Returns what the run's network costs on the run's device. The run is afterwards as it was.
+
+    The latency is that of the quickest pass: what a device takes that does nothing else. In a search other
+    trials use the processors too (docs/decisions/0027).
+    """
     return NetworkCost(
         parameters=sum(each.numel() for each in run.model.parameters()),
-        latency_ms=1e3 * seconds_to_answer(run),
+        latency_ms=1e3 * min(times_to_answer(run)),
         memory_gib=step_bytes(run) / 2**30,
     )
 
 
-def seconds_to_answer(run: Run) -> float:
-    """Returns the quickest time from one image on the device, at the size of evaluation, to its answer.
+def times_to_answer(run: Run) -> list[float]:
+    """Returns the seconds of many passes, each from one image of evaluation, on the device, to its answer.
 
     The answer is computed as in scoring: in the recipe's number format and layout, not compiled, with every
-    view of `evaluation.flip` and `evaluation.scales`. The quickest of many passes is what a device takes that
-    does nothing else: here other trials may use the processors too.
+    view of `evaluation.flip` and `evaluation.scales`.
     """
     info = run.data.info
     views = make_views(run.recipe.evaluation, info.image_size)
@@ -56,7 +59,7 @@ def seconds_to_answer(run: Run) -> float:
             precision.switches(run.precision, run.device, one_size=len(views) == 1),
             eagerly(run.recipe.loop.compile),
         ):
-            return _quickest_seconds(lambda: answers(run.model, image, autocast, views), run.device)
+            return _times(lambda: answers(run.model, image, autocast, views), run.device)
     finally:
         run.model.train(was_training)
 
@@ -92,7 +95,7 @@ def share_of_rank(recipe: Recipe, ranks: int) -> Recipe:
     )
 
 
-def _quickest_seconds(answer: Callable[[], object], device: torch.device) -> float:
+def _times(answer: Callable[[], object], device: torch.device) -> list[float]:
     for _ in range(WARM_UPS):
         answer()
     seconds: list[float] = []
@@ -103,4 +106,4 @@ def _quickest_seconds(answer: Callable[[], object], device: torch.device) -> flo
         answer()
         wait_for(device)
         seconds.append(time.perf_counter() - began)
-    return min(seconds)
+    return seconds

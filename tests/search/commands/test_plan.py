@@ -31,7 +31,7 @@ def first_of(study: Study, facts: Facts, *, begun: bool = False) -> str:
     return first_trial(study, space, begun=begun)
 
 
-def sampler_of(study: Study) -> str:
+def rows_of(study: Study) -> dict[str, str]:
     facts = digits_facts(epochs=study.budget.epochs)
     space = make_space(
         study.space.name or "document",
@@ -42,7 +42,17 @@ def sampler_of(study: Study) -> str:
     )
     table = plan_table(study, space, choose_pruning(study, space), facts)
     names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)
-    return wanted[names.index("sampler")]
+    return dict(zip(names, wanted, strict=True))
+
+
+def sampler_of(study: Study) -> str:
+    return rows_of(study)["sampler"]
+
+
+def test_constraints_are_in_the_plan_where_there_are_any() -> None:
+    limited = study_of(objective__constraints={"latency_ms": {"max": 20}, "parameters": {"max": 1e6}})
+    assert "constraints" not in rows_of(study_of())
+    assert rows_of(limited)["constraints"].startswith("latency_ms at most 20, parameters at most 1,000,000;")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,7 @@ import pytest
 from epoch_results import epoch_result
 from search.followers.run_updates import LONGEST_PARAM, LONGEST_TAG, Outbox, Point, clip, status_of
 from search.record.journal import (
+    CostEvent,
     EndEvent,
     Event,
     Outcome,
@@ -12,7 +13,9 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.study.constraints import Constraints
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
+from trainable.recipe.network_cost import NetworkCost
 
 
 def outbox(*events: Event) -> Outbox:
@@ -54,6 +57,23 @@ def test_epochs_are_points_at_their_own_time_and_step() -> None:
     ]
     assert change.tags["tunebook.epochs"] == "2"
     assert change.tags["tunebook.rung"] == "2"
+
+
+def test_what_a_network_costs_is_points_before_its_first_epoch() -> None:
+    first, second = STARTED
+    limits = Constraints.model_validate({"latency_ms": {"max": 20.0}})
+    cost = NetworkCost(parameters=7, latency_ms=25.0, memory_gib=0.5)
+    events = (
+        first,
+        second.model_copy(update={"constraints": limits}),
+        trial(0),
+        CostEvent(trial=0, cost=cost),
+    )
+    named = {"parameters": 7, "latency_ms": 25.0, "memory_gib": 0.5}
+    points = outbox(*events).updates[0].points
+    assert points == [Point(name, value, 102_000, 0) for name, value in named.items()]
+    ended = outbox(*events, EndEvent(trial=0, state="infeasible", reason="too slow")).updates[0]
+    assert (ended.status, ended.tags["tunebook.outcome"]) == (("KILLED", 103_000), "infeasible")
 
 
 def test_a_new_run_needs_no_status_and_one_that_goes_on_is_set_running() -> None:

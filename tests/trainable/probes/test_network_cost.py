@@ -45,7 +45,7 @@ def test_each_view_of_an_image_takes_time(monkeypatch: pytest.MonkeyPatch) -> No
             count += 1
 
         run.model.register_forward_hook(counted)
-        network_cost.seconds_to_answer(run)
+        network_cost.times_to_answer(run)
         return count
 
     assert passes(evaluation__scales=[1.0, 1.5]) == 2 * passes()
