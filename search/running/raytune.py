@@ -350,7 +350,7 @@ def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[E
 
 
 def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
-    """Remove the folder of a trial that was stopped, diverged or is infeasible: nothing will go on from it.
+    """Remove the checkpoints of a trial that was stopped, diverged or is infeasible; nothing goes on there.
 
     Returns false where a store is down or a disk refuses it; the checkpoints then use space until the next
     try.

@@ -93,6 +93,7 @@ class Rank:
         results = self._worker.step(TrialAssignment.from_config(config))
         return results if self._rank == 0 else None
 
+    @refusals_named()
     def measure(self, config: dict[str, str]) -> NetworkCost:
         """Returns what `Worker.measure` returns, without the other ranks."""
         return self._worker.measure(TrialAssignment.from_config(config))
