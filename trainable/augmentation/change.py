@@ -18,7 +18,11 @@ Change = Callable[[Tensor, Draws], Tensor]
 
 def on_device(drawn: NDArray[Any], device: torch.device) -> Tensor:
     """Returns numbers drawn on the host as a tensor on a device, without waiting for the device."""
-    tensor = torch.from_numpy(drawn)
+    return moved(torch.from_numpy(drawn), device)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor of the host on a device, without waiting for the device."""
     if device.type == "cuda":  # from memory that is not pinned, a large copy waits for the device
         tensor = tensor.pin_memory()  # which torch uses again only after the copy
     return tensor.to(device, non_blocking=True)

@@ -38,7 +38,7 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
     its head twice, or do something to its output. The network's mode and weights stay as they are.
     """
     try:
-        head = _head_layers(network)
+        head = head_layers(network)
     except ModelError:
         return None
     cut, training = Cut(network, head), network.training
@@ -55,8 +55,11 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
     return cut if same else None
 
 
-def _head_layers(network: nn.Module) -> nn.Sequential:
-    """Returns the head, with dropout that stands right before it in its container, and what follows there."""
+def head_layers(network: nn.Module) -> nn.Sequential:
+    """Returns the head, with dropout that stands right before it in its container, and what follows there.
+
+    The layers are the network's own. Raises ModelError for a network without a head.
+    """
     name = head_of(network)
     head = network.get_submodule(name)
     parent = network.get_submodule(name.rpartition(".")[0]) if name else head

@@ -147,6 +147,15 @@ class ModelSpec(Spec):
     freeze_epochs: Annotated[
         int, Field(ge=0), Purpose("the head alone is trained first, then all", "001:100")
     ] = 0
+    frozen_views: Annotated[
+        int | None,
+        Field(ge=1),
+        Purpose(
+            "while the head alone is trained, images are augmented in so many fixed ways, whose features are "
+            "computed once; null augments anew in each epoch",
+            "ours",
+        ),
+    ] = None
     freeze_norm: Annotated[bool, Purpose("BatchNorm keeps its statistics, scale and shift", "000:51")] = False
     layer_rates: LayerRates = UniformRates()
 

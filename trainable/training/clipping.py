@@ -1,13 +1,35 @@
-"""Clips gradients adaptively: a unit's gradient may be at most a share of its weights in length."""
+"""Clips gradients: all together by their norm, or each unit's to a share of its weights in length."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_
 
 from trainable.models.groups import head_parameters
+from trainable.recipe.training import AdaptiveClipping, Clipping, NoClipping, NormClipping
+
+
+def clip(
+    spec: Clipping,
+    parameters: Sequence[nn.Parameter],
+    below_head: Sequence[nn.Parameter],
+    norm: Tensor | None,
+) -> None:
+    """Clips the gradients of `parameters` by their norm, if it was measured, or those below the head."""
+    match spec:
+        case NoClipping():
+            pass
+        case NormClipping(max_norm=longest):
+            if norm is not None:
+                clip_grads_with_norm_(parameters, longest, norm)
+        case AdaptiveClipping(factor=factor):
+            clip_adaptively(below_head, factor)
+        case _:
+            assert_never(spec)
 
 
 @torch.no_grad()

@@ -1,12 +1,17 @@
-"""Makes the network of a recipe for the images of a data set."""
+"""Makes the network of a recipe for the images of a data set, and prepares it for training."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from trainable.data import DataInfo
+from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel, name_of
+from trainable.models.sync_norm import with_sync_norm
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
 from trainable.recipe.models import Model, OwnModel
 
 
@@ -36,3 +41,20 @@ def given_or_made(
     if model is not None and not isinstance(spec, OwnModel):
         spec = OwnModel(name=name_of(model))
     return make_network(spec, info, build=model, download=download)
+
+
+def layout_of(recipe: Recipe) -> torch.memory_format:
+    """Returns the memory format of a run's network and images."""
+    return torch.channels_last if recipe.precision.channels_last else torch.preserve_format
+
+
+def prepared(model: nn.Module, recipe: Recipe, ranks: Ranks, device: torch.device) -> nn.Module:
+    """Moves a network to device and layout, with rank 0's weights and what the loop asks of its layers."""
+    if recipe.loop.sync_norm:
+        model = with_sync_norm(model, ranks)
+    if recipe.loop.checkpoint_activations:
+        checkpoint_blocks(model)
+    moved: nn.Module = model.to(device, memory_format=layout_of(recipe))  # type: ignore[call-overload]
+    if ranks.world > 1:
+        ranks.copy_from_first([each.detach() for each in moved.state_dict().values()])
+    return moved

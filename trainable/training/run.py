@@ -24,24 +24,24 @@ from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.loading import Batch, make_loader
 from trainable.errors import DataError, StateError, crashes_named
-from trainable.models.checkpointing import checkpoint_blocks
+from trainable.models.cut import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
 from trainable.models.own import BuildModel
-from trainable.models.sync_norm import with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training import precision, seeds
-from trainable.training.answers import Rows
 from trainable.training.compiling import eagerly, forget_compiled
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.epoch_result import epoch_result
-from trainable.training.evaluate import Room, Scores, evaluate, make_views
+from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own, make_extra_metrics
+from trainable.training.frozen_features import FrozenFeatures, shown
 from trainable.training.metrics import EpochResult
-from trainable.training.network import given_or_made
+from trainable.training.network import given_or_made, layout_of, prepared
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
+from trainable.training.scoring import Scoring
 from trainable.training.seeds import Use
 from trainable.training.task import task_of
 from trainable.training.totals import Trained
@@ -104,18 +104,18 @@ class Run:
         self.extra_metrics = make_extra_metrics(
             self.recipe.evaluation.metrics, metrics or {}, self.data.info.classes
         )
-        self._room = Room()
-        self._views = make_views(self.recipe.evaluation, self.data.info.image_size)
+        self._scoring = self._make_scoring()
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, self.data.info, download=download)
-            self.model = self._prepared(network)
-        check_sizes(self.model, self.recipe, self.data.info, self._views)
+            self.model = prepared(network, self.recipe, ranks, self.device)
+        check_sizes(self.model, self.recipe, self.data.info, self._scoring.views)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
             self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
+        self._frozen = self._make_frozen()
         self._history: tuple[EpochResult, ...] = ()
         self._name = f"recipe {self.recipe.digest()}"
         self._probe: tuple[int, torch.Generator] | None = None
@@ -174,7 +174,7 @@ class Run:
             raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
-            scores = self._measured(part, confusion, answers)
+            scores = self._scoring.part(self._scored_model(), part, confusion=confusion, answers=answers)
         return scores if scores.finite else self.extra_metrics.worst_of(self._task.worst(scores.images))
 
     def evaluate(self, part: Split) -> dict[str, float]:
@@ -203,6 +203,7 @@ class Run:
             if state.get(name) != value:
                 raise StateError(f"this state is of {name} {state.get(name)!r}, the run is of {value!r}")
         self.model.load_state_dict(state["model"])
+        self._frozen.forget()
         self._trainer.load_state_dict(state)
         self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
 
@@ -261,7 +262,7 @@ class Run:
         trained_at = time.perf_counter()
         if not trained.lost:
             self._settle_norm(self.epoch)
-        scores = None if trained.lost else self._measured("validation")
+        scores = None if trained.lost else self._validated()
         clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
         return epoch_result(
@@ -276,8 +277,16 @@ class Run:
         )
 
     def _train(self) -> Trained:
-        epoch = self.epoch
-        return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first), self._pause)
+        epoch, began = self.epoch, time.perf_counter()
+        features = self._frozen.train(epoch)
+        if features is None:
+            return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first), self._pause)
+
+        def opened(first: int) -> Iterator[Batch]:
+            return features.batches(self._trainer.order(epoch, first))
+
+        head = head_layers(self.model)
+        return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
 
     def _pause(self) -> None:
         """Makes rank 0's state that of all ranks, and lets the caller save it."""
@@ -286,38 +295,19 @@ class Run:
 
     def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
         """Yields the micro-batches of an epoch from a window on."""
-        return self._converted(self._loader.train(self._trainer.order(epoch, first), epoch))
+        order = self._trainer.order(epoch, first)
+        return self._converted(self._loader.train(*shown(self.recipe, self.data.info, order, epoch)))
 
-    def _measured(self, part: Split, confusion: bool = False, answers: bool = False) -> Scores:
-        """Returns the scores of a part, with the extra metrics; BatchNorm's statistics are ready before."""
-        scores = self._score(part, confusion, answers=answers or bool(self.extra_metrics))
-        return self.extra_metrics.added_to(scores, keep=answers)
-
-    def _score(
-        self, part: Split, confusion: bool = False, *, answers: bool = False, positions: Tensor | None = None
-    ) -> Scores:
-        """Returns the scores of a part, or of some of its images, without the extra metrics."""
-        chosen = torch.arange(len(self.data.parts[part])) if positions is None else positions
-        size = self.recipe.evaluation.batch_size
-        mine = self._ranks.batches_of(chosen, size)
-        rows = Rows.of(self._ranks, len(chosen), size, self.device) if answers else None
-        with eagerly(self.recipe.loop.compile):
-            return evaluate(
-                self._scored_model(),
-                self._converted(self._loader.evaluate(part, mine.numpy())),
-                self._task.tally(self.device, confusion, rows),
-                autocast=precision.autocast(self.precision, self.device),
-                views=self._views,
-                ranks=self._ranks,
-                room=self._room,
-            )
+    def _validated(self) -> Scores:
+        features = self._frozen.validation(self.epoch)
+        return self._scoring.part(self._scored_model(), "validation", features=features)
 
     def _clean_train_accuracy(self, diverged: bool) -> float | None:
         """Returns, at the end of a run, the accuracy on training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
-        scores = self._score("train", positions=chosen)
+        scores = self._scoring.some(self._scored_model(), "train", chosen)
         return scores.accuracy if scores.finite else None
 
     def _sample(self, count: int) -> Tensor:
@@ -348,20 +338,6 @@ class Run:
 
     # --- making and placing ---------------------------------------------------------------------------
 
-    def _prepared(self, model: nn.Module) -> nn.Module:
-        """Moves a model to device and layout, with rank 0's weights and what the loop asks of its layers."""
-        if self.recipe.loop.sync_norm:
-            model = with_sync_norm(model, self._ranks)
-        if self.recipe.loop.checkpoint_activations:
-            checkpoint_blocks(model)
-        memory_format = torch.channels_last if self.recipe.precision.channels_last else torch.preserve_format
-        moved: nn.Module = model.to(self.device, memory_format=memory_format)  # type: ignore[call-overload]
-        if self._ranks.world > 1:
-            self._ranks.copy_from_first([each.detach() for each in moved.state_dict().values()])
-        self._dtype = next((each.dtype for each in model.parameters()), torch.float32)
-        self._memory_format = memory_format
-        return moved
-
     def _make_trainer(self) -> Trainer:
         return Trainer(
             self.recipe,
@@ -374,13 +350,39 @@ class Run:
             ranks=self._ranks,
         )
 
+    def _make_scoring(self) -> Scoring:
+        return Scoring(
+            self.recipe,
+            self.data,
+            task=self._task,
+            extra_metrics=self.extra_metrics,
+            ranks=self._ranks,
+            device=self.device,
+            number_format=self.precision,
+            read=lambda part, positions: self._converted(self._loader.evaluate(part, positions)),
+        )
+
+    def _make_frozen(self) -> FrozenFeatures:
+        return FrozenFeatures(
+            self.recipe,
+            self.data.info,
+            self.model,
+            device=self.device,
+            number_format=self.precision,
+            ranks=self._ranks,
+            read_train=lambda blocks, epoch: self._converted(self._loader.train(blocks, epoch)),
+            read_validation=lambda: self._converted(self._loader.evaluate("validation")),
+            on_batch=self._on_batch,
+        )
+
     def _scored_model(self) -> nn.Module:
         return self.model if self._trainer.ema is None else self._trainer.ema.model
 
-    def _converted(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _converted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        dtype = next((each.dtype for each in self.model.parameters()), torch.float32)
         for images, labels in batches:
             self._on_batch()
-            yield images.to(self.device, self._dtype, memory_format=self._memory_format), labels
+            yield images.to(self.device, dtype, memory_format=layout_of(self.recipe)), labels
 
     # --- around every computation ---------------------------------------------------------------------
 

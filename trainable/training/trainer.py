@@ -6,11 +6,11 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 
 from trainable.augmentation.mixing import make_mixing
 from trainable.augmentation.sizes import resized, size_at
@@ -21,9 +21,9 @@ from trainable.models.groups import rate_factors
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
-from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
+from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.training import precision, schedule, seeds
-from trainable.training.clipping import below_head, clip_adaptively
+from trainable.training.clipping import below_head, clip
 from trainable.training.evaluate import full_precision
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
@@ -101,6 +101,8 @@ class Trainer:
             rate_factors=rate_factors(recipe.model.layer_rates, model),
         )
         self.ema = make_average(recipe.regularisation.averaging, model)
+        self._head: nn.Module | None = None
+        """What features go through, in an epoch that is given features of images instead of images."""
         self._running: Running | None = None
         """How far the epoch has come, while one is trained."""
 
@@ -125,17 +127,21 @@ class Trainer:
         epoch: int,
         open_at: Callable[[int], Iterator[Batch]],
         at_pause: Callable[[], None] = lambda: None,
+        *,
+        head: nn.Module | None = None,
+        began: float | None = None,
     ) -> Trained:
         """Trains one epoch, counted from 0, or the rest of one that a loaded state has begun.
 
-        `open_at` returns its micro-batches from a window on. `at_pause` is called between two segments of the
-        epoch, where `state_dict` is that of a run which can be resumed.
+        `open_at` returns its micro-batches from a window on: of images, or of features that go through `head`
+        alone. `at_pause` is called between two segments of the epoch, where `state_dict` is that of a run
+        which can be resumed. The epoch's time counts from now, or from when its preparation `began`.
         """
         running = self._running = self._running or Running(Totals(self._device))
         totals, first = running.totals, running.step
         batches = Batches(open_at, first, running.waited_seconds)
-        started = time.perf_counter() - running.seconds
-        self.begin(epoch)
+        started = (began or time.perf_counter()) - running.seconds
+        self.begin(epoch, head)
         generator = self._begin_segment(epoch, first)
         weights = self._order.weights(epoch, self._task, self._device)
         for step in range(first, self.steps):
@@ -169,9 +175,9 @@ class Trainer:
             seeds.reseed(self._device, seeds.derive(self._recipe.loop.seed, Use.LAYERS, *parts))
         return self.mixing_generator(epoch, first)
 
-    def begin(self, epoch: int) -> None:
+    def begin(self, epoch: int, head: nn.Module | None = None) -> None:
         """Puts the model into training mode for an epoch, with what is frozen then."""
-        spec = self._recipe.model
+        spec, self._head = self._recipe.model, head
         body_frozen = epoch < spec.freeze_epochs
         if body_frozen:
             freeze_body(self._model)
@@ -331,11 +337,13 @@ class Trainer:
     ) -> tuple[Tensor, Tensor]:
         """Adds a micro-batch's gradients.
         Returns its share of the window's loss, and how right each answer was."""
-        images, targets = resized(images, size), labels
-        if self._mixing is not None:
-            images, targets = self._mixing(images, labels, self._task.classes, generator)
+        inputs, targets, network = images, labels, self._head
+        if network is None:
+            inputs, network = resized(images, size), self._reduction.model
+            if self._mixing is not None:
+                inputs, targets = self._mixing(inputs, labels, self._task.classes, generator)
         with self._autocast:
-            outputs = self._reduction.model(images)
+            outputs = network(inputs)
         outputs = full_precision(outputs)
         loss = self._task.loss(outputs, targets)
         share = self._task.weight(labels) / window
@@ -350,24 +358,12 @@ class Trainer:
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         self._scaler.unscale_(phase.optimizer)
         norm = get_total_norm(gradients) if measured else None
-        self._clip(norm)
+        clip(self._clipping, self._parameters, self._below_head, norm)
         self._scaler.step(phase.optimizer)
         self._scaler.update()
         if self.ema is not None:
             self.ema.update()
         return norm
-
-    def _clip(self, norm: Tensor | None) -> None:
-        match self._clipping:
-            case NoClipping():
-                pass
-            case NormClipping(max_norm=longest):
-                if norm is not None:
-                    clip_grads_with_norm_(self._parameters, longest, norm)
-            case AdaptiveClipping(factor=factor):
-                clip_adaptively(self._below_head, factor)
-            case _:
-                assert_never(self._clipping)
 
     # --- what it came to ------------------------------------------------------------------------------
 

@@ -257,7 +257,7 @@ def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch
     run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
     chosen = run._sample(21)
     assert len(set(chosen.tolist())) == 21
-    right = run._score("train", confusion=False, positions=chosen)
+    right = run._scoring.some(run.model, "train", chosen)
     assert right.images == 21
     assert run.history[-1].clean_train_accuracy == right.accuracy
 

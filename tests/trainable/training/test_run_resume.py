@@ -76,6 +76,14 @@ CASES: dict[str, dict[str, Any]] = {
         "optimizer.kind": "lamb",
         "augmentation.policy.kind": "trivialaugment",
     },
+    "frozen, two views": {
+        **AUGMENTED,
+        "model.freeze_epochs": 3,
+        "model.frozen_views": 2,
+        "model.dropout": 0.3,
+        "loop.micro_batch": 5,
+        "regularisation.averaging.kind": "ema",
+    },
     "frozen statistics, twice computed": {
         "model.freeze_norm": True,
         "loop.checkpoint_activations": True,

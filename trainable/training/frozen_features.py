@@ -1,0 +1,250 @@
+"""Remembers what a frozen body makes of images that epochs show it again, so that it computes it once.
+
+While `model.freeze_epochs` trains the head alone, the features of an image change only if the image does. So
+they are computed once for the validation part, and once for each view of the training part: there is one view
+where nothing random touches the images, else there are `model.frozen_views`.
+
+They take images * views * features * 4 bytes on the host, half of it in fp16 and bf16: 1,000 images make 5 MB
+for EfficientNet-Lite0's 1,280 features.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from trainable.augmentation.augment import make_augment
+from trainable.augmentation.change import moved
+from trainable.augmentation.masking import make_masking
+from trainable.data import DataInfo
+from trainable.data.loading import Batch
+from trainable.files.host_memory import available_bytes
+from trainable.models.cut import Cut, cut_before_head
+from trainable.models.freezing import set_training
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
+from trainable.recipe.speeds import Format
+from trainable.training import precision, seeds
+from trainable.training.memory import give_back, ran_out
+
+logger = logging.getLogger(__name__)
+
+MEMORY_SHARE = 4
+"""All features of a run take at most one part in so many of the memory that is free on the host."""
+
+
+def views_of(recipe: Recipe, info: DataInfo) -> int | None:
+    """Returns how many views of each training image the frozen epochs show: one, if nothing random touches
+    the images, else `model.frozen_views`; None if every epoch augments them anew."""
+    augmentation = recipe.augmentation
+    changed = make_augment(augmentation, info.flips, info.image_size)
+    masked = make_masking(augmentation.masking, recipe.loop.epochs)
+    return recipe.model.frozen_views if changed or masked else 1
+
+
+def shown(recipe: Recipe, info: DataInfo, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
+    """Returns the positions and the epoch by which an epoch, counted from 0, augments its images.
+
+    With k views, frozen epoch e augments as epoch e mod k does, and shows an image that is drawn more than
+    once the same way each time. Other epochs are returned as they are.
+    """
+    views = views_of(recipe, info) if epoch < recipe.model.freeze_epochs else None
+    if views is None:
+        return batches, epoch
+    return [each % info.train_images for each in batches], epoch % views
+
+
+@dataclass(frozen=True)
+class Features:
+    """Holds the features [N, F] of a part's images and their labels, int64 [N], on the host."""
+
+    values: Tensor
+    labels: Tensor
+    device: torch.device
+    on_batch: Callable[[], None]
+
+    def batches(self, positions: Iterable[Tensor]) -> Iterator[Batch]:
+        """Yields features [B, F] and labels [B] on the device, and calls `on_batch` before each.
+
+        Position p + N is image p again.
+        """
+        for each in positions:
+            self.on_batch()
+            rows = each % len(self.labels)
+            yield moved(self.values[rows], self.device), moved(self.labels[rows], self.device)
+
+
+@final
+class FrozenFeatures:
+    """Computes the features of a run's images when they are first needed, and forgets them when the body
+    thaws.
+
+    They are a function of the recipe and the data alone, so that resuming equals never stopping: images are
+    read in fixed blocks, whatever the order in which an epoch shows them. Nothing is remembered where it
+    would not be used twice, or is not certain to be the same: images of changing sizes or mixed, more than
+    one rank, a compiled network, and one whose body needs other images or chance. Where memory is short, the
+    run goes on without, and says so in the log.
+
+    `read_train(blocks, epoch)` and `read_validation()` yield batches of images as the network takes them.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        info: DataInfo,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        number_format: Format,
+        ranks: Ranks,
+        read_train: Callable[[Sequence[Tensor], int], Iterator[Batch]],
+        read_validation: Callable[[], Iterator[Batch]],
+        on_batch: Callable[[], None],
+    ) -> None:
+        self._recipe, self._info, self._model, self._device = recipe, info, model, device
+        self._autocast = precision.autocast(number_format, device)
+        self._read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
+        alone = ranks.world == 1 and not recipe.loop.compile
+        self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
+        """So many epochs may use features."""
+        self._views = self._views_used_twice()
+        plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
+        self._validates = plain and self._epochs > 1
+        self._cut: Cut | None = None
+        self._train: dict[int, Features] = {}
+        self._validation: Features | None = None
+
+    def train(self, epoch: int) -> Features | None:
+        """Returns the features of the training images as an epoch, counted from 0, shows them; or None."""
+        if epoch >= self._epochs:
+            self.forget()
+            return None
+        if self._views == 0:
+            return None
+        view = epoch % self._views
+        if view not in self._train:
+            count = self._info.train_images
+            blocks = torch.arange(count).tensor_split(math.ceil(count / self._recipe.evaluation.batch_size))
+            found = self._tried(lambda: self._read_train(blocks, view), count)
+            self._train |= {} if found is None else {view: found}
+        return self._train.get(view)
+
+    def validation(self, epoch: int) -> Iterator[Batch] | None:
+        """Returns the validation part's batches of features after an epoch, those of scoring; or None."""
+        if epoch >= self._epochs or not self._validates:
+            return None
+        if self._validation is None:
+            self._validation = self._tried(self._read_validation, self._info.validation_images)
+        if self._validation is None:
+            return None
+        positions = torch.arange(self._info.validation_images)
+        return self._validation.batches(positions.split(self._recipe.evaluation.batch_size))
+
+    def forget(self) -> None:
+        """Frees all features; they are computed again when they are needed."""
+        self._cut, self._validation = None, None
+        self._train.clear()
+
+    # --- computing ------------------------------------------------------------------------------------
+
+    def _views_used_twice(self) -> int:
+        """Returns how many views of the training images are remembered; 0 if none is shown twice."""
+        augmentation = self._recipe.augmentation
+        as_read = augmentation.mixing.kind == "none" and augmentation.size.kind == "fixed"
+        views = views_of(self._recipe, self._info)
+        return views if as_read and views is not None and views < self._epochs else 0
+
+    def _tried(self, read: Callable[[], Iterator[Batch]], count: int) -> Features | None:
+        """Returns the features of `count` images; None, now and later, if body or memory forbids it."""
+        try:
+            self._cut = self._cut or self._checked_cut()
+            if self._cut is not None:
+                return self._computed(self._cut, read(), count)
+        except Exception as error:
+            if not ran_out(error):
+                raise
+            logger.warning("features of the frozen body are not remembered: memory ran out: %s", error)
+            give_back(self._device)
+        self.forget()
+        self._epochs = 0
+        return None
+
+    @torch.no_grad()
+    def _computed(self, cut: Cut, batches: Iterator[Batch], count: int) -> Features:
+        values, labels, done = torch.empty(0), torch.empty(count, dtype=torch.int64), 0
+        self._model.eval()
+        for images, truth in batches:
+            with self._autocast:
+                found = cut.features(images)
+            if done == 0:
+                values = torch.empty(count, found.shape[1], dtype=found.dtype)
+            rows = slice(done, done + len(truth))
+            values[rows], labels[rows] = found, truth
+            done = rows.stop
+        return Features(values, labels, self._device, self._on_batch)
+
+    @torch.no_grad()
+    def _checked_cut(self) -> Cut | None:
+        """Returns the network cut before its head, if features may stand for images, and fit in memory."""
+        first = next(self._model.parameters())
+        shape = (3, self._info.channels, self._info.image_size, self._info.image_size)
+        noise = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(self._device, first.dtype)
+        with self._autocast:
+            cut = steady_cut(self._model, noise, freeze_norm=self._recipe.model.freeze_norm)
+            return cut if cut is not None and self._fits(cut.features(noise[:1])) else None
+
+    def _fits(self, row: Tensor) -> bool:
+        images = self._info.train_images * self._views + self._info.validation_images * self._validates
+        needed, free = images * row.nbytes, available_bytes()
+        if needed * MEMORY_SHARE > free:
+            logger.warning(
+                "features of the frozen body are not remembered: they need %s bytes, more than one part in "
+                "%s of the %s that are free",
+                *(f"{needed:,}", MEMORY_SHARE, f"{free:,}"),
+            )
+        return needed * MEMORY_SHARE <= free
+
+
+@torch.no_grad()
+def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> Cut | None:
+    """Returns the cut before the head of a network whose frozen body makes features [B, F] of each image
+    alone, without chance, and the same in training as in evaluation mode; None for any other network.
+
+    This is tried on three images [3, C, H, W]. The network is in evaluation mode afterwards.
+    """
+    cut = cut_before_head(network, images[:2])
+    network.eval()
+    if cut is None:
+        return None
+    features, others = cut.features(images[:2]), cut.features(images[::2])
+    alone = features.ndim == 2 and torch.equal(features[0], others[0])
+    return cut if alone and _trains_alike(cut, images[:2], features, freeze_norm) else None
+
+
+def _trains_alike(cut: Cut, images: Tensor, features: Tensor, freeze_norm: bool) -> bool:
+    """Returns whether a body in training mode, but for its frozen layers, gives these features, draws no
+    random number and changes no buffer."""
+    buffers = list(cut.network.buffers())
+    before = [each.clone() for each in buffers]
+    with seeds.global_generators(images.device, 0):
+        drawn = _generator_states(images.device)
+        set_training(cut.network, freeze_norm=freeze_norm, body_frozen=True)
+        cut.head.eval()
+        answers = cut.network(images)
+        steady = all(map(torch.equal, drawn, _generator_states(images.device)))
+    steady = steady and all(map(torch.equal, before, buffers))
+    for buffer, value in zip(buffers, before, strict=True):
+        buffer.copy_(value)
+    cut.network.eval()
+    return steady and isinstance(answers, Tensor) and torch.equal(answers, cut.head(features))
+
+
+def _generator_states(device: torch.device) -> list[Tensor]:
+    states = [torch.default_generator.get_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
