@@ -1,15 +1,18 @@
 """Measures training on a CPU: Run against other loops, the data paths, and what each technique costs.
 
     python benchmarks/throughput.py [--data FOLDER] [--rounds 31] [--parts step loader techniques]
+    python benchmarks/throughput.py --rounds 11 --parts frozen --name throughput-frozen-cpu
 
-All parts use ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files where
-`--data` names them, else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine,
+The first three parts use ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files
+where `--data` names them, else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine,
 channels_last, fp32.
 
 * step: Run against a bare loop, timm's pieces and torchvision's reference steps, on the same batches.
 * loader: batches with crop, flip and erasing from memory, and from a DataLoader with v2 transforms; then
   whole epochs of each.
 * techniques: an epoch with each technique over an epoch without.
+* frozen: epochs of EfficientNet-Lite0's head alone, on 64 x 64 noise, with features computed once and anew,
+  and epochs of all layers. They take as long with any weights.
 
 Arms take turns within a round; a figure is the median over rounds of the ratio within a round.
 """
@@ -43,6 +46,7 @@ from trainable.recipe.data import Data
 
 BATCH = 128
 CLASSES = 10
+FROZEN_BATCH = 32
 CPU = torch.device("cpu")
 AUGMENTED = {
     "augmentation.crop.kind": "pad",
@@ -90,7 +94,7 @@ def main() -> None:
     refuse_busy_machine(options.threads)
     where = environment(options.threads)
     data = images_of(options)
-    parts = {"step": steps, "loader": loaders, "techniques": techniques}
+    parts = {"step": steps, "loader": loaders, "techniques": techniques, "frozen": frozen}
     record: dict[str, Any] = {"environment": where, "data": portable(data.info.path)}
     pages = []
     for name in options.parts:
@@ -196,6 +200,45 @@ def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, An
         f"n = {rounds} rounds, with least and most.\n\n| technique | times as long |\n|-|-|\n{rows}\n"
     )
     return {"rounds": rounds, "ratios": figures}, page
+
+
+# --- a frozen body ------------------------------------------------------------------------------------
+
+
+def frozen(_: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """Compares epochs of the head alone with remembered features, with features computed anew in each epoch,
+    and epochs of all layers."""
+    data = photographs()
+    values = {
+        "model": {"kind": "timm", "name": "tf_efficientnet_lite0"},
+        "augmentation.crop.kind": "resized",
+        "loop.batch_size": FROZEN_BATCH,
+    }
+    arms = {
+        "head alone, one view remembered": {"model.freeze_epochs": 10_000, "model.frozen_views": 1},
+        "head alone, augmented anew": {"model.freeze_epochs": 10_000},
+        "all layers": {},
+    }
+    slices = in_rounds(
+        {name: our_run(make_recipe({**values, **each}), data, CPU) for name, each in arms.items()},
+        options.rounds,
+    )
+    return _compared(
+        "A frozen body",
+        next(iter(arms)),
+        slices,
+        f"EfficientNet-Lite0, {data.info.train_images} training and {data.info.validation_images} validation "
+        f"images of {data.info.image_size} px, resized crops, batch {FROZEN_BATCH}; a slice is an epoch with "
+        "its validation. The first epoch, in which features are computed, is not in it.",
+    )
+
+
+def photographs() -> DataSet:
+    """Returns noise in the form of 640 small photographs, a fifth of which validate."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (640, 64, 64, 3), dtype=np.uint8)
+    labels = np.arange(640, dtype=np.int64) % CLASSES
+    return from_arrays(train=(images[:512], labels[:512]), validation=(images[512:], labels[512:]))
 
 
 # --- what is trained ----------------------------------------------------------------------------------
