@@ -1,7 +1,7 @@
 """Measures training on a CPU: Run against other loops, the data paths, and what each technique costs.
 
     python benchmarks/throughput.py [--data FOLDER] [--rounds 31] [--parts step loader techniques]
-    python benchmarks/throughput.py --rounds 11 --parts frozen --name throughput-frozen-cpu
+    python benchmarks/throughput.py --rounds 11 --parts frozen --name throughput-frozen-cpu [--busy]
 
 The first three parts use ResNet-8 on 28 x 28 grey images held in memory as uint8 (Fashion-MNIST's IDX files
 where `--data` names them, else noise of the same shape), batch 128, SGD with Nesterov momentum, cosine,
@@ -91,7 +91,8 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
 def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
-    refuse_busy_machine(options.threads)
+    if not options.busy:
+        refuse_busy_machine(options.threads)
     where = environment(options.threads)
     data = images_of(options)
     parts = {"step": steps, "loader": loaders, "techniques": techniques, "frozen": frozen}
@@ -321,6 +322,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--images", type=int, default=2_560)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--busy", action="store_true", help="measure on a busy machine too: trust ratios of processor time"
+    )
     parser.add_argument("--parts", nargs="+", default=["step", "loader", "techniques"])
     parser.add_argument("--name", default="throughput-cpu")
     return parser.parse_args()

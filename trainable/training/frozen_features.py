@@ -170,9 +170,9 @@ class FrozenFeatures:
             if not ran_out(error):
                 raise
             logger.warning("features of the frozen body are not remembered: memory ran out: %s", error)
-            give_back(self._device)
         self.forget()
         self._epochs = 0
+        give_back(self._device)  # here, since the exception held the frames that hold the memory
         return None
 
     @torch.no_grad()
