@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -118,18 +118,19 @@ def evaluate(
     model.eval()
     room = room or Room()
     for images, labels in batches:
-        tally.add(_answers(model, images, autocast, views, room), labels)
+        tally.add(in_parts(lambda part: answers(model, part, autocast, views), images, room), labels)
     return tally.scores(ranks)
 
 
-def _answers(
-    model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View], room: Room
-) -> Tensor:
-    """Returns logits [B, classes] of a batch, computed in parts that fit into memory."""
+def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, room: Room) -> Tensor:
+    """Returns what is computed of images [B, ...], in parts that fit into memory, whose size `room` keeps.
+
+    Raises what says that memory ran out if there is none for a single image.
+    """
     while True:
         parts = images.split(min(room.images, len(images)))
         try:
-            return torch.cat([answers(model, part, autocast, views) for part in parts])
+            return torch.cat([compute(part) for part in parts])
         except Exception as error:
             if not ran_out(error) or len(parts[0]) == 1:
                 raise

@@ -31,6 +31,7 @@ from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
 from trainable.training import precision, seeds
+from trainable.training.evaluate import Room, in_parts
 from trainable.training.memory import give_back, ran_out
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class FrozenFeatures:
         self._views = self._views_used_twice()
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
+        self._room = Room()
         self._cut: Cut | None = None
         self._train: dict[int, Features] = {}
         self._validation: Features | None = None
@@ -181,7 +183,7 @@ class FrozenFeatures:
         self._model.eval()
         for images, truth in batches:
             with self._autocast:
-                found = cut.features(images)
+                found = in_parts(cut.features, images, self._room)
             if done == 0:
                 values = torch.empty(count, found.shape[1], dtype=found.dtype)
             rows = slice(done, done + len(truth))

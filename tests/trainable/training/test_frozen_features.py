@@ -136,18 +136,25 @@ def test_a_run_without_memory_for_features_is_the_same_and_says_so(
     assert "100 that are free" in said
 
 
-def test_where_memory_runs_out_over_features_the_run_goes_on_without() -> None:
+@pytest.mark.parametrize("room", [8, 0], ids=["for some images", "for none"])
+def test_where_memory_runs_out_over_features_fewer_are_computed_at_once_or_none(
+    room: int, caplog: pytest.LogCaptureFixture
+) -> None:
     model, refused = net(), list[int]()
 
     def refuse(_: nn.Module, inputs: tuple[Tensor]) -> None:
-        if not torch.is_grad_enabled() and len(inputs[0]) > 8:
-            refused.append(len(inputs[0]))
+        count = len(inputs[0])
+        allowed = room if refused else 3  # these are tried before
+        if not torch.is_grad_enabled() and count > allowed and 1 not in refused:
+            refused.append(count)
             raise torch.OutOfMemoryError("planted: out of memory")
 
     model[0].register_forward_pre_hook(refuse)
-    ours = finished(run_of({"loop.epochs": 3}, model))
-    assert refused == [IMAGES, VALIDATION, VALIDATION // 2], "scoring halves its batches, once"
-    assert_alike(ours, finished(run_of({"loop.epochs": 3}, net())))
+    ours = run_of({}, model)
+    ours.step()
+    assert refused == ([48, 24, 12] if room else [48, 24, 12, 6, 3, 2, 1])
+    assert bool(caplog.records) == (room == 0)
+    assert_alike(finished(ours), finished(run_of({}, net())))
 
 
 @pytest.mark.parametrize("views", [None, 1], ids=["images", "features"])
