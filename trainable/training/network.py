@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 import torch
 from torch import nn
 
 from trainable.data import DataInfo
+from trainable.data.loading import Batch
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel, name_of
@@ -46,6 +49,22 @@ def given_or_made(
 def layout_of(recipe: Recipe) -> torch.memory_format:
     """Returns the memory format of a run's network and images."""
     return torch.channels_last if recipe.precision.channels_last else torch.preserve_format
+
+
+def as_taken(
+    batches: Iterable[Batch],
+    *,
+    model: nn.Module,
+    layout: torch.memory_format,
+    device: torch.device,
+    on_batch: Callable[[], None],
+) -> Iterator[Batch]:
+    """Yields batches as a network takes them, on its device, in its number format and layout, and calls
+    `on_batch` before each."""
+    dtype = next((each.dtype for each in model.parameters()), torch.float32)
+    for images, labels in batches:
+        on_batch()
+        yield images.to(device, dtype, memory_format=layout), labels
 
 
 def prepared(model: nn.Module, recipe: Recipe, ranks: Ranks, device: torch.device) -> nn.Module:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import nn
 
@@ -12,7 +10,7 @@ from trainable.data import DataInfo
 from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
-from trainable.training.evaluate import View
+from trainable.training.evaluate import make_views
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
@@ -41,11 +39,12 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
         raise RecipeError([Fault("evaluation.flip", message)])
 
 
-def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo, views: Sequence[View]) -> None:
+def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
     """Runs one blank image forward at every size that a run will use besides its own.
 
     Raises ModelError naming the field that asks for a size which the model does not take.
     """
+    views = make_views(recipe.evaluation, info.image_size)
     asked = [("augmentation.size", size) for size in extreme_sizes(recipe.augmentation.size, info.image_size)]
     asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
     first = next(model.parameters())

@@ -14,6 +14,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -37,7 +38,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures, shown
 from trainable.training.metrics import EpochResult
-from trainable.training.network import given_or_made, layout_of, prepared
+from trainable.training.network import as_taken, given_or_made, layout_of, prepared
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
@@ -104,18 +105,21 @@ class Run:
         self.extra_metrics = make_extra_metrics(
             self.recipe.evaluation.metrics, metrics or {}, self.data.info.classes
         )
-        self._scoring = self._make_scoring()
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, self.data.info, download=download)
             self.model = prepared(network, self.recipe, ranks, self.device)
-        check_sizes(self.model, self.recipe, self.data.info, self._scoring.views)
+        layout = layout_of(self.recipe)
+        self._as_taken = partial(
+            as_taken, model=self.model, layout=layout, device=self.device, on_batch=on_batch
+        )
+        check_sizes(self.model, self.recipe, self.data.info)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
             self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
-        self._frozen = self._make_frozen()
+        self._scoring, self._frozen = self._make_scoring(), self._make_frozen()
         self._history: tuple[EpochResult, ...] = ()
         self._name = f"recipe {self.recipe.digest()}"
         self._probe: tuple[int, torch.Generator] | None = None
@@ -296,7 +300,7 @@ class Run:
     def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
         """Yields the micro-batches of an epoch from a window on."""
         order = self._trainer.order(epoch, first)
-        return self._converted(self._loader.train(*shown(self.recipe, self.data.info, order, epoch)))
+        return self._as_taken(self._loader.train(*shown(self.recipe, self.data.info, order, epoch)))
 
     def _validated(self) -> Scores:
         features = self._frozen.validation(self.epoch)
@@ -328,7 +332,7 @@ class Run:
         positions = self._sample(count * self.recipe.loop.batch_size)
         at_once = max(self.micro_batch, SMALLEST)
         mine = self._ranks.shares_of(positions, at_once, SMALLEST)
-        batches = self._converted(self._loader.evaluate("train", mine.numpy(), at_once))
+        batches = self._as_taken(self._loader.evaluate("train", mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
         with eagerly(self.recipe.loop.compile):
             measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
@@ -351,6 +355,8 @@ class Run:
         )
 
     def _make_scoring(self) -> Scoring:
+        """What reads does not hold the run, so that a run is freed with its last name."""
+        loader, as_taken = self._loader, self._as_taken
         return Scoring(
             self.recipe,
             self.data,
@@ -359,10 +365,11 @@ class Run:
             ranks=self._ranks,
             device=self.device,
             number_format=self.precision,
-            read=lambda part, positions: self._converted(self._loader.evaluate(part, positions)),
+            read=lambda part, positions: as_taken(loader.evaluate(part, positions)),
         )
 
     def _make_frozen(self) -> FrozenFeatures:
+        loader, as_taken = self._loader, self._as_taken
         return FrozenFeatures(
             self.recipe,
             self.data.info,
@@ -370,19 +377,13 @@ class Run:
             device=self.device,
             number_format=self.precision,
             ranks=self._ranks,
-            read_train=lambda blocks, epoch: self._converted(self._loader.train(blocks, epoch)),
-            read_validation=lambda: self._converted(self._loader.evaluate("validation")),
+            read_train=lambda blocks, epoch: as_taken(loader.train(blocks, epoch)),
+            read_validation=lambda: as_taken(loader.evaluate("validation")),
             on_batch=self._on_batch,
         )
 
     def _scored_model(self) -> nn.Module:
         return self.model if self._trainer.ema is None else self._trainer.ema.model
-
-    def _converted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        dtype = next((each.dtype for each in self.model.parameters()), torch.float32)
-        for images, labels in batches:
-            self._on_batch()
-            yield images.to(self.device, dtype, memory_format=layout_of(self.recipe)), labels
 
     # --- around every computation ---------------------------------------------------------------------
 

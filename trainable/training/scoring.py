@@ -44,7 +44,7 @@ class Scoring:
         self._extra_metrics, self._device, self._read = extra_metrics, device, read
         self._autocast = precision.autocast(number_format, device)
         self._room = Room()
-        self.views = make_views(recipe.evaluation, data.info.image_size)
+        self._views = make_views(recipe.evaluation, data.info.image_size)
 
     def part(
         self,
@@ -87,7 +87,7 @@ class Scoring:
                 self._read(part, mine.numpy()) if features is None else features,
                 self._task.tally(self._device, confusion, rows),
                 autocast=self._autocast,
-                views=self.views,
+                views=self._views,
                 ranks=self._ranks,
                 room=self._room,
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from typing import Any
 
 import pytest
@@ -187,6 +189,18 @@ def test_a_state_of_other_weights_brings_features_of_its_own() -> None:
     other.step()
     other.load_state_dict(state)
     assert_alike(finished(other), finished(first))
+
+
+def test_a_run_with_features_is_freed_with_its_last_name() -> None:
+    run = run_of({}, net())
+    run.step()
+    gone = weakref.ref(run)
+    gc.disable()
+    try:
+        del run
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # --- which networks can be cut ------------------------------------------------------------------------
