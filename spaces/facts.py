@@ -98,9 +98,9 @@ class Facts(Spec):
     gpus: float = Field(ge=0.0, description="of a worker")
     workers: Count = Field(1, description="of a trial")
     gpu_memory_bytes: Bytes | None = Field(None, description="memory of a GPU")
-    stored_side: Count | None = Field(None, description="shorter side of most images, as they are stored")
+    stored_side: Count | None = Field(None, description="shorter side of images as stored, if looked at")
     """None where the study names the network, so that nobody has looked."""
-    backbone: Backbone | None = Field(None, description="network to start from; the study names none")
+    backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")

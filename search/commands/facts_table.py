@@ -66,7 +66,8 @@ def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> s
         return f"data.{name}"
     if name in KNOWN_WITHOUT_LOOKING:
         return _origin_without_looking(name, measured, study)
-    origin = FACT_TEXTS[name].origin
+    of_weights = name == "image_size" and measured.facts.pretrained
+    origin = "the weights, at most 96 px on a CPU" if of_weights else FACT_TEXTS[name].origin
     return f"{origin} (cached)" if measured.cached else origin
 
 
@@ -131,7 +132,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "gpus": FactText(partial(counted, noun="GPU"), "resources.gpus"),
     "workers": FactText(partial(counted, noun="worker"), "resources.workers"),
     "gpu_memory_bytes": FactText(_gigabytes, "measured"),
-    "stored_side": FactText("{} px".format, "as in most images"),
+    "stored_side": FactText("{} px".format, "the median of a sample"),
     "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),

@@ -17,7 +17,7 @@ from spaces.space import RuleValue, Space
 from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
-OTHERWISE = "--weights none trains from scratch, --model NAME another network"
+OTHERWISE = "`tunebook search --weights none` trains from scratch, --model NAME another network"
 DRAWN = {
     "prior-tpe": "from the priors, then more and more by TPE; every fifth trial uniformly",
     "tpe": "priors are not used",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
-from search.study import WEIGHTS, Study
+from search.study import WEIGHTS, Study, weights_path
 from spaces.catalog.overrides import path_of
 from spaces.facts import Backbone, Facts
 from spaces.rules.starts import candidates, start, suits
 from trainable.data.dataset import stored_side
-from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK, is_published
 
@@ -52,13 +52,16 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     """Returns the network that the study's trials may start from: with `download` the default one, else the
     first of the default ones whose weights are on this machine.
 
-    It looks at the sizes of some images, and only where the study names no network. On a `cluster` each
+    It looks at the sizes of some images, and only where the study names no network; a person's own function
+    that makes images is not called for that. On a `cluster` each
     machine needs the weights, so there it must be allowed to fetch them. Raises UserError (DataError).
     """
-    if study.data.own or not _names_none(study):
+    if not _names_none(study):
         return Start()
     if (weights := study.pinned.get(WEIGHTS)) is not None:
         return Start(backbone=_of_weights(str(weights), gpu))
+    if study.data.own:
+        return Start()
     side = stored_side(study.data, download=download)
     if not (suits(side) and suits(study.data.image_size or side)):
         return Start(side)
@@ -67,7 +70,7 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
         return Start(side, Backbone(name=names[0]))
     if not cluster and (found := _first_at_hand(names)) is not None:
         return Start(side, Backbone(name=found))
-    return Start(side, hint=_hint(names[0], cluster))
+    return Start(side, hint=_hint(names[0], study.data.path, cluster))
 
 
 def _names_none(study: Study) -> bool:
@@ -86,7 +89,7 @@ def _of_weights(text: str, gpu: bool) -> Backbone | None:
     from trainable.models.timm_names import is_known
     from trainable.models.weights import SUFFIXES
 
-    path = without_tilde(text)
+    path = weights_path(text)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     stems = [each.stem for each in files if each.suffix in SUFFIXES]
     known = _usual_first([each for each in stems if is_known(each)], candidates(gpu))
@@ -105,9 +108,9 @@ def _first_at_hand(names: Sequence[str]) -> str | None:
     return next((name for name in names if is_at_hand(name)), None)
 
 
-def _hint(name: str, cluster: bool) -> str:
+def _hint(name: str, data: str, cluster: bool) -> str:
     why = "every machine of a cluster needs the weights" if cluster else "no pretrained weights are at hand"
     return (
-        f"trials start from scratch, as {why}: --download fetches those of {name} and starts from them, "
-        "--weights PATH from a file of yours"
+        f"trials start from scratch, as {why}: `tunebook search --data {quote(data)} --download` fetches "
+        f"those of {name} and starts from them, --weights PATH from a file of yours"
     )

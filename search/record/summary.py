@@ -84,9 +84,11 @@ class Summary:
         if (nearest := self.nearest) is None:
             return "no trial finished: all crashed, diverged or were cut short"
         infeasible = sum(trial.end == "infeasible" for trial in self.trials)
+        others = len(self.trials) - infeasible
+        also = f" and {others} crashed, diverged or were cut short" if others else ""
         return (
-            f"no trial finished: {infeasible} of {len(self.trials)} break a constraint; the nearest is trial "
-            f"{nearest.id}: {nearest.outcome_reason}"
+            f"no trial finished: {infeasible} of {len(self.trials)} break a constraint{also}; the nearest is "
+            f"trial {nearest.id}: {nearest.outcome_reason}"
         )
 
     def _score(self, trial: Trial) -> float:

@@ -17,6 +17,7 @@ from search.study.study import (
     settings_of,
     study_asked,
     study_from,
+    weights_path,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "settings_of",
     "study_asked",
     "study_from",
+    "weights_path",
 ]

@@ -259,7 +259,7 @@ class Study(Spec):
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and not is_published(weights):
-            base = with_leaf(base, WEIGHTS, str(_weights_path(weights)))
+            base = with_leaf(base, WEIGHTS, str(weights_path(weights)))
         if (folder := folder_of_name(self.pinned.get(MODEL_NAME))) is not None:
             base = with_leaf(base, MODEL_NAME, f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}")
         return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
@@ -322,11 +322,15 @@ def _split(path: str) -> list[str]:
     return path.split(".")
 
 
-def _weights_path(text: str) -> Path:
+def weights_path(text: str) -> Path:
+    """Returns the absolute path of a person's weights. Raises StudyError where there is nothing."""
     path = without_tilde(text).absolute()
     if path.exists():
         return path
-    message = f"no such file or folder: {path}; `{OWN_WEIGHTS}` names the weights of the model's library"
+    message = (
+        f"no such file or folder: {path}; `{OWN_WEIGHTS}` names the weights of the model's library, and null "
+        "(on the command line none) trains from scratch"
+    )
     raise StudyError([Fault(f"base.{WEIGHTS}", message)])
 
 

@@ -19,6 +19,9 @@ CPU_BATCH, GPU_BATCH, SMALLEST_BATCH = 128, 256, 16
 FEW_PARTS = 4
 """A batch may have this many micro-batches: a few cost little more than one, as gradients are summed."""
 WANTED_EPOCHS = 200
+FINE_TUNED_IMAGES = ((20_000, 500), (500_000, 10_000), (math.inf, 20_000))
+"""BiT fine-tunes sets of fewer images than these for so many steps (arXiv 1912.11370, section 3.3)."""
+BIT_BATCH = 512
 
 
 def batch_size(facts: Facts) -> Ruling[int]:
@@ -66,15 +69,27 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
 def wanted_epochs(facts: Facts) -> Ruling[int]:
     """Returns how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
 
-    ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet; the study's budget
-    decides.
+    ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet. From pretrained
+    weights it is BiT's rule, which counts steps. The study's budget decides.
     """
+    if facts.pretrained:
+        return _fine_tuned_epochs(facts)
     share = facts.epochs / WANTED_EPOCHS
     reason = (
         f"a cosine wants some {WANTED_EPOCHS} epochs, ResNet50's steps took 120 of ImageNet; the budget of "
         f"{facts.epochs} is {share:.0%} of it"
     )
     return Ruling(WANTED_EPOCHS, reason, "003:13-17")
+
+
+def _fine_tuned_epochs(facts: Facts) -> Ruling[int]:
+    steps = next(steps for most, steps in FINE_TUNED_IMAGES if facts.train_images < most)
+    wanted = max(1, round(steps * BIT_BATCH / facts.train_images))
+    reason = (
+        f"BiT fine-tunes sets of this size for {steps:,} steps of {BIT_BATCH} images, {steps * BIT_BATCH:,} "
+        f"images in all; the budget of {facts.epochs} epochs shows {images_seen(facts):,}"
+    )
+    return Ruling(wanted, reason, "arXiv 1912.11370, section 3.3")
 
 
 def precision(facts: Facts) -> Ruling[str]:

@@ -1,4 +1,4 @@
-"""Finds images of two parts that are nearly the same: saved anew, smaller, brighter, or taken a moment later.
+"""Finds images of two parts that are nearly the same: saved anew, smaller, or brighter.
 
 Small grey copies are compared after whitening, which weighs each direction by how little the set varies in
 it. Without it all shirts of a catalogue, or all hands before one wall, are alike; with it, what remains is
@@ -27,9 +27,8 @@ SIDE = 16
 """Images are compared at this side in pixels, in grey."""
 
 SAME = 0.93
-"""From this cosine on, two images are nearly the same. Of copies that are saved at JPEG quality 50, halved in
-size, brightened or with noise, 95 % or more are found; of photographs of one kind of thing, none in 310
-(docs/decisions/0022)."""
+"""From this cosine on, two images are nearly the same. docs/decisions/0022 has how many of the copies are
+found that are saved anew, smaller, brighter or with noise, and how many other images are reported."""
 
 FLOOR, FEW = 0.1, 32
 """A direction's variance counts as at least FLOOR of the mean one: below it is noise of saving. In a small
@@ -147,6 +146,14 @@ def _standardised(data: DataSet, part: Part, positions: Integers) -> Tensor:
 def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integers) -> Iterator[_Pair]:
     """Yields each image of the later part that is nearly the same as one of the earlier part."""
     for start in range(0, len(later) if len(earlier) else 0, BLOCK):
-        similar, nearest = (later[start : start + BLOCK] @ earlier.T).max(1)
+        similar, nearest = _nearest(later[start : start + BLOCK], earlier)
         for row in np.flatnonzero(similar.numpy() >= SAME):
             yield _Pair(int(at_later[start + row]), int(at_earlier[int(nearest[row])]))
+
+
+def _nearest(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns for each of some descriptors the largest product with the others [N, d], and whose it is."""
+    found = [(block @ some.T).max(0) for block in others.split(BLOCK)]
+    values, block = torch.stack([each.values for each in found]).max(0)
+    within = torch.stack([each.indices for each in found])
+    return values, block * BLOCK + within.gather(0, block[None])[0]

@@ -142,7 +142,7 @@ def _fetching(spec: specs.Model) -> Iterator[None]:
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs
         raise ModelError(
             f"model.weights: the published weights of {title_of(spec)} cannot be fetched: "
-            f"{first_line(error)}; name a local file"
+            f"{first_line(error)}; name a local file, or train from scratch (model.weights: null)"
         ) from error
 
 

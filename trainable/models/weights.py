@@ -203,4 +203,5 @@ def _check(expected: Mapping[str, Tensor], got: Mapping[str, Tensor], source: st
         lines = [
             f"{len(names)} {fault}: {listed(names, NAMES_SHOWN)}" for fault, names in faults.items() if names
         ]
-        raise ModelError("\n  ".join([f"model.weights: {source} does not fit the network", *lines]))
+        advice = "name the network that the weights are of, by model.kind and model.name"
+        raise ModelError("\n  ".join([f"model.weights: {source} does not fit the network", *lines, advice]))

@@ -22,7 +22,15 @@ WARM_UPS = 5
 """Kernels are chosen and prepared in the first passes, which do not count."""
 LEAST_PASSES, MOST_PASSES, SECONDS = 15, 200, 0.3
 """So many passes are timed, as many as fit into these seconds."""
-FREE = ("weights", "dropout", "stochastic_depth", "initialisation", "layer_rates")
+FREE = (
+    "weights",
+    "dropout",
+    "stochastic_depth",
+    "initialisation",
+    "layer_rates",
+    "freeze_epochs",
+    "frozen_views",
+)
 """These fields of a model change neither its size nor its speed."""
 
 
@@ -69,7 +77,9 @@ def key_of_cost(recipe: Recipe) -> str:
     optimizer, augmentation = recipe.optimizer, recipe.augmentation
     parts = [
         recipe.model.model_dump(mode="json", exclude=set(FREE)),
+        recipe.model.freeze_epochs >= recipe.loop.epochs,  # memory is that of the last epoch
         optimizer.model_dump(mode="json", include={"kind", "name", "options"}),
+        optimizer.model_dump().get("momentum") == 0.0,  # one copy of the weights less
         recipe.regularisation.averaging.kind,
         augmentation.size.model_dump(mode="json"),
         recipe.data.image_size,

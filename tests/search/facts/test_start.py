@@ -16,7 +16,7 @@ from search.facts.start import Start, find_start
 from search.record.home import Home
 from search.results.search import Search
 from search.running.prepare import prepare, prepare_again, write_facts
-from search.study import Study
+from search.study import Study, StudyError
 from search.study.space import space_name
 from spaces.facts import Backbone
 from tests.trainable.small_images import write_image
@@ -84,7 +84,7 @@ def test_without_weights_trials_start_from_scratch_and_a_line_says_what_would_he
     study = study_of(photographs)
     found = find_start(study, gpu=False)
     assert found.backbone is None
-    assert f"--download fetches those of {LITE0}" in found.hint
+    assert f"{photographs} --download` fetches those of {LITE0}" in found.hint
     assert found.recipe(study) == study.base_recipe()
     assert find_start(study, gpu=False, download=True).backbone == Backbone(name=LITE0)
     assert find_start(study, gpu=True, download=True).backbone == Backbone(name="convnext_tiny.in12k_ft_in1k")
@@ -115,6 +115,20 @@ def test_small_images_start_from_scratch(hub: Path, photographs: Path, size: int
     found = find_start(study, gpu=False)
     assert (found.backbone, found.hint) == (None, "")
     assert found.stored_side == (8 if size is None else 70)
+
+
+def test_weights_that_are_not_there_are_refused(photographs: Path, tmp_path: Path) -> None:
+    study = study_of(photographs, base__model={"weights": str(tmp_path / "mine.safetensors")})
+    with pytest.raises(StudyError, match=r"no such file or folder: .*null .* trains from scratch"):
+        find_start(study, gpu=False)
+
+
+def test_weights_called_after_no_network_are_those_of_the_study_s_own(
+    photographs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.safetensors").touch()
+    study = study_of(photographs, base__model={"weights": str(tmp_path / "mine.safetensors")})
+    assert find_start(study, gpu=False).recipe(study) == study.base_recipe()
 
 
 def test_other_fields_of_the_model_leave_its_network_open(hub: Path, photographs: Path) -> None:

@@ -356,6 +356,7 @@ def test_where_nothing_is_feasible_the_nearest_trial_is_named() -> None:
     summary = constrained(("infeasible", 30.0, 0.0), ("infeasible", 25.0, 0.0), ("failed", 1.0, 0.5))
     assert summary.best is None
     assert summary.why_none_finished == (
-        "no trial finished: 2 of 3 break a constraint; the nearest is trial 1: why infeasible"
+        "no trial finished: 2 of 3 break a constraint and 1 crashed, diverged or were cut short; the nearest "
+        "is trial 1: why infeasible"
     )
     assert summary_of(EVENTS).why_none_finished.endswith("all crashed, diverged or were cut short")

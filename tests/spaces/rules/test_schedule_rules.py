@@ -65,6 +65,12 @@ def test_the_documents_would_train_200_epochs() -> None:
     assert "20 is 10% of it" in wanted.reason
 
 
+@pytest.mark.parametrize(("images", "epochs"), [(2_000, 128), (19_999, 13), (100_000, 51), (1_280_000, 8)])
+def test_fine_tuning_takes_the_steps_of_bit(images: int, epochs: int) -> None:
+    facts = imagenet_facts(epochs=20, pretrained=True, train_images=images)
+    assert loops.wanted_epochs(facts).what == epochs
+
+
 @pytest.mark.parametrize(
     ("batch", "epochs", "own", "most"),
     [
