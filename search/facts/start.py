@@ -31,8 +31,11 @@ class Start:
     def recipe(self, study: Study) -> Recipe:
         """Returns the study's base recipe, with the network that the rule gives."""
         found = start(self.stored_side, self.backbone)
+        if not found:
+            return study.base_recipe()
         network = {path: each.what for path, each in found.items()}
-        return study.base_recipe().with_values({**network, **study.pinned} if network else {})
+        of_model = {path: value for path, value in study.pinned.items() if path.startswith("model.")}
+        return study.base_recipe().with_values({**network, **of_model})
 
     def written_in(self, study: Study) -> Study:
         """Returns the study with the rule's network, and the space that goes with it, as if a person had

@@ -30,6 +30,10 @@ SAME = 0.93
 """From this cosine on, two images are nearly the same. docs/decisions/0022 has how many of the copies are
 found that are saved anew, smaller, brighter or with noise, and how many other images are reported."""
 
+FALSE_ALARMS = 0.02
+"""So many images of a set without copies may look like copies: of clothes up to 1.4 %, of which a third were
+other things (docs/decisions/0022)."""
+
 FLOOR, FEW = 0.1, 32
 """A direction's variance counts as at least FLOOR of the mean one: below it is noise of saving. In a small
 set most directions have no variance at all, and FEW / images of the mean one is the least."""
@@ -54,8 +58,8 @@ class _Pair(NamedTuple):
 def check_near_duplicates(data: DataSet, copies: Copies, *, full: bool = False) -> Iterator[Finding]:
     """Yields a finding for each two parts that have nearly the same images; `copies` are not named again.
 
-    Levels are those of equal images, but never an error: similar images may be different things, and only
-    a person can say. Raises DataError naming images that cannot be decoded.
+    Levels are those of equal images, but a note below FALSE_ALARMS and never an error: similar images may be
+    different things, and only a person can say. Raises DataError naming images that cannot be decoded.
     """
     chosen = chosen_positions(data, None if full else _most(data))
     known = _descriptors(data, chosen)
@@ -86,7 +90,7 @@ def _finding(
     ]
     return Finding(
         "near-duplicates",
-        "note" if leak_level(share, compared) == "note" else "warning",
+        "note" if share < FALSE_ALARMS or leak_level(share, compared) == "note" else "warning",
         f"{len(pairs):,} {second} images ({share:.1%}) are nearly the same as one of {first}: "
         f"{listed(named, 3)} ({extent})",
         f"if they show the same thing, the {second} score is too good by up to {100 * share:.1f} points",

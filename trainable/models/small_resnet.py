@@ -64,10 +64,9 @@ def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    convolution = _convolution(inputs, outputs, kernel=1, stride=stride)
-    if inputs < LEAST_CHANNELS and stride > 1:
-        convolution = _Subsampled(inputs, outputs, 1, stride=stride, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs))
+    narrow = inputs < LEAST_CHANNELS and stride > 1
+    kind = _Subsampled if narrow else nn.Conv2d
+    return nn.Sequential(kind(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs))
 
 
 class _Subsampled(nn.Conv2d):

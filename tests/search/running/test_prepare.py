@@ -116,7 +116,7 @@ def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(t
     write_facts(prepared)
     for path in (tmp_path / "gone.safetensors", strange):
         other = study_of(**{"base__model.weights": str(path)})
-        with pytest.raises(ModelError, match=path.name):
+        with pytest.raises((ModelError, StudyError), match=path.name):
             prepare(other, Home(tmp_path), MACHINE)
         with pytest.raises(ModelError, match=path.name):
             again(other, tmp_path)
@@ -211,7 +211,7 @@ def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_
     said: list[str] = []
     study = study_of(data__path=str(tmp_path), base={"precision.kind": "fp32"})
     prepare(study, Home(tmp_path), MACHINE, say=said.append)
-    (line,) = said
+    (line,) = (each for each in said if "nearly" in each)
     assert "1 validation images (11.1%) are nearly the same as one of train" in line
     assert "data.group" in line
 
