@@ -11,11 +11,10 @@ that are there are not repeated.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from report import RESULTS, described, environment, write
+from report import described, measure_missing
 from trainable.data import DataSet, from_arrays
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -54,14 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     write_weights(options.weights)
-    file = RESULTS / f"{NAME}.json"
-    found = json.loads(file.read_text())["runs"] if file.exists() else []
-    for setting in settings():
-        if any(each["setting"] == setting for each in found):
-            continue
-        found.append({"setting": setting, **trained(setting, options)})
-        where = environment(1)
-        write(NAME, {"environment": where, "runs": found}, page(found, where))
+    measure_missing(NAME, ((each, partial(trained, each, options)) for each in settings()), page)
 
 
 def settings() -> Iterator[dict[str, Any]]:

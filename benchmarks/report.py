@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -103,6 +103,23 @@ def write(name: str, record: Mapping[str, Any], page: str) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     (RESULTS / f"{name}.md").write_text(page)
     print(page)
+
+
+def measure_missing(
+    name: str,
+    runs: Iterable[tuple[dict[str, Any], Callable[[], dict[str, Any]]]],
+    page: Callable[[Sequence[dict[str, Any]], dict[str, Any]], str],
+) -> None:
+    """Measures each setting that a result does not have yet, and writes the result after each, so that it may
+    be stopped at any time."""
+    file = RESULTS / f"{name}.json"
+    found = json.loads(file.read_text())["runs"] if file.exists() else []
+    for setting, measure in runs:
+        if any(each["setting"] == setting for each in found):
+            continue
+        found.append({"setting": setting, **measure()})
+        where = environment(1)
+        write(name, {"environment": where, "runs": found}, page(found, where))
 
 
 def described(environment: Mapping[str, Any]) -> str:

@@ -12,13 +12,12 @@ hours on a core.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from report import RESULTS, described, environment, write
+from report import described, measure_missing
 from tuning_sets import SETS, TuningSet, make_set
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -102,14 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     write_weights(options.weights)
-    file = RESULTS / f"{NAME}.json"
-    found = json.loads(file.read_text())["runs"] if file.exists() else []
-    for setting in dict.fromkeys(settings()):
-        if any(each["setting"] == asdict(setting) for each in found):
-            continue
-        found.append({"setting": asdict(setting), "accuracy": trained(setting, options)})
-        where = environment(1)
-        write(NAME, {"environment": where, "runs": found}, page(found, where))
+    measure_missing(NAME, ((asdict(each), partial(trained, each, options)) for each in settings()), page)
 
 
 @cache
@@ -117,7 +109,7 @@ def loaded(name: str, folder: Path) -> TuningSet:
     return make_set(name, folder)
 
 
-def trained(setting: Setting, options: argparse.Namespace) -> float:
+def trained(setting: Setting, options: argparse.Namespace) -> dict[str, float]:
     """Returns the accuracy on test images after a run; 0 for a loss that is not finite."""
     torch.manual_seed(setting.seed)
     data = loaded(setting.data, options.data)
@@ -141,12 +133,12 @@ def trained(setting: Setting, options: argparse.Namespace) -> float:
                 group["lr"] = setting.rate * _factor(step, total)
             loss = functional.cross_entropy(network(_laid_out(batch)), labels[chosen])
             if not torch.isfinite(loss):
-                return 0.0
+                return {"accuracy": 0.0}
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             step += 1
-    return _accuracy(network, data, setting, mean, std)
+    return {"accuracy": _accuracy(network, data, setting, mean, std)}
 
 
 def _accuracy(network: nn.Module, data: TuningSet, setting: Setting, mean: Tensor, std: Tensor) -> float:

@@ -31,11 +31,7 @@ class Start:
     def recipe(self, study: Study) -> Recipe:
         """Returns the study's base recipe, with the network that the rule gives."""
         found = start(self.stored_side, self.backbone)
-        if not found:
-            return study.base_recipe()
-        network = {path: each.what for path, each in found.items()}
-        of_model = {path: value for path, value in study.pinned.items() if path.startswith("model.")}
-        return study.base_recipe().with_values({**network, **of_model})
+        return study.with_rules(study.base_recipe(), {path: each.what for path, each in found.items()})
 
     def written_in(self, study: Study) -> Study:
         """Returns the study with the rule's network, and the space that goes with it, as if a person had
@@ -56,8 +52,8 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     first of the default ones whose weights are on this machine.
 
     It looks at the sizes of some images, and only where the study names no network; a person's own function
-    that makes images is not called for that. On a `cluster` each
-    machine needs the weights, so there it must be allowed to fetch them. Raises UserError (DataError).
+    that makes images is not called for that. On a `cluster` each machine needs the weights, so there it must
+    be allowed to fetch them. Raises UserError (DataError).
     """
     if not _names_none(study):
         return Start()

@@ -33,8 +33,7 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     """
     pinned = study.pinned
     base = study.base_recipe().model_copy(update={"data": resolve(study.data, info)})
-    of_model = {path: value for path, value in pinned.items() if path.startswith("model.")}
-    base = base.with_values({**fixed_by_rule(facts, base, frozenset(pinned)), **of_model})
+    base = study.with_rules(base, fixed_by_rule(facts, base, frozenset(pinned)))
     if base.loop.batch_size > facts.train_images:
         message = f"{base.loop.batch_size} is more than the {facts.train_images} training images"
         raise StudyError([Fault("base.loop.batch_size", message)])

@@ -229,6 +229,12 @@ class Study(Spec):
         pinned = with_length.model_copy(update={"data": self.data}).with_values(written)
         return with_objective(pinned, self.objective)
 
+    def with_rules(self, recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+        """Returns the recipe with the values that rules give. What is pinned of the model stays: a recipe of
+        another network would lose it."""
+        pinned = {path: value for path, value in self.pinned.items() if path.startswith("model.")}
+        return recipe.with_values({**values, **pinned})
+
     def _first_name(self) -> dict[str, Any]:
         """Returns the first model that `space.overrides` chooses between, where `base` names none: facts are
         measured on it."""

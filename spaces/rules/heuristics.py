@@ -69,7 +69,7 @@ def rule_values(
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
     """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
-    found = starts.network(facts) | kinds_and_batch(facts) | details(facts, scalars_of(recipe))
+    found = _fixed(facts, frozenset()) | details(facts, scalars_of(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 

@@ -155,9 +155,9 @@ def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integ
             yield _Pair(int(at_later[start + row]), int(at_earlier[int(nearest[row])]))
 
 
-def _nearest(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns for each of some descriptors the largest product with the others [N, d], and whose it is."""
-    found = [(block @ some.T).max(0) for block in others.split(BLOCK)]
+def _nearest(these: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns for each of these descriptors the largest product with the others [N, d], and whose it is."""
+    found = [(block @ these.T).max(0) for block in others.split(BLOCK)]
     values, block = torch.stack([each.values for each in found]).max(0)
     within = torch.stack([each.indices for each in found])
     return values, block * BLOCK + within.gather(0, block[None])[0]

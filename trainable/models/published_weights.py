@@ -3,7 +3,7 @@ fetches them only if that is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,7 @@ def timm_weights(
 def is_at_hand(name: str) -> bool:
     """Says whether the published weights of one of timm's networks are on this machine. Raises ModelError
     for a name that timm does not have."""
-    configuration = configuration_of(located(name))
-    repository, url = configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
-    return _cached_for_timm(repository, configuration.get("hf_hub_filename"), url) is not None
+    return _cached_for_timm(configuration_of(located(name))) is not None
 
 
 def _source_of_timm(spec: specs.TimmModel, name: str, *, download: bool) -> dict[str, str] | None:
@@ -100,19 +98,26 @@ def _source_of_timm(spec: specs.TimmModel, name: str, *, download: bool) -> dict
     if weights_in(name) is not None:
         return None  # timm looks into the folder itself
     configuration = configuration_of(name)
-    repository, url = configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
+    repository, url = _sources_in(configuration)
     if not repository and not url:
         raise _none_published(spec)
-    cached = _cached_for_timm(repository, configuration.get("hf_hub_filename"), url)
+    cached = _cached_for_timm(configuration)
     if cached is None:
         _refuse_unless(download, spec, repository or url)
         return None
     return {"file": str(cached)}
 
 
-def _cached_for_timm(repository: str, filename: str | None, url: str) -> Path | None:
+def _sources_in(configuration: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the Hub's repository and the URL of weights in timm's configuration, empty if there is none."""
+    return configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
+
+
+def _cached_for_timm(configuration: Mapping[str, Any]) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
+    repository, url = _sources_in(configuration)
+    filename = configuration.get("hf_hub_filename")
     if repository:
         for name in [filename] if filename else ["model.safetensors", "pytorch_model.bin"]:
             found = try_to_load_from_cache(repository, name)

@@ -16,6 +16,7 @@ from trainable.training import precision
 from trainable.training.compiling import eagerly
 from trainable.training.devices import wait_for
 from trainable.training.evaluate import answers, make_views
+from trainable.training.network import as_taken, layout_of
 from trainable.training.run import Run
 
 WARM_UPS = 5
@@ -55,10 +56,14 @@ def times_to_answer(run: Run) -> list[float]:
     """
     info = run.data.info
     views = make_views(run.recipe.evaluation, info.image_size)
-    layout = torch.channels_last if run.recipe.precision.channels_last else torch.contiguous_format
-    dtype = next((each.dtype for each in run.model.parameters()), torch.float32)
-    image = torch.zeros(1, info.channels, info.image_size, info.image_size, dtype=dtype, device=run.device)
-    image = image.contiguous(memory_format=layout)
+    black = torch.zeros(1, info.channels, info.image_size, info.image_size)
+    ((image, _),) = as_taken(
+        [(black, torch.zeros(1, dtype=torch.int64))],
+        model=run.model,
+        layout=layout_of(run.recipe),
+        device=run.device,
+        on_batch=lambda: None,
+    )
     autocast, was_training = precision.autocast(run.precision, run.device), run.model.training
     run.model.eval()
     try:
