@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError
-from trainable.models.groups import head_of
+from trainable.models.groups import head_of, head_parameters
 from trainable.models.layers import NORMALISATIONS
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock
@@ -41,6 +41,20 @@ def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "
             if scale is not None and scale.any():
                 _fill(scale, 1.0)
             _fill(shift, 0.0)
+
+
+@torch.no_grad()
+def draw_new_head(model: nn.Module) -> None:
+    """Draws the head, or heads, beside pretrained weights from torch's global generator, as torch draws any
+    layer: uniform within 1 / sqrt(fan in), so that logits begin near 0.
+
+    The EfficientNets of timm and torchvision draw theirs within 1 / sqrt(classes), 11 times as wide for 10
+    classes. The gradient of such logits spoils the body in its first steps (docs/decisions/0026).
+    """
+    heads = head_parameters(model)
+    for name, module in model.named_modules():
+        if isinstance(module, WEIGHTED) and f"{name}.weight" in heads:
+            module.reset_parameters()
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainable.errors import ModelError
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
-from trainable.models.initialise import begin_as_identity, initialise
+from trainable.models.initialise import begin_as_identity, draw_new_head, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import timm_weights, torchvision_weights
@@ -31,7 +31,8 @@ def make_model(
 ) -> nn.Module:
     """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes].
 
-    Weights are drawn from torch's global generator; those of `spec.weights` then replace all but the head's.
+    Weights are drawn from torch's global generator; those of `spec.weights` then replace all but the head's,
+    which begin small.
     Nothing is fetched without `download`. `build` makes a network of a person's own. Raises ModelError for an
     unknown name (naming close ones), for images that the network cannot take, for weights that do not fit it,
     for a field that it lacks, and for an error of a person's own code.
@@ -40,6 +41,8 @@ def make_model(
         spec, build, classes=classes, channels=channels, image_size=image_size, download=download
     )
     initialise(model, spec.initialisation)
+    if spec.weights is not None and spec.initialisation == "default" and not isinstance(spec, specs.OwnModel):
+        draw_new_head(model)
     begin_as_identity(model, spec)
     if not isinstance(spec, specs.TimmModel):  # timm's constructor has done it
         set_head_dropout(model, spec.dropout)

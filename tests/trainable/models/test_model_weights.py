@@ -54,6 +54,24 @@ def test_a_file_gives_everything_but_the_head(tmp_path: Path, name: str) -> None
     assert make(spec, classes=9).head.weight.shape == (9, 32)
 
 
+@pytest.mark.parametrize("own", [specs.TimmModel, specs.TorchvisionModel])
+def test_a_new_head_beside_loaded_weights_begins_small(
+    tmp_path: Path, own: type[specs.TimmModel] | type[specs.TorchvisionModel]
+) -> None:
+    spec = own(name="efficientnet_b0")
+    drawn = make(spec, classes=10)
+    path = saved(drawn.state_dict(), tmp_path / "efficientnet_b0.safetensors")
+    tuned = make(spec.model_copy(update={"weights": path}), classes=10)
+    asked = make(spec.model_copy(update={"weights": path, "initialisation": "xavier"}), classes=10)
+    widths = [each.state_dict()[head_weight(each)].abs().max().item() for each in (drawn, tuned, asked)]
+    assert widths == pytest.approx([10**-0.5, 1280**-0.5, (6 / 1290) ** 0.5], rel=0.01)
+
+
+def head_weight(model: nn.Module) -> str:
+    """Returns the name of the head's weight."""
+    return [name for name, each in model.named_parameters() if each.ndim == 2][-1]
+
+
 @pytest.mark.parametrize("key", ["state_dict", "model"])
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
 def test_wrappers_around_a_state_are_taken_off(tmp_path: Path, key: str, prefix: str) -> None:
