@@ -57,7 +57,8 @@ def environment(threads: int) -> dict[str, Any]:
 
 
 def portable(text: str) -> str:
-    """Returns a command or path as others can use it: without the folder of this machine's images."""
+    """Returns a command or path as others can use it: without the folders of this machine."""
+    text = text.replace(f"{Path.cwd()}{os.sep}", "")
     folder = os.environ.get("TUNEBOOK_DATA")
     return text.replace(str(Path(folder).absolute()), "$TUNEBOOK_DATA") if folder else text
 

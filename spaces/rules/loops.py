@@ -16,6 +16,8 @@ from trainable.recipe.speeds import fastest, pays_to_compile
 STEPS_AN_EPOCH = 20
 STEPS_A_RUN = 500
 CPU_BATCH, GPU_BATCH, SMALLEST_BATCH = 128, 256, 16
+SMALLEST_TUNED_BATCH = 32
+"""This is the smallest batch from pretrained weights."""
 FEW_PARTS = 4
 """A batch may have this many micro-batches: a few cost little more than one, as gradients are summed."""
 WANTED_EPOCHS = 200
@@ -30,16 +32,18 @@ def batch_size(facts: Facts) -> Ruling[int]:
     The documents warn that large batches generalise worse (17 ways guide, 004:49). Measured on 4,000
     Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
     80.5 % (n=15), 256 78.0 % (n=8): a run needs some 500 steps. A CPU is no faster above 128; 256 is the
-    documents' batch.
+    documents' batch. From pretrained weights it is at least 32: EfficientNet-Lite0 was no better at 16
+    (benchmarks/results/tuning-grid.md), and slower.
     """
+    smallest = SMALLEST_TUNED_BATCH if facts.pretrained else SMALLEST_BATCH
     hardware = GPU_BATCH if facts.gpus else CPU_BATCH
     epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
-    cap = min(hardware, max(SMALLEST_BATCH, min(epoch, run)), facts.train_images)
+    cap = min(hardware, max(smallest, min(epoch, run)), facts.train_images)
     where = "a GPU" if facts.gpus else "a CPU"
     reason = (
         f"a power of two, at most {hardware} on {where}, for {STEPS_AN_EPOCH} steps an epoch and "
         f"{STEPS_A_RUN} a run of {facts.train_images:,} images x {facts.epochs} epochs; at least "
-        f"{SMALLEST_BATCH}"
+        f"{smallest}"
     )
     return Ruling(2 ** int(math.log2(cap)), reason, _BATCH)
 

@@ -82,11 +82,11 @@ def test_a_layers_factor_lies_around_those_of_the_papers() -> None:
 @pytest.mark.parametrize(
     ("changes", "share"),
     [
-        ({"loop__batch_size": 8}, 0.7),
-        ({"loop__batch_size": 16}, 0.7),
-        ({"loop__batch_size": 32}, 0.7),
+        ({"loop__batch_size": 8}, 0.5),
+        ({"loop__batch_size": 16}, 0.5),
+        ({"loop__batch_size": 32}, 0.5),
         ({"loop__batch_size": 256}, 0.3),
-        ({"loop__batch_size": 256, "loop__micro_batch": 8}, 0.7),
+        ({"loop__batch_size": 256, "loop__micro_batch": 8}, 0.5),
     ],
 )
 def test_batch_norm_is_frozen_where_few_images_are_normalised_at_once(
@@ -114,7 +114,7 @@ def test_memory_and_ranks_count_towards_the_images_normalised_at_once() -> None:
     small = imagenet_facts(**fine_tuned(largest_micro_batch=8))
     spread = imagenet_facts(**fine_tuned(workers=8))
     for facts in (small, spread):
-        assert shares(asked("model.freeze_norm", facts, loop__batch_size=64))[True] == pytest.approx(0.7)
+        assert shares(asked("model.freeze_norm", facts, loop__batch_size=64))[True] == pytest.approx(0.5)
 
 
 def test_attention_has_no_batch_norm_to_freeze() -> None:
