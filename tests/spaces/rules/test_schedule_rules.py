@@ -32,6 +32,14 @@ def test_the_batch_gives_enough_steps_and_fits_the_hardware(
     assert loops.batch_size(imagenet_facts(train_images=images, epochs=epochs, gpus=gpus)).what == batch
 
 
+@pytest.mark.parametrize(("images", "batch"), [(1_000, 32), (4_000, 128), (100, 32), (10, 8)])
+def test_from_pretrained_weights_a_batch_has_32_images_where_there_are_so_many(
+    images: int, batch: int
+) -> None:
+    facts = imagenet_facts(train_images=images, epochs=30, gpus=0.0, pretrained=True)
+    assert loops.batch_size(facts).what == batch
+
+
 @pytest.mark.parametrize(
     ("images", "fitting", "batches"),
     [
