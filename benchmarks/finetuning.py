@@ -222,7 +222,7 @@ def _searched(case: Case, weights: Path, part: str, *more: str) -> Record:
             **course(read(folder / "events.jsonl")),
             "test": scored["test_accuracy"],
             "interval": scored["test_intervals"]["intervals"]["test_accuracy"],
-            "command": portable(" ".join(["tunebook", *(each for each in command if each != storage)])),
+            "command": portable(" ".join(["tunebook", *command]).replace(storage, "searches")),
         }
 
 

@@ -161,7 +161,12 @@ def _bytecode_compiled() -> bool:
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """Returns the commit, with `-dirty` if any file but the results was changed since."""
+    hash_of_head = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!results")
+    return f"{hash_of_head or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(RESULTS.parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -48,7 +48,8 @@ TESTED = 800
 @dataclass(frozen=True)
 class Setting:
     """Describes one run. `frozen_norm` keeps BatchNorm's statistics, `head_first` trains the head alone for
-    so many epochs, and `middle` is the part of an image's side that is used."""
+    so many epochs, `middle` is the part of an image's side that is used, and `wide_head` leaves the new head
+    as timm draws it."""
 
     data: str
     images: int
@@ -60,6 +61,7 @@ class Setting:
     frozen_norm: bool = False
     head_first: int = 0
     middle: float = 1.0
+    wide_head: bool = False
 
 
 def settings() -> Iterator[Setting]:
@@ -89,6 +91,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "by the data, BatchNorm frozen": {"normalisation": "data", "frozen_norm": True},
     "head first, 1 epoch": {"head_first": 1},
     "middle 7/8 of the image": {"middle": 0.875},
+    "head as timm draws it": {"wide_head": True},
 }
 
 
@@ -116,6 +119,8 @@ def trained(setting: Setting, options: argparse.Namespace) -> dict[str, float]:
     network: Any = timm.create_model(LITE0)
     network.load_state_dict(load_file(options.weights / f"{LITE0}.safetensors"))
     network.reset_classifier(data.classes)
+    if setting.wide_head:
+        network.classifier = timm.create_model(LITE0, num_classes=data.classes).classifier
     network.to(memory_format=torch.channels_last)
     images, labels = _pixels(data.train[: setting.images], setting), torch.from_numpy(data.train_labels)
     mean, std = _statistics(data, setting)
