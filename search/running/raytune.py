@@ -13,6 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ray import tune
+from ray.air.execution._internal import actor_manager
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -87,10 +90,21 @@ def run_trials(
     )
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     withdraw(str(ledger.search_id))
+    _count_killed_as_dead()
     try:
         tuner.fit()
     finally:
         shutil.rmtree(prepared.home.folder / SCRATCH, ignore_errors=True)
+
+
+def _count_killed_as_dead() -> None:
+    """Lets Tune take a process that Ray killed, when the machine's memory ran out, for one that died.
+
+    Ray 2.60 reports it by an error that is no RayActorError, and Tune ends the whole search on others. Both
+    modules ask `isinstance(error, RayActorError)` and look the name up at each failure.
+    """
+    for module in (actor_manager, tune_controller):
+        module.RayActorError = (RayActorError, OutOfMemoryError)
 
 
 def seat_of(prepared: Prepared) -> Seat:

@@ -167,6 +167,21 @@ node.Node = Slow
 """
 
 
+def test_a_process_that_ray_kills_for_memory_ends_its_trial_and_not_the_search(tmp_path: Path) -> None:
+    """Ray's monitor finds memory all but full at its first look, after the trial has trained for a while."""
+    study = written_study(tmp_path, trials=1, epochs=1000)
+    monitor = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "12000"}
+    driver = Driver("search", study, "--set", "limits.retries=0", log=tmp_path / "log", **monitor)
+    assert driver.wait() == 1
+    said = driver.log.read_text()
+    assert "the search failed: no trial finished" in said
+    assert "Traceback" not in said
+    end = next(each for each in events_in(tmp_path / "storage" / "mine") if isinstance(each, EndEvent))
+    assert end.state == "failed"
+    assert end.reason is not None
+    assert "low on memory" in end.reason
+
+
 def test_a_ray_that_does_not_start_has_a_last_word_too(tmp_path: Path, temporary: Path) -> None:
     study, folder = written_study(tmp_path, trials=1, epochs=1), tmp_path / "storage" / "mine"
     log = tmp_path / "log"
