@@ -89,8 +89,9 @@ def run(data: str, arm: str, seed: int) -> dict[str, Any]:
 
 
 def course(events: Sequence[Event]) -> dict[str, Any]:
-    """Returns the epochs spent at each better final score, in order of time; the best's values; all ends."""
-    epochs, best = 0, 0.0
+    """Returns the epochs spent at each better final score, in order of time; the best trial, its score and
+    values; all ends."""
+    epochs, best, trial = 0, 0.0, 0
     steps: list[tuple[int, float]] = []
     ends: dict[str, int] = {}
     latest: dict[int, float] = {}
@@ -106,9 +107,10 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
             case EndEvent():
                 ends[event.state] = ends.get(event.state, 0) + 1
                 if event.state == "finished" and latest[event.trial] > best:
-                    best, values = latest[event.trial], drawn[event.trial]
+                    best, trial, values = latest[event.trial], event.trial, drawn[event.trial]
                     steps.append((epochs, best))
-    return {"epochs": epochs, "best": best, "values": values, "course": steps, "ends": ends}
+    found = {"epochs": epochs, "best": best, "trial": trial, "values": values}
+    return {**found, "course": steps, "ends": ends}
 
 
 def epochs_to(found: dict[str, Any], score: float) -> int | None:
