@@ -24,12 +24,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,30 +39,26 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from real_searches import course, epochs_to
-from report import RESULTS, described, environment, portable, write
+from finetuning_page import BACKBONES, PARTS, SEARCHED, SIDE, TRIALS, Record, page
+from real_searches import course
+from report import RESULTS, environment, portable, write
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
 from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 from search.running.prepare import Prepared, prepare
 from search.study import Study
 from trainable.train import train
-from tuning_sets import make_set
+from tuning_sets import make_set, write_parts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.lite_weights import LITE0, write_weights
 
 NAME = "finetuning"
 RUNS = RESULTS / NAME
-SIDE, TRAINED, VALIDATED, TESTED = 96, 1_000, 500, 1_000
-"""Sets of our own making have so many images of this side in pixels in each part."""
+TRAINED = 1_000
+"""Sets of our own making have so many images to train on."""
 EPOCHS = 3
-SEARCHED = {"epochs": 4, "images": 400}
-TRIALS = {"spaces": 12, "backbones": 4}
-PARTS = ("start", "spaces", "backbones")
-BACKBONES = (LITE0, "tf_efficientnet_lite1", "tf_efficientnet_lite2")
 MACHINE = Hardware((Node(cpus=1, gpus=0),))
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -110,11 +105,14 @@ def pretrained(case: Case) -> Record:
 
 
 def scratch(case: Case) -> Record:
-    """Trains from scratch in the processor time that the same seed took from pretrained weights."""
+    """Trains from scratch in the processor time that the same seed took from pretrained weights; two shorter
+    runs say what an epoch takes, and what a run takes beside its epochs."""
     file = RUNS / f"{case.name}-start-pretrained-{case.seed}.json"
     seconds = json.loads(file.read_text())["cpu_seconds"]
-    tried = _trained(_prepared(case, 2, None))
-    return _trained(_prepared(case, max(2, round(2 * seconds / tried["cpu_seconds"])), None))
+    few, more = 2, 10
+    short, long = (_trained(_prepared(case, each, None))["cpu_seconds"] for each in (few, more))
+    an_epoch = (long - short) / (more - few)
+    return _trained(_prepared(case, max(few, round(few + (seconds - short) / an_epoch)), None))
 
 
 def loop(case: Case) -> Record:
@@ -177,6 +175,7 @@ def _trained(prepared: Prepared) -> Record:
     assert found.test is not None
     return {
         "model": recipe.get("model.name") if recipe.model.kind == "timm" else recipe.model.kind,
+        "recipe": recipe.digest(),
         "epochs": recipe.loop.epochs,
         "validation": found.history[-1].val_accuracy,
         "by_epoch": [each.val_accuracy for each in found.history],
@@ -263,101 +262,6 @@ ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
 }
 
 
-# --- the page -----------------------------------------------------------------------------------------
-
-
-def page(runs: Sequence[Record]) -> str:
-    lines = [
-        "# Fine-tuning by default",
-        "",
-        f"Images of {SIDE} px on one processor thread; accuracy in percent, test scores with 95 % intervals.",
-        *_start_lines([each for each in runs if each["part"] == "start"]),
-        *_space_lines([each for each in runs if each["part"] == "spaces"]),
-        *_backbone_lines([each for each in runs if each["part"] == "backbones"]),
-        "",
-        described(runs[-1]["environment"]) if runs else "",
-    ]
-    return "\n".join(lines)
-
-
-def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
-    yield from ("", "## Untuned, in the same processor time", "")
-    yield "The documented recipe from EfficientNet-Lite0 and from scratch (small ResNet); the usual loop."
-    yield from ("", "| set | start | seed | epochs | CPU s | validation | test |", "|-|-|-|-|-|-|-|")
-    for each in runs:
-        yield (
-            f"| {each['set']} | {each['arm']} | {each['seed']} | {each['epochs']} "
-            f"| {each['cpu_seconds']:.0f} | {100 * each['validation']:.1f} | {_test(each)} |"
-        )
-    yield ""
-    for name, by_arm in _by_set(runs).items():
-        for other in ("scratch", "loop"):
-            pairs = [
-                100 * (each["test"] - by_arm[other, seed]["test"])
-                for (arm, seed), each in by_arm.items()
-                if arm == "pretrained" and (other, seed) in by_arm
-            ]
-            if pairs:
-                yield (
-                    f"- {name}: {statistics.mean(pairs):+.1f} points of the test part against the {other} "
-                    f"run ({min(pairs):+.1f} to {max(pairs):+.1f}, n={len(pairs)} seeds)"
-                )
-
-
-def _space_lines(runs: Sequence[Record]) -> Iterator[str]:
-    yield from ("", "## `finetune` against `wide`", "")
-    yield (
-        f"{TRIALS['spaces']} trials of {SEARCHED['epochs']} epochs at most, {SEARCHED['images']} training "
-        "images; of `wide` only drawn trials count, and not the documented recipe. `ratio`: the share of the "
-        "wide search's epochs after which `finetune` had a finished trial as good as the wide one's best."
-    )
-    yield from ("", "| set | space | seed | epochs | best | test | ratio |", "|-|-|-|-|-|-|-|")
-    by_set = _by_set(runs)
-    for each in runs:
-        ratio = _ratio(by_set[each["set"]], each["seed"]) if each["arm"] == "wide" else None
-        yield (
-            f"| {each['set']} | {each['arm']} | {each['seed']} | {each['epochs']} | {100 * each['best']:.1f} "
-            f"| {_test(each)} | {'' if ratio is None else ratio} |"
-        )
-
-
-def _ratio(by_arm: dict[tuple[str, int], Record], seed: int) -> str:
-    ours, theirs = by_arm.get(("finetune", seed)), by_arm[("wide", seed)]
-    if ours is None:
-        return "not run"
-    reached = epochs_to(ours, theirs["best"])
-    return "never" if reached is None else f"{reached / theirs['epochs']:.2f}"
-
-
-def _backbone_lines(runs: Sequence[Record]) -> Iterator[str]:
-    yield from ("", "## `tunebook backbones` against searches", "")
-    yield (
-        f"Accuracy of a linear head on frozen features -> the best of {TRIALS['backbones']} trials of "
-        f"{SEARCHED['epochs']} epochs, {SEARCHED['images']} training images. `place`: that of the first one "
-        "by features, after tuning."
-    )
-    yield from ("", "| set | seed | " + " | ".join(BACKBONES) + " | place |", "|-|-|-|-|-|-|")
-    for each in runs:
-        probed, tuned = each["probed"], each["tuned"]
-        first = max(probed, key=lambda name: probed[name])
-        place = 1 + sum(score > tuned[first] for score in tuned.values())
-        cells = " | ".join(f"{100 * probed[name]:.1f} -> {100 * tuned[name]:.1f}" for name in BACKBONES)
-        yield f"| {each['set']} | {each['seed']} | {cells} | {place} |"
-
-
-def _test(run: Record) -> str:
-    bounds = run.get("interval")
-    sure = f" ({100 * bounds[0]:.1f} to {100 * bounds[1]:.1f})" if bounds else ""
-    return f"{100 * run['test']:.1f}{sure}"
-
-
-def _by_set(runs: Sequence[Record]) -> dict[str, dict[tuple[str, int], Record]]:
-    found: dict[str, dict[tuple[str, int], Record]] = {}
-    for each in runs:
-        found.setdefault(each["set"], {})[each["arm"], each["seed"]] = each
-    return found
-
-
 # --- sets and options ---------------------------------------------------------------------------------
 
 
@@ -379,17 +283,7 @@ def _made(name: str, folder: Path, made: Path) -> Path:
     file = made / f"{name}.npz"
     if not file.exists():
         made.mkdir(parents=True, exist_ok=True)
-        found = make_set(name, folder)
-        rest = slice(TRAINED, TRAINED + VALIDATED)
-        np.savez(
-            file,
-            train_images=found.train[:TRAINED],
-            train_labels=found.train_labels[:TRAINED],
-            val_images=found.train[rest],
-            val_labels=found.train_labels[rest],
-            test_images=found.test[:TESTED],
-            test_labels=found.test_labels[:TESTED],
-        )
+        write_parts(make_set(name, folder), file, train=TRAINED)
     return file
 
 

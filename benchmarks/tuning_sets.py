@@ -1,8 +1,9 @@
 """Makes four small sets of labelled images for fine-tuning, from the folder TUNEBOOK_DATA, at 96 px.
 
-`signs` are photographs of hands (digits of sign language), `photographs` CIFAR-10's classes, `clothes`
-Fashion-MNIST, and `nuclei` squares of 48 px cut from microscope images, by how many nuclei are in them: none,
-1 or 2, 3 to 5, more. Training and test squares of `nuclei` come from different images.
+`signs` are photographs of hands of 100 px (digits of sign language). The others are enlarged: `photographs`
+are CIFAR-10's of 32 px, `clothes` Fashion-MNIST's of 28 px, and `nuclei` squares of 48 px cut from microscope
+images, by how many nuclei are in them: none, 1 or 2, 3 to 5, more. Training and test squares of `nuclei` come
+from different images.
 """
 
 from __future__ import annotations
@@ -97,6 +98,23 @@ def _nuclei(folder: Path) -> TuningSet:
     trained = len(files) * 3 // 4 * SQUARES
     order = np.concatenate([random.permutation(trained), np.arange(trained, len(all_labels))])
     return _cut(whole[order], all_labels[order], trained)
+
+
+def write_parts(made: TuningSet, file: Path, *, train: int) -> None:
+    """Writes the first images of the training part, and the test part in two: a third of it validates.
+
+    So training, validation and test squares of `nuclei` come from different microscope images.
+    """
+    third = len(made.test_labels) // 3
+    np.savez(
+        file,
+        train_images=made.train[:train],
+        train_labels=made.train_labels[:train],
+        val_images=made.test[:third],
+        val_labels=made.test_labels[:third],
+        test_images=made.test[third:],
+        test_labels=made.test_labels[third:],
+    )
 
 
 SETS: dict[str, Callable[[Path], TuningSet]] = {
