@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from trainable.data import idx
 from trainable.data.arrays import Arrays, collect
 from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
-from trainable.data.groups import Shared, shared_groups, shared_series
+from trainable.data.groups import Shared, shared_groups, shared_series, with_groups
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say, make_cache
 from trainable.data.manifest import is_manifest
@@ -244,7 +244,7 @@ def from_arrays(
     spec = spec or Data(path="arrays")
     parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
     found = {part: arrays for part, arrays in parts.items() if arrays is not None}
-    collection = collect(spec.path, spec.format, found, classes)
+    collection = with_groups(collect(spec.path, spec.format, found, classes), spec)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
 
 

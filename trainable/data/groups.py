@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import get_args
@@ -15,6 +16,7 @@ from trainable.data.source import Collection, FileSource, Source, Split
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 
+PART_FOLDERS = frozenset({"train", "val", "validation", "test"})
 SHOWN = 3
 """So many groups or images are named."""
 
@@ -53,14 +55,17 @@ def with_groups(collection: Collection, spec: Data) -> Collection:
     if not all(isinstance(source, FileSource) for source in collection.parts.values()):
         raise DataError(
             f"data.group: {collection.path} (format {collection.format}) names no files; groups need a "
-            "folder of images, a manifest, or a folder saved by Hugging Face datasets"
+            "folder of images, a manifest, or a folder saved by Hugging Face datasets; in Python, give parts "
+            "that are split already, from_arrays(train, validation, test)"
         )
     pattern = capture_in(spec.group)
     paths = {
         part: _paths_in_part(source, nested=collection.format == "folder" and _has_part_folders(collection))
         for part, source in collection.parts.items()
     }
-    found = {part: captured(pattern, each, collection.path) for part, each in paths.items()}
+    found = {
+        part: captured(pattern, each, collection.classes, collection.path) for part, each in paths.items()
+    }
     return replace(collection, groups=found)
 
 
@@ -92,9 +97,11 @@ def capture_in(text: str) -> re.Pattern[str]:
     return pattern
 
 
-def captured(pattern: re.Pattern[str], paths: Sequence[str], where: str) -> tuple[str, ...]:
-    """Returns what the capture has in each path, without a class folder: a patient may have images of several
-    classes. Raises DataError for paths in which nothing is captured."""
+def captured(
+    pattern: re.Pattern[str], paths: Sequence[str], classes: Iterable[str], where: str
+) -> tuple[str, ...]:
+    """Returns what the capture has in each path, without folders of parts and classes before it: a patient
+    may have images of several classes. Raises DataError for paths in which nothing is captured."""
     found = [pattern.search(path) for path in paths]
     odd = [path for path, match in zip(paths, found, strict=True) if match is None or not match[1]]
     if odd:
@@ -102,13 +109,16 @@ def captured(pattern: re.Pattern[str], paths: Sequence[str], where: str) -> tupl
             f"{where}: data.group {quoted(pattern.pattern)} finds no group in {len(odd):,} of {len(paths):,} "
             f"paths: {listed(odd, SHOWN)}"
         )
-    return tuple(_without_class(match) for match in found if match is not None)
+    folders = PART_FOLDERS | set(classes)
+    return tuple(_without_folders(match, folders) for match in found if match is not None)
 
 
-def _without_class(match: re.Match[str]) -> str:
-    """Returns the captured text, without the path's first folder where the capture begins with it."""
+def _without_folders(match: re.Match[str], folders: AbstractSet[str]) -> str:
+    """Returns the captured text, without these folders where the capture begins with the path."""
     text = match[1]
-    return text.partition("/")[2] or text if match.start(1) == 0 else text
+    while match.start(1) == 0 and "/" in text and text.partition("/")[0] in folders:
+        text = text.partition("/")[2]
+    return text
 
 
 def shared_groups(members: Members, groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:

@@ -124,22 +124,25 @@ def _rows(spec: Data) -> Rows:
     files = _located(table.columns[columns.path], spec)
     _raise_faults(path, table, spec, splits, files)
     paths = [unescaped(each) if is_uri(each) else each for each in map(str, table.columns[columns.path])]
+    labels = [str(each) for each in table.columns[columns.label]]
     return Rows(
         paths,
-        [str(each) for each in table.columns[columns.label]],
+        labels,
         [each for each in splits if each is not None],
-        _groups(table, spec, paths, path),
+        _groups(table, spec, paths, labels, path),
         [each for each in files if each is not None],
     )
 
 
-def _groups(table: Table, spec: Data, paths: Sequence[str], where: Path) -> list[str] | None:
+def _groups(
+    table: Table, spec: Data, paths: Sequence[str], labels: Sequence[str], where: Path
+) -> list[str] | None:
     """Returns each row's group: from the column that is named, or by the expression in `data.group`."""
     named = spec.columns.group
     if spec.group is not None and spec.group not in table.columns:
         if named is not None:
             raise DataError(f"{where}: data.columns.group and data.group both name the groups; leave one out")
-        return list(captured(capture_in(spec.group), paths, str(where)))
+        return list(captured(capture_in(spec.group), paths, labels, str(where)))
     column = spec.group or named or "group"
     values = table.columns.get(column)
     if values is None:

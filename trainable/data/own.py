@@ -29,6 +29,8 @@ def make_own(
     with code_named(f"data={spec.path}", DataError):
         made = make()
     if isinstance(made, DataSet):
+        if spec.group is not None and not made.grouped:
+            raise DataError(f"data.group: the DataSet that data={spec.path} returns knows no groups")
         return replace(made, info=replace(made.info, path=spec.path, format="own"))
     match made:
         case (images, labels):

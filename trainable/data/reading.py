@@ -12,7 +12,7 @@ from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
-from trainable.recipe.data import Data
+from trainable.recipe.data import Columns, Data
 
 Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
@@ -32,6 +32,11 @@ def read(spec: Data, download: bool) -> Collection:
             raise DataError(f"data.path: {path} does not exist")
         if spec.root is not None:
             raise DataError(f"data.root: only a manifest's images lie below it, and {path} has format {form}")
+        if spec.columns != Columns() and form not in ("manifest", "datasets"):
+            raise DataError(
+                "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "
+                f"{path} has format {form}"
+            )
         return with_groups(_read(form, spec, path, download), spec)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error

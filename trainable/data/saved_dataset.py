@@ -7,7 +7,7 @@ Arrow's streams, whose columns of images hold bytes or a path.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,7 +118,7 @@ def _part(folder: Path, spec: Data) -> _Part:
         texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}"
     )
     paths = [path or "" for chunk in table.column(column).chunks for path in chunk.field("path").to_pylist()]
-    return _Part(files, column, paths, labels, _groups(folder, table, spec, paths))
+    return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
 
 
 def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, field: str) -> str:
@@ -152,10 +152,12 @@ def _labels(values: list[str | None], feature: Mapping[str, Any], where: str) ->
     return [str(names[int(value or 0)]) if names is not None else str(value) for value in values]
 
 
-def _groups(folder: Path, table: Any, spec: Data, paths: list[str]) -> list[str] | None:
+def _groups(
+    folder: Path, table: Any, spec: Data, paths: Sequence[str], labels: Sequence[str]
+) -> list[str] | None:
     named = spec.group if spec.group in table.column_names else spec.columns.group
     if spec.group is not None and named != spec.group:
-        return list(captured(capture_in(spec.group), paths, str(folder)))
+        return list(captured(capture_in(spec.group), paths, labels, str(folder)))
     if named is None and "group" not in table.column_names:
         return None
     column = named or "group"

@@ -14,8 +14,11 @@ from tests.trainable.data_forms import labelled, write_csv, write_datasets, writ
 from tests.trainable.small_images import write_image
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet, load
+from trainable.data.dataset import from_arrays
 from trainable.data.group_split import grouped_split
+from trainable.data.groups import capture_in, captured
 from trainable.data.members import members_of
+from trainable.data.own import make_own
 from trainable.data.reading import read
 from trainable.errors import DataError
 from trainable.recipe import Recipe
@@ -146,9 +149,33 @@ def test_an_expression_that_finds_no_groups_is_refused(tmp_path: Path, pattern: 
         load(Data(path=str(root), group=pattern))
 
 
-def test_digits_have_no_groups() -> None:
+def test_digits_have_no_groups_and_a_folder_no_columns(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="names no files"):
         load(Data(group=PATTERN))
+    with pytest.raises(DataError, match=r"data\.columns: a manifest has columns.*format folder"):
+        load(Data(path=str(write_patients(tmp_path)), columns=Columns(group="patient")))
+
+
+def test_images_from_python_have_no_groups() -> None:
+    spec = Data(path="mine", format="own", group=PATTERN)
+    images, labels = np.zeros((12, 8, 8), np.uint8), np.repeat([0, 1], 6)
+    with pytest.raises(DataError, match=r"names no files.*from_arrays"):
+        make_own(spec, lambda: (images, labels))
+    with pytest.raises(DataError, match="DataSet that data=mine returns knows no groups"):
+        make_own(spec, lambda: from_arrays((images, labels)))
+
+
+@pytest.mark.parametrize(
+    ("path", "group"),
+    [
+        ("ill/site/p0_1.png", "site/p0"),
+        ("train/ill/p0_1.png", "p0"),
+        ("site/p0_1.png", "site/p0"),
+        ("p0_1.png", "p0"),
+    ],
+)
+def test_folders_of_parts_and_classes_are_no_part_of_a_groups_name(path: str, group: str) -> None:
+    assert captured(capture_in(PATTERN), [path], ["ill", "well"], "here") == (group,)
 
 
 @pytest.fixture
