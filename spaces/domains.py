@@ -111,6 +111,20 @@ class Choice:
 Domain = Float | Integer | Choice
 
 
+def hull(domains: Sequence[Domain]) -> Domain:
+    """Returns the range that holds all of these ranges, which are of one kind; of options the first."""
+    ends = [end for each in domains for end in each.extremes() if is_number(end)]
+    match domains[0]:
+        case Float(log=log):
+            return Float(min(ends), max(ends), log)
+        case Integer(log=log):
+            return Integer(int(min(ends)), int(max(ends)), log)
+        case Choice() as first:
+            return first
+        case other:
+            assert_never(other)
+
+
 def domain_tree(domain: Domain) -> dict[str, Any]:
     """Returns a domain as a study and the journal write it, such as {log: [0.001, 1.0]}."""
     match domain:

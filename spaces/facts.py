@@ -52,6 +52,7 @@ NOT_OVERWRITABLE = {
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
     "stored_side": "it is measured",
+    "networks": "they are counted; write space.overrides.model.name",
     "backbone": "write base.model",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
@@ -68,6 +69,14 @@ class Backbone(Spec):
     @property
     def published(self) -> bool:
         return self.weights == OWN_WEIGHTS
+
+
+class Network(Spec):
+    """Holds what the rules ask of one of several networks that trials choose between."""
+
+    name: str = Field(min_length=1)
+    parameters: Count
+    attention: bool = False
 
 
 class FactsError(FaultyInput):
@@ -103,6 +112,8 @@ class Facts(Spec):
     backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
+    networks: tuple[Network, ...] = Field((), description="that model.name chooses between")
+    """The facts above are those of the first trial's."""
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
     speeds: tuple[Speed, ...] = Field((), description="of steps, by number format and memory layout")
     """The first is that of the usual way; there are none where nothing was measured."""
@@ -123,6 +134,13 @@ class Facts(Spec):
                 else [Fault("", f"not plain data: {error}")]
             )
             raise FactsError(faults, where) from None
+
+    def of_network(self, name: object) -> Facts:
+        """Returns the facts of the trials that have this network; the same where it is none of `networks`."""
+        found = next((each for each in self.networks if each.name == name), None)
+        if found is None:
+            return self
+        return self.model_copy(update={"parameters": found.parameters, "attention": found.attention})
 
     def tree(self) -> dict[str, Any]:
         """Returns the facts as plain data, ready for JSON."""

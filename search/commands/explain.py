@@ -13,7 +13,7 @@ from search.commands.inputs import Input, named_input
 from search.commands.plan import plan_table
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import local_hardware, per_trial
-from search.facts.measured import Measured, cached_or_measured, with_written_facts
+from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
 from search.facts.start import Start, find_start
 from search.results.report import console, rows_table, say
 from search.results.search import Search
@@ -76,6 +76,7 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     start = find_start(study, gpu=trial.gpus > 0, download=download)
     measured = cached_or_measured(start.recipe(study), trial, download=download)
     facts = start.known_in(with_written_facts(measured.facts, study))
+    facts = with_networks(facts, study, measured.info, download=download)
     space = build_space(study, facts, measured.info)
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from search.facts.measured import Measured
 from search.results.tables import Rows, counted
 from search.study import FACT_OF_PROBE, Study
-from spaces.facts import Backbone, Facts
+from spaces.facts import Backbone, Facts, Network
 from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed
 
@@ -110,6 +110,15 @@ def _backbone(found: Backbone) -> str:
     return f"{found.name} from {found.weights}"
 
 
+def _networks(found: tuple[Network, ...]) -> str:
+    return (
+        "\n".join(
+            f"{each.name}: {each.parameters:,} parameters{', attention' * each.attention}" for each in found
+        )
+        or NONE
+    )
+
+
 def _speeds(speeds: tuple[Speed, ...]) -> str:
     return "\n".join(map(str, speeds)) or NONE
 
@@ -136,6 +145,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
+    "networks": FactText(_networks, "counted on each"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
     "speeds": FactText(_speeds, "timed"),
     "lr_band": FactText(_band, "lr-find"),

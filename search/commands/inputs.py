@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from search.facts.hardware import PerTrial, local_hardware, per_trial
-from search.facts.measured import load_data, measured_anew, with_written_facts
+from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
 from search.record.storage import local_folder
 from search.results.search import Search
@@ -141,7 +141,8 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     base = start.recipe(study)
     data = load_data(base, trial, download=download)
     facts = start.known_in(measured_anew(base, data.info, trial, download=download))
-    space = build_space(study, with_written_facts(facts, study), data.info)
+    facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
+    space = build_space(study, facts, data.info)
     return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import cache_file, read_cached, write_cached
 from search.facts.hardware import PerTrial
-from search.study import FACT_OF_PROBE, Probe, Study
-from spaces.facts import Facts
+from search.study import FACT_OF_PROBE, MODEL_NAME, Probe, Study
+from spaces.facts import Facts, Network
 from trainable.data import DataInfo, DataSet, load
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
@@ -54,9 +54,9 @@ def load_data(
     from trainable.training.pixels import as_weights_know
 
     kind = _device_kind(trial)
-    if make is not None:
-        return make_own(base.data, make, resize=base.evaluation.resize, device_kind=kind)
     asked = as_weights_know(base, kind, download=download)
+    if make is not None:
+        return make_own(asked.data, make, resize=asked.evaluation.resize, device_kind=kind)
     return load(
         asked.data,
         resize=asked.evaluation.resize,
@@ -79,6 +79,25 @@ def measure_facts(
     The model is built without its weights, because none of these facts depends on them.
     """
     return _facts_of(_without_weights(base, info, build, download=download), base, info, trial)
+
+
+def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
+    """Returns the facts with those of each network that the study chooses between, unless it says them in its
+    section `facts`. Raises ModelError for one that cannot be made."""
+    from trainable.models.layers import has_attention
+    from trainable.models.make import count_parameters
+
+    found = []
+    for name in study.networks:
+        base = study.base_recipe().with_values({MODEL_NAME: name})
+        model = _without_weights(base, info, None, download=download)
+        counted = {"parameters": count_parameters(model), "attention": has_attention(model)}
+        found.append(Network(name=name, **{**counted, **_written(study, counted)}))
+    return facts.model_copy(update={"networks": tuple(found)})
+
+
+def _written(study: Study, names: Container[str]) -> dict[str, Any]:
+    return {name: value for name, value in study.facts.values().items() if name in names}
 
 
 def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
-from search.facts.measured import Say, load_data, measured_anew, run_probes, silent, with_written_facts
+from search.facts.measured import (
+    Say,
+    load_data,
+    measured_anew,
+    run_probes,
+    silent,
+    with_networks,
+    with_written_facts,
+)
 from search.facts.packing import gpu_share
 from search.facts.start import Start, find_start
 from search.record.code import record_of
@@ -80,7 +88,9 @@ def prepare(
     data.refuse_leaks(study.data)
     _say_leaks(data, say)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
-    facts = start.known_in(with_written_facts(facts, study))
+    facts = with_networks(
+        start.known_in(with_written_facts(facts, study)), study, data.info, download=download
+    )
     prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     check_networks(prepared.space, data.info, code.model, download=download)
     carried = _carried(code)

@@ -236,13 +236,19 @@ class Study(Spec):
         return recipe.with_values({**values, **pinned})
 
     def _first_name(self) -> dict[str, Any]:
-        """Returns the first model that `space.overrides` chooses between, where `base` names none: facts are
-        measured on it."""
+        """Returns the first model that `space.overrides` chooses between, where `base` names none: data are
+        loaded for it."""
+        names = self.networks
+        return {MODEL_NAME: names[0]} if names and MODEL_NAME not in dict(leaves(self.base)) else {}
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The models that `space.overrides` chooses between; none where it does not."""
         chosen = self.space.overrides.get(MODEL_NAME)
         options = chosen.get("choice") if isinstance(chosen, Mapping) else None
-        if MODEL_NAME in dict(leaves(self.base)) or not isinstance(options, list) or not options:
-            return {}
-        return {MODEL_NAME: options[0]} if self.pinned.get("model.kind") in ("timm", "torchvision") else {}
+        if not isinstance(options, list) or self.pinned.get("model.kind") not in ("timm", "torchvision"):
+            return ()
+        return tuple(options)
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
         """Returns a copy with values set by dotted path.

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from spaces.catalog.missing_range import missing_range
 from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, path_of
 from spaces.conditions import check_had, domains_of, has, kind_of, options_of, scalars_of, value_of
-from spaces.domains import Choice, Domain, SpaceError, Value, shown
+from spaces.domains import Choice, Domain, SpaceError, Value, hull, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
 from spaces.priors import believed, clamped
@@ -20,6 +20,7 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 
 T = TypeVar("T")
+NETWORK = "model.name"
 ByName = dict[str, Dimension]
 """Maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
 
@@ -98,7 +99,7 @@ def _written_out(
     first = answer(dimension.beliefs, own_values)
 
     def believed_of(values: Values) -> Believed:
-        found = rule.of(facts, values)
+        found = rule.of(facts.of_network(values.get(NETWORK)) if facts.networks else facts, values)
         if found is None or (isinstance(found.domain, Choice) and found.domain != dimension.domain):
             return first  # the weights would be those of other options
         reason = found.reason if found.reason != dimension.reason else None
@@ -122,15 +123,18 @@ def _for_each(written: Mapping[str, Varying], make: Callable[[str, Varying], T])
 
 
 def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | None:
-    """Returns the dimension that a rule gives for these facts, with its belief for the settled values.
+    """Returns the dimension that a rule gives for these facts, with its belief for the settled values. Where
+    trials choose between networks, its range holds those of all.
 
-    Returns None if the rule is silent.
+    Returns None if the rule is silent for each of them.
     """
-    found = rule.of(facts, own_values)
-    if found is None:
+    networks = (facts, *(facts.of_network(each.name) for each in facts.networks))
+    answered = [found for each in networks if (found := rule.of(each, own_values)) is not None]
+    if not answered:
         return None
-    belief = Believed(clamped(found.domain, found.prior))
-    return Dimension(rule.path, found.domain, found.reason, found.source, rule.when, rule.variant, belief)
+    first, domain = answered[0], hull([each.domain for each in answered])
+    belief = Believed(clamped(domain, first.prior))
+    return Dimension(rule.path, domain, first.reason, first.source, rule.when, rule.variant, belief)
 
 
 def reachable(dimensions: ByName, own: Recipe) -> ByName:
@@ -160,7 +164,7 @@ def _ranged(
     """Returns the dimensions with the written ranges. A written path replaces all its variants, at the first
     one's position; a written variant replaces itself alone.
 
-    Fields without a rule come last, but kinds come first, since other dimensions may depend on them.
+    Fields without a rule come last, but kinds and the network first: other dimensions may depend on them.
     """
     options = options_of(by_rule.values()) | {
         name: each.domain.options for name, each in with_range.items() if isinstance(each.domain, Choice)
@@ -170,9 +174,12 @@ def _ranged(
         name if name in ranges else path_of(name) if path_of(name) in ranges else name for name in by_rule
     ]
     added = [name for name in ranges if name not in names]
-    order = [name for name in added if name.endswith(".kind")] + names
-    order += [name for name in added if not name.endswith(".kind")]
+    order = [*filter(_leads, added), *names, *(name for name in added if not _leads(name))]
     return {name: ranges[name] if name in ranges else by_rule[name] for name in dict.fromkeys(order)}
+
+
+def _leads(name: str) -> bool:
+    return name.endswith(".kind") or name == NETWORK
 
 
 def _written(

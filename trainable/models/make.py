@@ -12,7 +12,7 @@ from trainable.models.dropping import set_head_dropout, set_stochastic_depth
 from trainable.models.initialise import begin_as_identity, draw_new_head, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.own import BuildModel, build_own, own_code_named
-from trainable.models.published_weights import timm_weights, torchvision_weights
+from trainable.models.published_weights import as_timm_reads, timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
 from trainable.models.weights import load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
@@ -48,7 +48,7 @@ def make_model(
         set_head_dropout(model, spec.dropout)
     set_stochastic_depth(model, spec)
     if spec.weights is not None:
-        state = _state(spec, classes, channels, image_size, download=download)
+        state = _state(spec, model, classes, channels, image_size, download=download)
         load_weights(model, state, source=f"{spec.weights!r} for {title_of(spec)}")
     _try_one_image(model, spec, classes, channels, image_size)
     return model
@@ -90,10 +90,11 @@ def _construct(
 
 
 def _state(
-    spec: specs.Model, classes: int, channels: int, image_size: int, *, download: bool
+    spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, *, download: bool
 ) -> dict[str, Tensor]:
     if spec.weights is not None and not specs.is_published(spec.weights):
-        return read_weights(weights_file(spec))
+        state = read_weights(weights_file(spec))
+        return as_timm_reads(state, model) if isinstance(spec, specs.TimmModel) else state
     match spec:
         case specs.TorchvisionModel():
             return torchvision_weights(spec, download=download)

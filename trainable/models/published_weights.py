@@ -3,14 +3,15 @@ fetches them only if that is allowed."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainable.errors import ModelError, first_line
 from trainable.models.libraries import check_torchvision_name, timm_options, title_of
@@ -83,6 +84,23 @@ def timm_weights(
     with _fetching(spec):
         model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=source, **options)
     state: dict[str, Tensor] = model.state_dict()
+    return state
+
+
+def as_timm_reads(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Returns the weights of a file as timm gives them to this network of its own: embeddings of positions
+    resampled to the size of its images, and names of other libraries replaced.
+
+    They stay as they are where they fit, and where timm cannot read them: then what does not fit is named.
+    """
+    reads = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    own = model.state_dict()
+    if reads is None or all(name in own and own[name].shape == each.shape for name, each in state.items()):
+        return state
+    with suppress(Exception):  # of weights of another network
+        read = reads(dict(state), model)
+        if all(isinstance(each, Tensor) for each in read.values()):
+            return dict(read)
     return state
 
 

@@ -283,7 +283,7 @@ def write_small(folder: Path, name: str) -> None:
 
 
 def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
-    names = ("test_resnet", "test_efficientnet")
+    names = ("test_resnet", "test_vit")
     for name in names:
         write_small(tmp_path, name)
     study = models_of(tmp_path, *names)
@@ -292,6 +292,11 @@ def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
     (drawn,) = (each for each in prepared.space.dimensions if each.path == "model.name")
     assert drawn.domain == Choice(names)
     assert prepared.facts.pretrained
+    assert [(each.name, each.attention) for each in prepared.facts.networks] == [
+        ("test_resnet", False),
+        ("test_vit", True),
+    ]
+    assert prepared.facts.networks[0].parameters == prepared.facts.parameters
 
 
 def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from spaces.catalog.catalog import make_space
 from spaces.domains import Choice, Float, SpaceError
+from spaces.facts import Network
 from spaces.rules.optimizers import learning_rates
 from spaces.space import When
 from tests.spaces.catalog.small_catalog import AVERAGING, DECAY, LR, RATE, document, faults, names, of
-from tests.spaces.small_facts import digits_facts, imagenet_facts
+from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 
 
 def test_an_override_replaces_all_dimensions_of_its_path_by_one() -> None:
@@ -51,6 +53,26 @@ def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options()
     assert of(space, "augmentation.crop.fraction").when == When("augmentation.crop.kind", ("pad",))
     assert of(space, "augmentation.crop.scale_min").when == When("augmentation.crop.kind", ("resized",))
     assert space.own["augmentation.crop.kind"] == "none"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_believed_of_each_network_follows_its_own_facts(order: int) -> None:
+    networks = (
+        Network(name="resnet18", parameters=11_700_000),
+        Network(name="vit_b_16", parameters=86_600_000, attention=True),
+    )[::order]
+    first, second = (each.name for each in networks)
+    facts = imagenet_facts(pretrained=True, networks=networks).of_network(first)
+    base = base_recipe(facts, model__kind="torchvision", model__name=first, model__weights="default")
+    pins = frozenset({"model.kind", "model.weights"})
+    space = make_space("finetune", base, pins, facts, {"model.name": {"choice": [first, second]}})
+    assert names(space)[0] == "model.name"
+    rate = of(space, f"{LR}[adamw]")
+    for each in networks:
+        alone = learning_rates(facts.of_network(each.name), {}, "adamw")
+        assert rate.prior({**space.own, "model.name": each.name}) == alone.prior
+        assert all(end in rate.domain for end in alone.domain.extremes())
+    assert of(space, "model.freeze_norm").domain == Choice((False, True)), "of the one that has BatchNorm"
 
 
 def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -200,6 +201,18 @@ def test_published_weights_in_timms_cache_need_no_leave(empty_caches: Path, chan
     expected = stem.sum(1, keepdim=True) if channels == 1 else stem
     torch.testing.assert_close(model.patch_embed.proj.weight, expected)
     assert model.head.out_features == 5
+
+
+def test_a_files_embeddings_of_positions_are_resampled_as_timm_does(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    state = timm.create_model("test_vit", num_classes=7).state_dict()
+    path = saved(state, tmp_path / "test_vit.safetensors")
+    model = make(TINY.model_copy(update={"weights": path}), image_size=96)
+    overlay = {"file": path, "num_classes": 7}
+    by_timm = timm.create_model(
+        "test_vit", pretrained=True, pretrained_cfg_overlay=overlay, num_classes=5, img_size=96
+    )
+    assert_body_is(model, by_timm.state_dict(), head="head.")
 
 
 def test_a_network_without_published_weights_says_so() -> None:
