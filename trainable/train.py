@@ -37,9 +37,10 @@ from trainable.training.devices import default_device, device_name, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
 from trainable.training.metrics import EpochResult
-from trainable.training.network import make_network
-from trainable.training.pixels import load_for
+from trainable.training.network import make_network, stands_alone
+from trainable.training.pixels import as_weights_know, load_for
 from trainable.training.run import PREFIXES, Run
+from trainable.training.seeds import global_generators
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
@@ -109,7 +110,7 @@ def train(
     folder = _checked(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
-        images = _images(recipe, data, device, own_model=model is not None, download=download)
+        images = _images(recipe, data, device, own_model=stands_alone(model, recipe.model), download=download)
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         images.refuse_leaks(recipe.data)
@@ -144,7 +145,7 @@ def _images(
             return data
         return load_for(recipe, device, own_model=own_model, download=download)
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
-    spec = recipe.data
+    spec = as_weights_know(recipe, kind, own_model=own_model, download=download).data
     if not spec.own:
         spec = spec.model_copy(update={"path": name_of(data), "format": "own"})
     return make_own(spec, data, resize=recipe.evaluation.resize, device_kind=kind)
@@ -257,13 +258,15 @@ def _in_fastest_format(
     recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool
 ) -> Recipe:
     """Returns the recipe with the number format and layout in which its network trains fastest, in place of
-    `precision.kind: auto`."""
+    `precision.kind: auto`; `precision.channels_last: false` stays."""
     if recipe.precision.kind != "auto":
         return recipe
     info = data.info
-    model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
+    with global_generators(device, recipe.loop.seed):
+        model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
     shape = (info.channels, info.image_size, info.image_size)
-    speeds = measure_speeds(model, shape, device, len(info.classes))
+    measured = measure_speeds(model, shape, device, len(info.classes))
+    speeds = [each for each in measured if recipe.precision.channels_last or not each.channels_last]
     if not speeds:
         return recipe
     best = fastest(speeds)

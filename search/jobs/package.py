@@ -79,6 +79,8 @@ def _paths(study: Study) -> Iterator[Fault]:
         written[f"base.{WEIGHTS}"] = weights
     if (folder := folder_of_name(study.pinned.get(MODEL_NAME))) is not None:
         written[f"base.{MODEL_NAME}"] = folder
+    chosen = {f"space.overrides.{MODEL_NAME}: {name}": folder_of_name(name) for name in study.networks}
+    written |= {where: folder for where, folder in chosen.items() if folder is not None}
     if study.data.root is not None:
         written["data.root"] = study.data.root
     if study.data.bundled or study.data.own:

@@ -59,11 +59,16 @@ class Summary:
     def frontier(self) -> tuple[Trial, ...]:
         """The finished trials that no other one beats in both latency and objective, the quickest first.
 
-        Of equal ones it is the earliest. Empty where no latency was measured.
+        Of one network only the best trial counts, with the least latency that was measured: it differs by
+        chance from trial to trial. Of equal ones it is the earliest. Empty where no latency was measured.
         """
         measured = [trial for trial in self.trials if trial.end == "finished" and trial.cost is not None]
+        latency: dict[str, float] = {}
+        for trial in measured:
+            network, found = trial.network, trial.costs["latency_ms"]
+            latency[network] = min(found, latency.get(network, found))
         front: list[Trial] = []
-        for trial in sorted(measured, key=lambda each: (each.costs["latency_ms"], -self._score(each))):
+        for trial in sorted(measured, key=lambda each: (latency[each.network], -self._score(each))):
             if not front or self._score(trial) > self._score(front[-1]):
                 front.append(trial)
         return tuple(front)

@@ -6,6 +6,7 @@ against those before it: an event that a search cannot have written is refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
@@ -32,6 +33,7 @@ from spaces.settled import space_from
 from spaces.space import Space
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe, digest_of
+from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 
@@ -122,6 +124,16 @@ class Trial:
     def costs(self) -> Mapping[str, float]:
         """What its network costs, by name; empty where nothing was measured."""
         return self.cost.model_dump() if self.cost is not None else {}
+
+    @property
+    def network(self) -> str:
+        """What the latency of its network depends on, as text; its number where its recipe is not known."""
+        if self.recipe is None:
+            return str(self.id)
+        model = {name: each for name, each in self.recipe["model"].items() if name not in OF_ANY_NETWORK}
+        side = self.recipe["data"]["image_size"]
+        parts = [model, side, self.recipe["precision"], self.recipe["evaluation"]]
+        return json.dumps(parts, sort_keys=True)
 
     def scores(self, metric: str) -> dict[int, float]:
         """Returns a metric by epoch, without epochs that diverged or did not measure it."""

@@ -22,7 +22,7 @@ from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
-from trainable.recipe.models import ARGUMENTS, LOCAL_FOLDER, OWN_WEIGHTS, folder_of_name, is_published
+from trainable.recipe.models import ARGUMENTS, OWN_WEIGHTS, absolute_name, is_published
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
@@ -272,9 +272,14 @@ class Study(Spec):
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and not is_published(weights):
             base = with_leaf(base, WEIGHTS, str(weights_path(weights)))
-        if (folder := folder_of_name(self.pinned.get(MODEL_NAME))) is not None:
-            base = with_leaf(base, MODEL_NAME, f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}")
-        return self.model_copy(update={"name": name, "storage": storage, "data": data, "base": base})
+        if (named := self.pinned.get(MODEL_NAME)) is not None:
+            base = with_leaf(base, MODEL_NAME, absolute_name(named))
+        space = self.space
+        if self.networks:
+            chosen = {**space.overrides[MODEL_NAME], "choice": [*map(absolute_name, self.networks)]}
+            space = space.model_copy(update={"overrides": {**space.overrides, MODEL_NAME: chosen}})
+        found = {"name": name, "storage": storage, "data": data, "base": base, "space": space}
+        return self.model_copy(update=found)
 
     def yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"), {})

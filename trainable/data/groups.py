@@ -16,7 +16,7 @@ from trainable.data.source import Collection, FileSource, Source, Split
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 
-PART_FOLDERS = frozenset({"train", "val", "validation", "test"})
+PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
 SHOWN = 3
 """So many groups or images are named."""
 

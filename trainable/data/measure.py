@@ -133,11 +133,11 @@ def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> St
 
 def membership_digest(parts: Mapping[Split, Selection]) -> str:
     """Returns sixteen hexadecimal digits over which image is in which part with which label, in whatever form
-    and order the images are stored.
+    the images are stored; up to SAMPLE images, in whatever order, too.
 
     An image counts by its pixels at their own size, in colour; of more than SAMPLE images, a sample of each
-    part does, in proportion, and no more of them than have DIGEST_PIXELS pixels. The others count by their
-    part and label. A label counts by its number: an array has no names for them.
+    part's positions does, in proportion, and no more of them than have DIGEST_PIXELS pixels. The others count
+    by their part and label. A label counts by its number: an array has no names for them.
     """
     total = sum(len(selection.indices) for selection in parts.values())
     lines = list[str]()

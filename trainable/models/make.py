@@ -40,6 +40,7 @@ def make_model(
     model = _construct(
         spec, build, classes=classes, channels=channels, image_size=image_size, download=download
     )
+    _try_one_image(model, spec, classes, channels, image_size)
     initialise(model, spec.initialisation)
     if spec.weights is not None and spec.initialisation == "default" and not isinstance(spec, specs.OwnModel):
         draw_new_head(model)
@@ -50,7 +51,6 @@ def make_model(
     if spec.weights is not None:
         state = _state(spec, model, classes, channels, image_size, download=download)
         load_weights(model, state, source=f"{spec.weights!r} for {title_of(spec)}")
-    _try_one_image(model, spec, classes, channels, image_size)
     return model
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, assert_never
 
+from pydantic import ValidationError
+
+from trainable.errors import ModelError, faults_of
 from trainable.models.published_weights import published_entry
 from trainable.models.timm_names import configuration_of, located
 from trainable.models.weights import statistics_in, weights_file
@@ -62,7 +66,7 @@ def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
         case specs.TorchvisionModel():
             return _of_torchvision(spec)
         case specs.TimmModel():
-            return _of_timm(configuration_of(located(spec.name, download=download)))
+            return _of_timm(spec.name, configuration_of(located(spec.name, download=download)))
         case _:
             assert_never(spec)
 
@@ -81,15 +85,29 @@ def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
     )
 
 
-def _of_timm(configuration: Mapping[str, Any]) -> PretrainedInput | None:
+class _OfTimm(ChannelStatistics, extra="ignore"):
+    """Holds what timm's configuration of weights says of their images; a person may have written it."""
+
+    input_size: tuple[int, int, int]
+    interpolation: str = "bicubic"
+    fixed_input_size: bool = False
+
+
+def _of_timm(name: str, configuration: Mapping[str, Any]) -> PretrainedInput | None:
     if not configuration.get("mean"):
         return None
+    try:
+        said = {name: configuration[name] for name in _OfTimm.model_fields if name in configuration}
+        known = _OfTimm.model_validate_json(json.dumps(said))
+    except ValidationError as error:
+        faults = "; ".join(map(str, faults_of(error, configuration, _OfTimm)))
+        raise ModelError(f"model.name: {name}: its configuration says of images: {faults}") from None
     return PretrainedInput(
-        tuple(configuration["mean"]),
-        tuple(configuration["std"]),
-        side=configuration["input_size"][-1],
-        interpolation=_known_filter(configuration.get("interpolation", "bicubic")),
-        fixed_side=bool(configuration.get("fixed_input_size", False)),
+        known.mean,
+        known.std,
+        side=known.input_size[-1],
+        interpolation=_known_filter(known.interpolation),
+        fixed_side=known.fixed_input_size,
     )
 
 

@@ -191,12 +191,7 @@ class Data(Spec):
         return self.path == "digits" and self.format in ("auto", "digits")
 
 
-_LATER = {"columns": Columns().model_dump(), "root": None, "group": None}
-"""These fields are newer than searches that exist; at their defaults they are in no digest."""
-
-
 def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a section, as plain data, says of the results: all but where images are kept decoded and
     whether leaks are allowed."""
-    without = {"cache", "leaks"} | {name for name, value in _LATER.items() if data.get(name) == value}
-    return {name: value for name, value in data.items() if name not in without}
+    return {name: value for name, value in data.items() if name not in ("cache", "leaks")}

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from trainable.errors import quoted
-from trainable.files.paths import usable_path
+from trainable.files.paths import usable_path, without_tilde
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
 
 OWN_WEIGHTS = "default"
@@ -35,6 +35,12 @@ def folder_of_name(name: object) -> str | None:
     return (
         name.removeprefix(LOCAL_FOLDER) if isinstance(name, str) and name.startswith(LOCAL_FOLDER) else None
     )
+
+
+def absolute_name(name: str) -> str:
+    """Returns a model's name with the absolute path of its folder, if it names one."""
+    folder = folder_of_name(name)
+    return name if folder is None else f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}"
 
 
 ARGUMENTS = "model.arguments"

@@ -48,8 +48,9 @@ GUESSING = 0.5
 class Metric:
     """Is a metric of the caller's: a function, the direction in which it is better, and its worst value.
 
-    A run that diverged is given the worst value, so that it ranks behind every other. Raises ValueError where
-    that is not finite, or where lower is better and none is given.
+    A run that diverged is given the worst value, so that it ranks behind every other: 0 unless another one is
+    given, as for a metric that can be negative. Raises ValueError where it is not finite, or where lower is
+    better and none is given.
     """
 
     compute: Function

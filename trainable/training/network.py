@@ -46,6 +46,11 @@ def given_or_made(
     return make_network(spec, info, build=model, download=download)
 
 
+def stands_alone(model: nn.Module | BuildModel | None, spec: Model) -> bool:
+    """Returns whether a given network takes the place of the recipe's, its weights included."""
+    return model is not None and (isinstance(model, nn.Module) or not isinstance(spec, OwnModel))
+
+
 def layout_of(recipe: Recipe) -> torch.memory_format:
     """Returns the memory format of a run's network and images."""
     return torch.channels_last if recipe.precision.channels_last else torch.preserve_format

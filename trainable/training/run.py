@@ -38,7 +38,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures, shown
 from trainable.training.metrics import EpochResult
-from trainable.training.network import as_taken, given_or_made, layout_of, prepared
+from trainable.training.network import as_taken, given_or_made, layout_of, prepared, stands_alone
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
@@ -95,7 +95,7 @@ class Run:
     ) -> None:
         self._on_batch, self._on_pause = on_batch, on_pause
         self.device = device or default_device()
-        is_own = model is not None
+        is_own = stands_alone(model, recipe.model)
         self.data = data or load_for(recipe, self.device, own_model=is_own, download=download)
         self.recipe = resolved(recipe, self.data, own_model=is_own, download=download)
         check_recipe(self.recipe, self.data.info, ranks)
@@ -108,15 +108,15 @@ class Run:
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, self.data.info, download=download)
             self.model = prepared(network, self.recipe, ranks, self.device)
-        layout = layout_of(self.recipe)
         self._as_taken = partial(
-            as_taken, model=self.model, layout=layout, device=self.device, on_batch=on_batch
+            as_taken, model=self.model, layout=layout_of(self.recipe), device=self.device, on_batch=on_batch
         )
         check_sizes(self.model, self.recipe, self.data.info)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
+            self.data.refuse_leaks(recipe.data)
             self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._scoring, self._frozen = self._make_scoring(), self._make_frozen()

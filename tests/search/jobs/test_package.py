@@ -57,6 +57,13 @@ def test_paths_of_the_cluster_are_left_as_they_are(values: dict[str, Any]) -> No
         ({"data__path": "flowers"}, "data.path"),
         ({"storage": "searches"}, "storage"),
         ({"base__model__weights": "weights.safetensors"}, "base.model.weights"),
+        (
+            {
+                "base__model__kind": "timm",
+                "space__overrides": {"model.name": {"choice": ["resnet18", "local-dir:nets/mine"]}},
+            },
+            "space.overrides.model.name: local-dir:nets/mine",
+        ),
         ({"tracking__uri": "sqlite:///mlflow.db"}, "tracking.uri"),
         ({"space__name": "documents"}, "space.name"),
         ({"tracking__uri": "postgresql://me:hunter2@db/mlflow"}, "tracking.uri"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from search.record.summary import Summary, summarise
 from search.record.trials import Record
 from search.study.constraints import Constraints
 from tests.search.small_events import epoch, session, settled
+from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 
 EPOCHS = 10
@@ -350,6 +352,15 @@ def test_the_frontier_has_the_trials_that_no_other_beats_in_latency_and_objectiv
     assert summary.json()["trials"][3]["cost"] == {"parameters": 100, "latency_ms": 30.0, "memory_gib": 1.0}
     assert summary.epochs_if_unpruned == 6 * EPOCHS
     assert not summary_of(EVENTS).frontier
+
+
+def test_of_one_network_the_frontier_has_the_best_trial_alone() -> None:
+    summary = constrained(("finished", 4.0, 0.80), ("finished", 6.0, 0.90), ("finished", 8.0, 0.95))
+    wide = Recipe().with_values({"model.width": 64})
+    recipes = [each.tree() for each in (Recipe(), wide, Recipe().with_values({"optimizer.lr": 0.2}))]
+    trials = [replace(trial, recipe=tree) for trial, tree in zip(summary.trials, recipes, strict=True)]
+    found = replace(summary, trials=tuple(trials))
+    assert [trial.id for trial in found.frontier] == [2], "its network took 4 ms in trial 0"
 
 
 def test_where_nothing_is_feasible_the_nearest_trial_is_named() -> None:

@@ -206,6 +206,11 @@ def test_a_folder_in_a_models_name_means_the_same_from_any_folder(
     model = {"kind": "timm", "name": "local-dir:mine"}
     study = Study.from_tree({**DIGITS, "base": {"model": model}}).resolved("mine")
     assert study.pinned["model.name"] == f"local-dir:{tmp_path / 'mine'}"
+    chosen = {"model.name": {"choice": ["local-dir:mine", "resnet18"], "weights": [1, 2]}}
+    tree = {**DIGITS, "base": {"model": {"kind": "timm"}}, "space": {"overrides": chosen}}
+    study = Study.from_tree(tree).resolved("mine")
+    assert study.networks == (f"local-dir:{tmp_path / 'mine'}", "resnet18")
+    assert study.space.overrides["model.name"]["weights"] == [1, 2]
 
 
 def test_the_bundled_digits_are_a_name_and_no_path() -> None:

@@ -24,6 +24,7 @@ from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data
 from trainable.train import train
+from trainable.training.run import Run
 
 PATTERN = r"(.+)_\d+\.png"
 
@@ -199,6 +200,8 @@ def test_given_parts_that_share_a_patient_are_an_error_in_check(leaking: Recipe)
 def test_given_parts_that_share_a_patient_are_not_trained_unless_that_is_allowed(leaking: Recipe) -> None:
     with pytest.raises(DataError, match=r"4 groups are in train and validation .*data\.leaks=allow"):
         train(leaking)
+    with pytest.raises(DataError, match="4 groups are in train and validation"):
+        Run(leaking)
     allowed = leaking.with_values({"data.leaks": "allow"})
     assert len(train(allowed).history) == 1
     assert allowed.digest() == leaking.digest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -118,8 +120,46 @@ def test_numbers_of_other_channels_are_refused() -> None:
         make_loader(data_set(), recipe, CPU)
 
 
-def test_a_network_of_ones_own_sees_the_datas_statistics(tmp_path: Path) -> None:
+def test_a_network_of_ones_own_sees_the_datas_statistics_or_those_of_its_file(tmp_path: Path) -> None:
     assert resolved(lite(tmp_path), photographs(), own_model=True).data.normalisation == "data"
+    first = data_set()
+    recipe = Recipe().with_values(
+        {"loop.epochs": 1, "loop.batch_size": 8, "model": {"kind": "own", "name": "tiny"}}
+    )
+    train(recipe, data=first, model=tiny, out=tmp_path / "first")
+    again = recipe.with_values({"model.weights": str(tmp_path / "first" / "model.safetensors")})
+    outcome = train(again, data=data_set(train=30), model=tiny)
+    assert outcome.recipe.data.normalisation == ChannelStatistics(mean=first.info.mean, std=first.info.std)
+
+
+def tiny(channels: int, classes: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(4), torch.nn.Linear(4, classes))
+
+
+def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> None:
+    arrays = tuple(photographs().train.tensors())
+    large = torch.nn.functional.interpolate(arrays[0], 128).permute(0, 2, 3, 1).numpy()
+    recipe = lite(tmp_path, **{"loop.epochs": 1, "loop.batch_size": 4, "data.validation_fraction": 0.3})
+    outcome = train(recipe, data=lambda: (large, arrays[1].numpy()), device=CPU)
+    assert (outcome.recipe.data.image_size, outcome.recipe.data.interpolation) == (96, "bicubic")
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ({"mean": [0.5]}, "std: is required; input_size: is required"),
+        ({"mean": 0.5, "std": [0.5], "input_size": [3, 8, 8]}, "mean: expected a valid array, got 0.5"),
+        ({"mean": [0.5], "std": [0.5], "input_size": None}, "input_size: expected a valid array, got None"),
+        ({"mean": [0.5], "std": [0.5, 0.5], "input_size": [3, 8, 8]}, "expected a mean and a std for one"),
+    ],
+)
+def test_a_folders_configuration_is_checked(tmp_path: Path, said: dict[str, object], fault: str) -> None:
+    content = {"architecture": "test_resnet", "num_classes": 3, "pretrained_cfg": said}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    (tmp_path / "model.safetensors").touch()
+    spec = specs.TimmModel(name=f"local-dir:{tmp_path}", weights="default")
+    with pytest.raises(ModelError, match=re.escape(fault)):
+        pretrained_input(spec)
 
 
 def test_what_train_wrote_is_normalised_alike_when_a_run_begins_from_it(tmp_path: Path) -> None:

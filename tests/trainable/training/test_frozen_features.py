@@ -138,6 +138,16 @@ def test_a_run_without_memory_for_features_is_the_same_and_says_so(
     assert "100 that are free" in said
 
 
+def test_views_of_a_body_with_chance_in_it_are_not_remembered_which_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = net()
+    network.insert(0, nn.Dropout(0.1))
+    finished(run_of({**AUGMENTED, "model.frozen_views": 1}, network))
+    (said,) = caplog.messages
+    assert said.startswith("model.frozen_views: features are not remembered")
+
+
 @pytest.mark.parametrize("room", [8, 0], ids=["for some images", "for none"])
 def test_where_memory_runs_out_over_features_fewer_are_computed_at_once_or_none(
     room: int, caplog: pytest.LogCaptureFixture
