@@ -36,8 +36,11 @@ def cache_folder() -> Path:
     return cache_root() / "facts"
 
 
-def cache_file(base: Recipe, device: DeviceKind) -> Path:
-    """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist."""
+def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
+    """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist.
+
+    How fast the model trains depends on the processors of a trial, too, where that is measured.
+    """
     from trainable.train import versions  # it imports torch, for which `show` need not wait
     from trainable.training.devices import machine_name
 
@@ -49,6 +52,7 @@ def cache_file(base: Recipe, device: DeviceKind) -> Path:
         "model": tree["model"],
         "precision": tree["precision"]["kind"],
         "device": device,
+        "cpus": cpus if base.precision.kind == "auto" else None,
         "machine": machine_name(),
         "files": files,
         "versions": versions(),

@@ -129,7 +129,7 @@ def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False)
 
     Raises UserError (DataError, ModelError).
     """
-    if (cached := read_cached(cache_file(base, _device_kind(trial)))) is not None:
+    if (cached := read_cached(cache_file(base, _device_kind(trial), trial.cpus))) is not None:
         facts, info = cached
         return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
     info = load_data(base, trial, download=download).info
@@ -153,7 +153,7 @@ def measured_anew(
     model = _without_weights(base, info, build, download=download)
     facts = _facts_of(model, base, info, trial)
     own = build is not None or base.data.own
-    file = cache_file(base, _device_kind(trial)) if not own else None
+    file = cache_file(base, _device_kind(trial), trial.cpus) if not own else None
     earlier = read_cached(file) if file is not None else None
     if base.precision.kind == "auto":
         known = earlier[0].speeds if earlier is not None else ()

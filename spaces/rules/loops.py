@@ -33,8 +33,8 @@ def batch_size(facts: Facts) -> Ruling[int]:
     Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
     80.5 % (n=15), 256 78.0 % (n=8): a run needs some 500 steps. A CPU is no faster above 128; 256 is the
     documents' batch. From pretrained weights it is at least 32, which takes half the steps of 16 for about
-    the same accuracy: at the same rates in a plain loop EfficientNet-Lite0 ended 0.7 to 1.3 points lower on
-    photographs (n=1 a rate, two sets, benchmarks/results/tuning-grid.md).
+    the same accuracy: at the same rates in a plain loop EfficientNet-Lite0 ended 1.1 points lower on
+    average (0.1 to 3.2; three rates on two sets, n=1, benchmarks/results/tuning-grid.md).
     """
     smallest = SMALLEST_TUNED_BATCH if facts.pretrained else SMALLEST_BATCH
     hardware = GPU_BATCH if facts.gpus else CPU_BATCH

@@ -77,7 +77,7 @@ def optimizer(facts: Facts) -> Ruling[str]:
     nearly 7 of 10 trials. One in eight takes an optimizer of timm's, NAdamW or Muon. LAMB is rare, and LARS,
     which was made for large batches, is tried only from batch 4,096 on. From pretrained weights AdamW has
     most trials: at its best rate it ended ahead of SGD at its own on 9 of 10 sets, by 2.5 points on average
-    (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md), least on the largest. The shares are ours.
+    (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md). The shares are ours.
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:

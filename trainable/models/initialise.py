@@ -49,7 +49,7 @@ def draw_new_head(model: nn.Module) -> None:
     layer: uniform within 1 / sqrt(fan in), so that logits begin near 0.
 
     The EfficientNets of timm and torchvision draw theirs within 1 / sqrt(classes), 11 times as wide for 10
-    classes. The gradient of such logits spoils the body in its first steps: 10 to 15 points of accuracy
+    classes. The gradient of such logits spoils the body in its first steps: 9 to 15 points of accuracy
     (docs/decisions/0026).
     """
     heads = head_parameters(model)

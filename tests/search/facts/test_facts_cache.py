@@ -57,10 +57,16 @@ def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
 
 
 def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path) -> None:
-    cached_or_measured(recipe(images), CPU)
-    longer = cached_or_measured(recipe(images, loop__epochs=77), PerTrial(cpus=3, gpus=0.0))
+    cached_or_measured(recipe(images, precision__kind="fp32"), CPU)
+    other = recipe(images, precision__kind="fp32", loop__epochs=77)
+    longer = cached_or_measured(other, PerTrial(cpus=3, gpus=0.0))
     assert longer.cached
     assert (longer.facts.epochs, longer.facts.cpus) == (77, 3)
+
+
+def test_speeds_are_measured_for_each_number_of_processors(images: Path) -> None:
+    cached_or_measured(recipe(images, precision__kind="auto"), CPU)
+    assert not cached_or_measured(recipe(images, precision__kind="auto"), PerTrial(cpus=3, gpus=0.0)).cached
 
 
 @pytest.mark.parametrize(
