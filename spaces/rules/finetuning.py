@@ -35,8 +35,8 @@ def tuned_rate(facts: Facts, kind: str, from_scratch: float) -> Ruling[float]:
 
     Measured with EfficientNet-Lite0 (3.4 M parameters) at batch 32, on 10 sets of 300 to 3,000 images of four
     kinds, three of them enlarged to 64 px, 4 to 10 epochs, n=1 a rate (benchmarks/results/tuning-grid.md):
-    the best applied rates were 0.001 to 0.01 for AdamW and 0.01 to 0.03 for SGD. The documents' 0.001 for SGD at 256 (003:88) is 100 times
-    less, and stays in the range. Transformers are tuned at lower rates.
+    the best applied rates were 0.001 to 0.01 for AdamW and 0.01 to 0.03 for SGD. The documents' 0.001 for SGD
+    at 256 (003:88) is 100 times less, and stays in the range. Transformers are tuned at lower rates.
     """
     small, large = SGD_RATES if kind in ("sgd", "lars") else ADAPTIVE_RATES
     if facts.attention:
