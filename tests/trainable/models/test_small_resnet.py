@@ -9,24 +9,24 @@ from torch import nn
 from trainable.models.small_resnet import LEAST_CHANNELS, SmallResNet
 
 
-def gradients(width: int, layout: torch.memory_format) -> list[torch.Tensor]:
+def gradients(width: int, side: int, layout: torch.memory_format) -> list[torch.Tensor]:
     torch.manual_seed(0)
     net = SmallResNet(depth=8, width=width, stem_stride=1, classes=3, channels=1).to(memory_format=layout)
-    images = torch.randn(8, 1, 9, 9).contiguous(memory_format=layout)
+    images = torch.randn(8, 1, side, side).contiguous(memory_format=layout)
     nn.functional.cross_entropy(net(images), torch.arange(8) % 3).backward()
     return [each.grad for each in net.parameters() if each.grad is not None]
 
 
-@pytest.mark.parametrize("width", [4, 6, 8])
-def test_gradients_do_not_depend_on_the_layout(width: int) -> None:
-    expected = gradients(width, torch.contiguous_format)
+@pytest.mark.parametrize(("width", "side"), [(4, 9), (6, 9), (8, 9), (8, 96), (12, 128)])
+def test_gradients_do_not_depend_on_the_layout(width: int, side: int) -> None:
+    expected = gradients(width, side, torch.contiguous_format)
     for _ in range(5):  # memory that was overwritten shows later
-        for ours, theirs in zip(gradients(width, torch.channels_last), expected, strict=True):
+        for ours, theirs in zip(gradients(width, side, torch.channels_last), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 def test_no_strided_1x1_convolution_has_too_few_channels_for_its_kernels() -> None:
-    for width in (4, 7, 8, 16):
+    for width in (4, 7, 8, 12, 16):
         net = SmallResNet(depth=8, width=width, stem_stride=2, classes=3, channels=1)
         strided = [
             each
