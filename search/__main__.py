@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from search.commands.options import Address, Download, Set
+from search.commands.options import Address, Download, Set, Weights, with_weights
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
@@ -53,13 +53,7 @@ def search(
     ] = None,
     data: DataPath = None,
     model: Annotated[str | None, typer.Option(help="resnet_small, a torchvision name, or timm/NAME.")] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Pretrained weights: a file, a folder of NAME.safetensors, or none.",
-        ),
-    ] = None,
+    weights: Weights = None,
     trials: Annotated[int | None, typer.Option(help="How many trials.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,
     hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None,
@@ -229,6 +223,7 @@ def train(
 def explain(
     file: RecipeOrStudy = None,
     data: DataPath = None,
+    weights: Weights = None,
     set_: Set = None,
     everything: Annotated[
         bool, typer.Option("--all", help="List the fixed fields of a study or a search, too.")
@@ -241,7 +236,8 @@ def explain(
     """
     from search.commands.explain import explain_file
 
-    explain_file(file, data=data, settings=set_ or (), everything=everything, download=download)
+    settings = with_weights(set_, weights)
+    explain_file(file, data=data, settings=settings, everything=everything, download=download)
 
 
 @app.command(name="lr-find")
@@ -328,6 +324,7 @@ def check(
     seconds: Annotated[
         float, typer.Option(help="Time for the checks that train; --full and --debug take more.", min=1)
     ] = 60,
+    weights: Weights = None,
     set_: Set = None,
     json: Json = False,
     download: Download = False,
@@ -337,7 +334,7 @@ def check(
 
     sound = run_check(
         target,
-        settings=set_ or (),
+        settings=with_weights(set_, weights),
         full=full,
         debug=debug or (),
         seconds=seconds,

@@ -19,6 +19,10 @@ LONGEST_QUOTE = 200
 """A value that a person wrote is quoted up to this length."""
 
 
+UNION = "one of: "
+"""Tags of unions that begin so are no part of a path."""
+
+
 class Fault(NamedTuple):
     """Holds one fault: its dotted path, and a message with what was expected and what was got."""
 
@@ -182,6 +186,8 @@ def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | in
     """Yields pydantic's location without union tags, which are not in what the person wrote."""
     node = tree
     for part in location:
+        if str(part).startswith(UNION):
+            continue
         if isinstance(node, Mapping):
             if part not in node and node.get("kind") == part:
                 continue
@@ -209,6 +215,8 @@ def known_fields(location: Sequence[str | int], model: type[BaseModel]) -> list[
     in which union tags select the member."""
     candidates: list[type[BaseModel]] = [model]
     for part in location:
+        if str(part).startswith(UNION):
+            continue
         tagged = [each for each in candidates if _tag(each) == part]
         if tagged and len(candidates) > 1:
             candidates = tagged

@@ -52,6 +52,10 @@ def run_backbones(
     else:
         console().print(Rows("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
         say("accuracy of a linear head on frozen features; costs are those of training all layers")
+        if study.objective.counts_classes_alike:
+            say(
+                f"each image counts alike here; {study.objective.metric}, the objective, counts classes alike"
+            )
     if out is not None:
         write_whole(out, _next(study, found, weights).yaml().encode())
         say(f"the next study, which chooses between {', '.join(priors(found))}: {out}")

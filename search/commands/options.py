@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,6 +24,15 @@ Address = Annotated[
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Pretrained weights: a file, a folder of NAME.safetensors, or none."),
+]
 Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
+
+
+def with_weights(settings: Sequence[str] | None, weights: str | None) -> list[str]:
+    """Returns settings with one for weights, if they are given."""
+    return [*(settings or ()), *([] if weights is None else [f"model.weights={json.dumps(weights)}"])]

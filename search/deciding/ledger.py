@@ -116,12 +116,16 @@ class Ledger:
         self._unfinished = list(self.open_trials)
 
     def begin(
-        self, name: str, versions: Mapping[str, str] | None = None, git_commit: str | None = None
+        self,
+        name: str,
+        versions: Mapping[str, str] | None = None,
+        git_commit: str | None = None,
+        weights: Mapping[str, str] | None = None,
     ) -> str:
         """Journal that the search starts, with its settled space and rungs, or goes on.
 
-        `versions` (package -> version) and `git_commit` are what this driver runs with. Returns the search's
-        id, which never changes.
+        `versions` (package -> version), `git_commit` and `weights` (network -> digest of its file) are what
+        this driver runs with. Returns the search's id, which never changes.
         """
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
@@ -132,6 +136,7 @@ class Ledger:
                 name=name,
                 versions=dict(versions or {}),
                 git_commit=git_commit,
+                weights=dict(weights or {}),
             )
         )
         if self._record.settled is None:

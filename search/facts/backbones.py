@@ -22,6 +22,7 @@ from spaces.rules.backbones import BACKBONES, SIZES, Size
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
 from trainable.files.cache import cache_root
+from trainable.files.paths import without_tilde
 from trainable.models.make import count_parameters
 from trainable.models.weights import SUFFIXES, weights_digest
 from trainable.probes.backbones import (
@@ -69,11 +70,15 @@ class Candidate:
 
 def candidates(names: Sequence[str] | None, weights: str | None, size: Size | None, gpu: bool) -> list[str]:
     """Returns the names of timm's networks to compare: those that a person names, else those in a folder of
-    weights, else the list of a size; by default small ones, and on a GPU medium ones too."""
+    weights, else the list of a size; by default small ones, and on a GPU medium ones too. Raises UserError
+    where the weights are no folder."""
+    folder = without_tilde(weights) if weights is not None else None
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"--weights {weights}: expected a folder with NAME.safetensors of each network")
     if names:
         return list(names)
-    if weights is not None and Path(weights).is_dir():
-        found = sorted(each.stem for each in Path(weights).iterdir() if each.suffix in SUFFIXES)
+    if folder is not None:
+        found = sorted(each.stem for each in folder.iterdir() if each.suffix in SUFFIXES)
         if not found:
             raise UserError(f"--weights {weights}: expected files such as NAME.safetensors, found none")
         return found

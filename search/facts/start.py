@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
 
 from search.study import WEIGHTS, Study, weights_path
@@ -58,7 +59,8 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     if not _names_none(study):
         return Start()
     if (weights := study.pinned.get(WEIGHTS)) is not None:
-        return Start(backbone=_of_weights(str(weights), gpu))
+        named = _of_weights(str(weights), gpu)
+        return Start(backbone=named, hint="" if named is not None else _unknown(str(weights)))
     if study.data.own:
         return Start()
     side = stored_side(study.data, download=download)
@@ -78,6 +80,15 @@ def _names_none(study: Study) -> bool:
         return False
     paths = [*study.pinned, *map(path_of, study.space.overrides)]
     return {path.split(".")[1] for path in paths if path.startswith("model.")} <= OF_ANY_NETWORK
+
+
+def _unknown(weights: str) -> str:
+    """Returns what is assumed of a file of weights that is called after no network; nothing for the name that
+    `tunebook train` gives."""
+    if is_published(weights) or Path(weights).stem == "model" or Path(weights).is_dir():
+        return ""
+    named = f"{weights} is called after no network of timm's"
+    return f"{named}: trials take it for resnet_small's, unless --model names another"
 
 
 def _of_weights(text: str, gpu: bool) -> Backbone | None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from search.study.code import Code
 
+METRICS = "metrics."
+"""The words of functions that score begin so."""
+
 
 @dataclass(frozen=True)
 class CodeRecord:
@@ -63,7 +66,7 @@ def record_of(code: Code) -> CodeRecord:
     from trainable.training.extra_metrics import Metric
 
     scored = {
-        f"metrics.{name}": each.compute if isinstance(each, Metric) else each
+        f"{METRICS}{name}": each.compute if isinstance(each, Metric) else each
         for name, each in code.metrics.items()
     }
     given: dict[str, Callable[..., Any] | None] = {"model": code.model, "data": code.data, **scored}

@@ -65,6 +65,8 @@ class SearchEvent(Stamped):
     """The versions of the packages that the driver runs with; it is empty where a driver ends."""
     git_commit: str | None = None
     """The commit of the folder in which the driver runs, `+changes` where files differ."""
+    weights: dict[str, str] = Field(default_factory=dict)
+    """The digest of the file of weights that trials begin from, by the name of the network."""
 
 
 class SettledEvent(Stamped):

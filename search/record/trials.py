@@ -62,6 +62,8 @@ class Trial:
     """The versions of the packages that its last attempt ran with."""
     git_commit: str | None = None
     """The commit that its last attempt ran with."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """The digests of the files of weights that its last attempt ran with, by the names of networks."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     cost: NetworkCost | None = None
@@ -256,6 +258,7 @@ class Record:
             started=event.time if started is None else started,
             versions=self._driver.versions,
             git_commit=self._driver.git_commit,
+            weights=self._driver.weights,
             outcome_reason=None,
         )
 

@@ -12,6 +12,7 @@ from spaces.catalog.explain import reasons
 from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.models import network_name
 from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import to_yaml, write_recipe
 
@@ -30,6 +31,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics={**chosen.metrics, **chosen.costs},
         data_digest=info.digest,
+        weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
         class_names=info.classes,
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from search.deciding.pruning import Pruning
 from search.record.chain import START
+from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
 from search.record.journal import read_from
 from search.record.summary import Summary, summarise
@@ -205,7 +206,7 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
-            if own := functions_of(search.study):
+            if own := functions_of(search.study, search.code):
                 say(f'  in Python: train(read_recipe("{best_file}"), {own})')
             else:
                 say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
@@ -217,10 +218,14 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def functions_of(study: Study) -> str:
-    """Returns a person's own functions that a study uses, as arguments of a call in Python; empty if none."""
+def functions_of(study: Study, code: CodeRecord | None = None) -> str:
+    """Returns a person's own functions that a study uses, and those of a search's record that score, as
+    arguments of a call in Python; empty if none."""
     named = {"model": study.pinned.get("model.name") if study.pinned.get("model.kind") == "own" else None}
     named["data"] = study.data.path if study.data.own else None
+    scored = [word.removeprefix(METRICS) for word in code.sources if word.startswith(METRICS)] if code else []
+    if scored:
+        named["metrics"] = "{" + ", ".join(f'"{name}": {name}' for name in scored) + "}"
     return ", ".join(f"{word}={name}" for word, name in named.items() if name is not None)
 
 

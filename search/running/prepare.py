@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import (
@@ -31,12 +33,13 @@ from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
-from trainable.recipe.models import Model
+from trainable.recipe.models import Model, network_name
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
+    from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
 COMPARED = 10_000
@@ -87,6 +90,7 @@ def prepare(
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
     data.refuse_leaks(study.data)
     _say_leaks(data, say)
+    check_metrics(code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
@@ -139,6 +143,7 @@ def prepare_again(
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
+    _say_changed_weights(search, say)
     carried = _carried(code)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     space, pruning = search.space, search.pruning
@@ -197,6 +202,22 @@ def write_facts(prepared: Prepared) -> None:
     write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info, code))
 
 
+def check_metrics(metrics: Own, data: DataSet) -> None:
+    """Call a person's own metrics once, on answers drawn at random for the validation part: a fault in one
+    would end every trial. Raises UserError."""
+    if not metrics:
+        return
+    import torch
+
+    from trainable.training.answers import Answers
+    from trainable.training.extra_metrics import make_extra_metrics
+
+    labels = torch.from_numpy(np.array(data.validation.labels, np.int64))
+    shape = (len(labels), len(data.info.classes))
+    logits = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    make_extra_metrics((), metrics, data.info.classes).measure(Answers(logits, labels))
+
+
 def check_networks(
     space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
 ) -> None:
@@ -221,6 +242,22 @@ def check_networks(
             rate_factors(spec.layer_rates, network)
             if spec.freeze_epochs:
                 head_parameters(network)
+
+
+def weights_of(space: Space) -> dict[str, str]:
+    """Returns the digest of the file of weights of each network that the space may choose, by its name;
+    published weights have none."""
+    from trainable.models.weights import weights_digest
+
+    found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _say_changed_weights(search: Search, say: Say) -> None:
+    before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
+    for name, digest in weights_of(search.space).items():
+        if before.get(name, digest) != digest:
+            say(f"the file of weights of {name} has changed since the search began")
 
 
 def _models_with_weights(space: Space) -> Iterator[Model]:

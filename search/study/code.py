@@ -12,10 +12,11 @@ from search.study.study import Study, StudyError
 from spaces.catalog.overrides import Fixed, WrittenPrior, in_overrides, parse, path_of
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, domain_tree, is_number
 from spaces.priors import likeliest
-from trainable.errors import Fault, UserError
+from trainable.errors import Fault, UserError, listed, quoted
 from trainable.recipe.models import ARGUMENTS, ModelSpec
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import read_tree
+from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.data.own import MakeData
@@ -79,11 +80,20 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
 
 
 def _with_objective(tree: dict[str, Any], code: Code) -> dict[str, Any]:
-    """Returns a study's tree in which an objective that is one of the functions says so, with its mode."""
+    """Returns a study's tree in which an objective that is one of the functions says so, with its mode.
+    Raises StudyError for a name that is neither one of them nor one of ours."""
     objective = tree.get("objective")
-    name = objective.get("metric") if isinstance(objective, Mapping) else None
+    if not isinstance(objective, Mapping) or not code.metrics:
+        return tree
+    name = objective.get("metric")
     metric = code.metrics.get(str(name).removeprefix(PREFIX))
-    if not isinstance(objective, Mapping) or metric is None:
+    if metric is None and isinstance(name, str) and name not in OBJECTIVES:
+        yours = listed([f"{PREFIX}{each}" for each in code.metrics])
+        message = (
+            f"{quoted(name)} is none of yours, {yours}, and none of ours, {listed(list(OBJECTIVES), 20)}"
+        )
+        raise StudyError([Fault("objective.metric", message)])
+    if metric is None:
         return tree
     return {**tree, "objective": {**objective, "own": True, "mode": getattr(metric, "mode", "max")}}
 

@@ -56,7 +56,7 @@ class Objective(Spec):
 
     def _check_own(self) -> None:
         if self.metric in OBJECTIVES:
-            raise ValueError(f"{self.metric} is measured without a function: leave own out")
+            raise ValueError(f"{self.metric} is one of ours: give a function of yours another name")
         if not self.metric.startswith(PREFIX):
             raise ValueError(f"metric {quoted(self.metric)}: the name of a function begins with {PREFIX}")
         if self.mode is None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from search.results.audit import audit
 from search.results.export import export_recipe
@@ -14,6 +15,7 @@ from search.results.search import Search
 from search.running import driver
 from search.study import StudyError
 from tests.integration.small_searches import digits_study
+from trainable.models.make import make_model
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
 
@@ -45,6 +47,19 @@ def test_a_search_records_and_exports_its_objective(tmp_path: Path) -> None:
     found = audit(search)  # journal, MLflow, Optuna's copy and checkpoints
     assert not found.differences
     assert_exported_recipe_measures_it(search, metric, tmp_path / "best.yaml")
+
+
+def test_a_search_knows_the_file_of_weights_that_its_trials_began_from(tmp_path: Path) -> None:
+    weights, out = tmp_path / "weights.safetensors", tmp_path / "best.yaml"
+    spec = digits_study(tmp_path).base_recipe().model
+    save_file(make_model(spec, classes=3, channels=1, image_size=8).state_dict(), weights)
+    values = {"base.model.weights": str(weights), "budget.trials": 1, "budget.epochs": 1}
+    search = searched(tmp_path, values)
+    save_file({name: each + 0.5 for name, each in load_file(weights).items()}, weights)
+    export_recipe(search, out)
+    lines: list[str] = []
+    train(read_recipe(out), say=lines.append)
+    assert any("these are not the weights that the recipe was trained from" in each for each in lines)
 
 
 def assert_exported_recipe_measures_it(search: Search, metric: str, out: Path) -> None:

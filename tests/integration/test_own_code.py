@@ -205,7 +205,18 @@ def test_a_search_without_a_finished_trial_is_an_exception_with_its_reason(stora
     assert failed.value.search.trials[0].state == "failed"
 
 
-def test_a_function_of_ones_own_is_what_a_search_optimises(storage: Path) -> None:
+def test_a_metric_that_fails_is_named_before_any_trial(storage: Path) -> None:
+    def fails(probabilities: Tensor, labels: Tensor) -> float:
+        raise ValueError("my metric broke")
+
+    with pytest.raises(UserError, match="metric fails: your function raised ValueError: my metric broke"):
+        search(digits_study(storage), metrics={"fails": fails})
+    assert not list(storage.glob("*/events.jsonl"))
+
+
+def test_a_function_of_ones_own_is_what_a_search_optimises(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def recall_of_eights(probabilities: Tensor, labels: Tensor) -> float:
         eights = labels == 8
         return float((probabilities[eights].argmax(1) == 8).double().mean())
@@ -213,6 +224,7 @@ def test_a_function_of_ones_own_is_what_a_search_optimises(storage: Path) -> Non
     small = digits_study(storage, budget={"trials": 2, "epochs": 2}, scheduler={"kind": "none"})
     asked = {**small.model_dump(mode="json"), "objective": {"metric": "val_recall_of_eights"}}
     found = search(asked, metrics={"recall_of_eights": recall_of_eights})
+    assert 'metrics={"recall_of_eights": recall_of_eights})' in capsys.readouterr().out
     assert found.study.objective.own
     assert found.best is not None
     scored = {each.id: each.history[-1].result.extra_metrics["val_recall_of_eights"] for each in found.trials}

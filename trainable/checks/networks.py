@@ -117,7 +117,9 @@ def _are_probabilities(outputs: Tensor) -> bool:
 def _frozen(subject: Subject, names: list[str]) -> Finding:
     total = sum(1 for _ in subject.untrained.parameters())
     if not names:
-        return passed("frozen parameters", f"all {total:,} parameters are trained")
+        return _frozen_by_recipe(subject) or passed(
+            "frozen parameters", f"all {total:,} parameters are trained"
+        )
     return Finding(
         "frozen parameters",
         "error" if len(names) == total else "warning",
@@ -125,6 +127,28 @@ def _frozen(subject: Subject, names: list[str]) -> Finding:
         "they stay as they are for the whole run",
         "to freeze them for some epochs only, use model.freeze_epochs; else set requires_grad",
     )
+
+
+def _frozen_by_recipe(subject: Subject) -> Finding | None:
+    spec, epochs = subject.recipe.model, subject.recipe.loop.epochs
+    frozen = min(spec.freeze_epochs, epochs)
+    if frozen and spec.weights is None and not subject.is_own:
+        return Finding(
+            "frozen parameters",
+            "warning",
+            f"in {frozen} of {epochs} epochs the head alone is trained, and its body has no weights to keep",
+            "the head learns from features that were drawn at random",
+            "name weights (model.weights), or set model.freeze_epochs to 0",
+        )
+    if frozen == epochs:
+        return Finding(
+            "frozen parameters",
+            "note",
+            f"the head alone is trained, in all {epochs} epochs",
+            "the body stays as its weights are",
+            "to train it, too, set model.freeze_epochs below loop.epochs",
+        )
+    return None
 
 
 def _unused(subject: Subject, names: list[str]) -> Finding:

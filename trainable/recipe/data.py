@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from trainable.errors import UNION
 from trainable.files.paths import usable_path
 from trainable.files.store import is_uri, without_credentials
 from trainable.recipe.base import YOURS, Fraction, OpenFraction, Purpose, Spec
@@ -60,17 +61,28 @@ Interpolation = Literal["bilinear", "bicubic"]
 class ChannelStatistics(Spec):
     """Holds mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
 
-    mean: Annotated[tuple[Fraction, ...], Field(min_length=1, max_length=3)]
-    std: Annotated[tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...], Field(min_length=1, max_length=3)]
+    mean: tuple[Fraction, ...]
+    std: tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...]
 
     @model_validator(mode="after")
     def one_of_each(self) -> Self:
-        if len(self.mean) != len(self.std) or len(self.mean) == 2:
+        if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             raise ValueError(
                 f"expected a mean and a std for one channel or for three, got {len(self.mean)} and "
                 f"{len(self.std)} numbers"
             )
         return self
+
+
+def _form_of(normalisation: object) -> str:
+    return NUMBERS if isinstance(normalisation, dict | ChannelStatistics) else WORD
+
+
+WORD, NUMBERS = f"{UNION}word", f"{UNION}numbers"
+Normalisation = Annotated[
+    Annotated[Literal["data", "pretrained"], Tag(WORD)] | Annotated[ChannelStatistics, Tag(NUMBERS)],
+    Discriminator(_form_of),
+]
 
 
 class Data(Spec):
@@ -148,7 +160,7 @@ class Data(Spec):
         ),
     ] = None
     normalisation: Annotated[
-        Literal["data", "pretrained"] | ChannelStatistics | None,
+        Normalisation | None,
         Purpose(
             "what pixels are normalised by: data, pretrained, or a mean and std; by default as the weights "
             "know them, else by the data's own",

@@ -237,3 +237,8 @@ Model = Annotated[
     Field(discriminator="kind"),
     Purpose("where the model comes from", YOURS),
 ]
+
+
+def network_name(spec: Model) -> str:
+    """Returns the name of a model's network; that of its kind where it has no other."""
+    return spec.kind if isinstance(spec, ResNetSmall) else spec.name

@@ -77,6 +77,23 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     assert "model.name" in explained
 
 
+def test_weights_that_are_no_folder_are_refused(tunebook: Tunebook, images: Path, tmp_path: Path) -> None:
+    (tmp_path / "file.safetensors").touch()
+    for weights in ("nowhere", "file.safetensors"):
+        code, _, err = tunebook("backbones", images, "--weights", tmp_path / weights)
+        assert (code, "Traceback" in err) == (2, False)
+        assert f"{weights}: expected a folder with NAME.safetensors" in err
+
+
+def test_an_objective_that_counts_classes_alike_is_named(
+    tunebook: Tunebook, weights: Path, images: Path
+) -> None:
+    setting = "objective.metric=val_balanced_accuracy"
+    code, said, err = tunebook("backbones", images, "--weights", weights, "--set", setting)
+    assert code == 0, err
+    assert "val_balanced_accuracy, the objective, counts classes alike" in said
+
+
 def test_a_second_look_is_taken_from_the_cache(
     tunebook: Tunebook, weights: Path, images: Path, cache: Path
 ) -> None:

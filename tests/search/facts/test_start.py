@@ -126,9 +126,12 @@ def test_weights_that_are_not_there_are_refused(photographs: Path, tmp_path: Pat
 def test_weights_called_after_no_network_are_those_of_the_study_s_own(
     photographs: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "mine.safetensors").touch()
-    study = study_of(photographs, base__model={"weights": str(tmp_path / "mine.safetensors")})
-    assert find_start(study, gpu=False).recipe(study) == study.base_recipe()
+    for name, said in (("mine", True), ("model", False)):
+        (tmp_path / f"{name}.safetensors").touch()
+        study = study_of(photographs, base__model={"weights": str(tmp_path / f"{name}.safetensors")})
+        found = find_start(study, gpu=False)
+        assert found.recipe(study) == study.base_recipe()
+        assert ("mine.safetensors is called after no network of timm's" in found.hint) == said
 
 
 def test_other_fields_of_the_model_leave_its_network_open(hub: Path, photographs: Path) -> None:

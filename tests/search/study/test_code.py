@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from search.record.code import CodeRecord, record_of
 from search.study import Study, read_study
@@ -24,6 +25,10 @@ WORD = "model.arguments.x"
 
 def build_model(classes: int, depth: int = 2, width: int = 99, rate: float = 1, **others: Any) -> Any:
     return None
+
+
+def agreement(probabilities: Tensor, labels: Tensor) -> float:
+    return float((probabilities.argmax(1) == labels).double().mean())
 
 
 def make_data() -> Any:
@@ -122,6 +127,16 @@ def test_a_parameter_that_a_function_lacks_is_named() -> None:
 def test_a_path_and_a_function_for_images_are_refused_together() -> None:
     with pytest.raises(UserError, match=r"data.path: is 'digits', and data= is given, too: keep one"):
         study_with_code({"data": {"path": "digits"}}, Code(None, make_data), {})
+
+
+def test_an_objective_that_is_no_metric_is_answered_with_those_that_are() -> None:
+    code = Code(metrics={"f_beta": agreement, "accuracy": agreement})
+    with pytest.raises(UserError, match=r"'val_fbeta' is none of yours, val_f_beta, val_accuracy, and none"):
+        study_with_code({"objective": {"metric": "val_fbeta"}}, code, {})
+    with pytest.raises(
+        UserError, match=r"val_accuracy is one of ours: give a function of yours another name"
+    ):
+        study_with_code({"objective": {"metric": "val_accuracy"}}, code, {})
 
 
 def test_a_study_that_needs_a_function_says_which() -> None:

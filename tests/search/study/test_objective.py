@@ -69,7 +69,7 @@ def test_a_metric_that_the_base_measures_otherwise_is_a_fault() -> None:
         ({"metric": "val_cost", "costs": [[0.0, 1.0], [1.0]]}, r"as many columns as rows"),
         ({"metric": "val_f_beta", "own": True}, r"say which is better, mode: max or mode: min"),
         ({"metric": "f_beta", "own": True, "mode": "max"}, r"the name of a function begins with val_"),
-        ({"metric": "val_auroc", "own": True, "mode": "max"}, r"val_auroc is measured without a function"),
+        ({"metric": "val_auroc", "own": True, "mode": "max"}, r"val_auroc is one of ours"),
         ({"metric": "val_f", "own": True, "mode": "max", "bins": 2}, r"is your own and takes no bins"),
     ],
 )
