@@ -67,6 +67,7 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
     varies, else the default of the function's parameter, else the likeliest value of the range. Raises
     UserError (StudyError, SpaceError, ModelError).
     """
+    _check_functions(code)
     tree = _tree_of(study)
     tree = _with_ranges(tree, ranges)
     if code.data is not None:
@@ -77,6 +78,14 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
     found = Study.from_tree(tree)
     check_code(found, code)
     return found
+
+
+def _check_functions(code: Code) -> None:
+    """Raises UserError for a name or a network where a function is expected: each trial builds its own."""
+    for word, given in (("model", code.model), ("data", code.data)):
+        makes = isinstance(given, type) or (callable(given) and not hasattr(given, "state_dict"))
+        if given is not None and not makes:
+            raise UserError(f"{word}: expected a function that makes it, got {type(given).__name__}")
 
 
 def _with_objective(tree: dict[str, Any], code: Code) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import Tensor
+from torch import Tensor, nn
 
 from search.record.code import CodeRecord, record_of
 from search.study import Study, read_study
@@ -127,6 +127,14 @@ def test_a_parameter_that_a_function_lacks_is_named() -> None:
 def test_a_path_and_a_function_for_images_are_refused_together() -> None:
     with pytest.raises(UserError, match=r"data.path: is 'digits', and data= is given, too: keep one"):
         study_with_code({"data": {"path": "digits"}}, Code(None, make_data), {})
+
+
+@pytest.mark.parametrize("given", ["resnet18", nn.Linear(2, 2)])
+def test_what_is_no_function_is_refused(given: Any) -> None:
+    with pytest.raises(
+        UserError, match=f"model: expected a function that makes it, got {type(given).__name__}"
+    ):
+        study_with_code({}, Code(given), {})
 
 
 def test_an_objective_that_is_no_metric_is_answered_with_those_that_are() -> None:
