@@ -1,0 +1,80 @@
+"""Measures how fast networks train in each number format and memory layout: what `precision.kind: auto` sees.
+
+    python benchmarks/number_formats.py [--times 7]
+
+Each time is what a search measures before its trials; the machine may be busy, and its load stands in the
+result. Networks take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from report import described, environment, write
+from trainable.models.make import make_model
+from trainable.probes.speed import measure_speeds
+from trainable.recipe import Recipe
+from trainable.recipe.speeds import Speed, fastest
+from trainable.training.devices import default_device
+
+NETS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "resnet_small of width 16, 8 px": (1, 8, {"model.kind": "resnet_small", "model.width": 16}),
+    "resnet_small of width 16, 64 px": (3, 64, {"model.kind": "resnet_small", "model.width": 16}),
+    "resnet18, 64 px": (3, 64, {"model.kind": "torchvision", "model.name": "resnet18"}),
+    "tf_efficientnet_lite0, 96 px": (3, 96, {"model.kind": "timm", "model.name": "tf_efficientnet_lite0"}),
+}
+CLASSES = 10
+Rates = dict[str, list[float]]
+"""Images a second by format and layout, one for each time."""
+
+
+def speeds_of(name: str) -> tuple[Speed, ...]:
+    channels, side, values = NETS[name]
+    spec = Recipe().with_values(values).model
+    network = make_model(spec, classes=CLASSES, channels=channels, image_size=side)
+    return measure_speeds(network, (channels, side, side), default_device(), CLASSES)
+
+
+def page(rates: Mapping[str, Rates], taken: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    yield from ("# Speed in each number format and layout", "")
+    yield "Images a second of whole training steps, median (least to most); what `auto` takes, and how often."
+    ways = list(next(iter(rates.values())))
+    yield from ("", f"| network | {' | '.join(ways)} | taken |", "|-" * (len(ways) + 2) + "|")
+    for name, by_way in rates.items():
+        cells = " | ".join(
+            f"{statistics.median(each):.0f} ({min(each):.0f} to {max(each):.0f})" for each in by_way.values()
+        )
+        choices = ", ".join(f"{way} {taken[name].count(way)}x" for way in ways if way in taken[name])
+        yield f"| {name} | {cells} | {choices} |"
+    yield ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--times", type=int, default=7)
+    times = parser.parse_args().times
+    torch.set_num_threads(1)
+    where = environment(1)
+    rates: dict[str, Rates] = {name: {} for name in NETS}
+    taken: dict[str, list[str]] = {name: [] for name in NETS}
+    for _ in range(times):
+        for name in NETS:
+            speeds = speeds_of(name)
+            for each in speeds:
+                rates[name].setdefault(_way(each), []).append(each.images_per_second)
+            taken[name].append(_way(fastest(speeds)))
+    found = {"environment": where, "times": times, "images_per_second": rates, "taken": taken}
+    write("number-formats", found, "\n".join([*page(rates, taken), described(where)]))
+
+
+def _way(speed: Speed) -> str:
+    return f"{speed.number_format} {'channels_last' if speed.channels_last else 'contiguous'}"
+
+
+if __name__ == "__main__":
+    main()
