@@ -187,6 +187,8 @@ def _go_on(
 ) -> Closing:
     """Does the work of `resume`, once this process is the only driver."""
     search = Search(home.folder)
+    for change in search.code.changes(code) if search.code is not None else ():
+        report.say(change)
     if search.state == "finished":
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")

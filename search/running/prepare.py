@@ -127,13 +127,11 @@ def prepare_again(
 ) -> Prepared:
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
-    Its facts, its settled space and its rungs are those of the search. It says which functions of a person's
-    own have changed. Raises UserError when the images are no longer those that the search began with, and
-    where a function is not given.
+    Its facts, its settled space and its rungs are those of the search. It says whose weights have changed.
+    Raises UserError when the images are no longer those that the search began with, and where a function is
+    not given.
     """
     check_code(study, code, search.code.again if search.code is not None else "")
-    for change in search.code.changes(code) if search.code is not None else ():
-        say(change)
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = Start.of(facts).recipe(study)
