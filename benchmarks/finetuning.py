@@ -213,7 +213,8 @@ def _searched(case: Case, weights: Path, part: str, space: str = "finetune") -> 
                 "run",
             ),
             *("--trials", str(TRIALS[part] + wide), "--epochs", str(SEARCHED["epochs"]), "--cpus", "1"),
-            *("--set", f"seed={case.seed}", "--set", f"data.train_limit={SEARCHED['images']}"),
+            *("--set", f"seed={case.seed}", "--set", f"base.loop.seed={case.seed}"),
+            *("--set", f"data.train_limit={SEARCHED['images']}"),
             *("--set", f"data.image_size={SIDE}", "--set", f"space.name={space}"),
         ]
         _tunebook(*command)
