@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from network_costs import NETS as COSTED
 from report import described, environment, write
 from trainable.models.make import make_model
 from trainable.probes.speed import measure_speeds
@@ -23,10 +24,8 @@ from trainable.recipe.speeds import Speed, fastest
 from trainable.training.devices import default_device
 
 NETS: dict[str, tuple[int, int, dict[str, Any]]] = {
-    "resnet_small of width 16, 8 px": (1, 8, {"model.kind": "resnet_small", "model.width": 16}),
-    "resnet_small of width 16, 64 px": (3, 64, {"model.kind": "resnet_small", "model.width": 16}),
-    "resnet18, 64 px": (3, 64, {"model.kind": "torchvision", "model.name": "resnet18"}),
-    "tf_efficientnet_lite0, 96 px": (3, 96, {"model.kind": "timm", "model.name": "tf_efficientnet_lite0"}),
+    **COSTED,
+    "resnet_small, 64 px": (3, 64, {"model.kind": "resnet_small", "model.width": 16}),
 }
 CLASSES = 10
 Rates = dict[str, list[float]]
@@ -66,14 +65,10 @@ def main() -> None:
         for name in NETS:
             speeds = speeds_of(name)
             for each in speeds:
-                rates[name].setdefault(_way(each), []).append(each.images_per_second)
-            taken[name].append(_way(fastest(speeds)))
+                rates[name].setdefault(each.way, []).append(each.images_per_second)
+            taken[name].append(fastest(speeds).way)
     found = {"environment": where, "times": times, "images_per_second": rates, "taken": taken}
     write("number-formats", found, "\n".join([*page(rates, taken), described(where)]))
-
-
-def _way(speed: Speed) -> str:
-    return f"{speed.number_format} {'channels_last' if speed.channels_last else 'contiguous'}"
 
 
 if __name__ == "__main__":

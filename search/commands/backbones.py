@@ -12,7 +12,7 @@ from search.facts.backbones import Candidate, candidates, compare, priors
 from search.facts.measured import silent
 from search.results.report import console, say
 from search.results.tables import Rows
-from search.study import Study
+from search.study import Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
 from trainable.recipe.models import OWN_WEIGHTS
@@ -65,7 +65,7 @@ def _next(study: Study, found: Sequence[Candidate], weights: str | None) -> Stud
     """Returns the study that fine-tunes the first networks, and draws from them as the ranking believes."""
     shares = priors(found)
     tree = study.model_dump(mode="json")
-    where = str(Path(weights).absolute()) if weights is not None else OWN_WEIGHTS
+    where = str(weights_path(weights)) if weights is not None else OWN_WEIGHTS
     model: dict[str, Any] = {"kind": "timm", "weights": where}
     tree["base"] = {**without(tree["base"], "model"), "model": model}
     if len(shares) == 1:

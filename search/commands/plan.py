@@ -8,12 +8,13 @@ from rich.table import Table
 
 from search.deciding.pruning import Pruning, bits_of
 from search.facts.start import Start
-from search.study import MODEL_NAME, Study
+from search.study import Study
 from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.loops import wanted_epochs
 from spaces.space import RuleValue, Space
+from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import cache_file, read_cached, write_cached
 from search.facts.hardware import PerTrial
-from search.study import FACT_OF_PROBE, MODEL_NAME, Probe, Study
+from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, Network
 from trainable.data import DataInfo, DataSet, load
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.speeds import Speed
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -84,20 +85,15 @@ def measure_facts(
 def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
     """Returns the facts with those of each network that the study chooses between, unless it says them in its
     section `facts`. Raises ModelError for one that cannot be made."""
-    from trainable.models.layers import has_attention
-    from trainable.models.make import count_parameters
-
-    found = []
+    base, found = study.base_recipe(), []
     for name in study.networks:
-        base = study.base_recipe().with_values({MODEL_NAME: name})
-        model = _without_weights(base, info, None, download=download)
-        counted = {"parameters": count_parameters(model), "attention": has_attention(model)}
-        found.append(Network(name=name, **{**counted, **_written(study, counted)}))
+        counted = {"parameters": facts.parameters, "attention": facts.attention}
+        if name != base.get(MODEL_NAME):
+            other = base.with_values({MODEL_NAME: name})
+            counted = _counted(_without_weights(other, info, None, download=download))
+        written = {each: value for each, value in study.facts.values().items() if each in counted}
+        found.append(Network(name=name, **{**counted, **written}))
     return facts.model_copy(update={"networks": tuple(found)})
-
-
-def _written(study: Study, names: Container[str]) -> dict[str, Any]:
-    return {name: value for name, value in study.facts.values().items() if name in names}
 
 
 def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
@@ -108,9 +104,6 @@ def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, 
 
 
 def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
-    from trainable.models.layers import has_attention
-    from trainable.models.make import count_parameters
-
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),
@@ -118,10 +111,17 @@ def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -
         channels=info.channels,
         image_size=info.image_size,
         flips=info.flips,
-        parameters=count_parameters(model),
-        attention=has_attention(model),
+        **_counted(model),
         **_facts_of_study(base, trial),
     )
+
+
+def _counted(model: nn.Module) -> dict[str, Any]:
+    """Returns the facts that a look at a network gives."""
+    from trainable.models.layers import has_attention
+    from trainable.models.make import count_parameters
+
+    return {"parameters": count_parameters(model), "attention": has_attention(model)}
 
 
 def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:

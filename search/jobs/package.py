@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from search.followers.uri import without_password
-from search.study import MODEL_NAME, WEIGHTS, Study, StudyError
+from search.study import WEIGHTS, Study, StudyError
 from spaces.catalog.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
-from trainable.recipe.models import folder_of_name, is_published
+from trainable.recipe.models import MODEL_NAME, folder_of_name, is_published
 
 SCRIPT = "job.sh"
 PACKAGES = ("search", "spaces", "trainable")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from shlex import quote
 
+from search.record.folder import read_code
 from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
@@ -74,7 +75,7 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
     if out is None:
         return "\nnothing is written; -o FILE writes the next study"
     written = f"\nnext study, {found.study.name}: {out}\n"
-    if own := functions_of(found.study):
+    if own := functions_of(found.study, read_code(folder)):
         return f'{written}  in Python: search("{out}", {own})'
     return f"{written}  {command()} explain {out}\n  {command()} search {out}"
 
@@ -82,7 +83,7 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 def _more(found: Refined, folder: Path) -> str:
     """Returns the command that draws as many trials again; a new seed avoids the same draws."""
     again = found.following
-    if own := functions_of(again):
+    if own := functions_of(again, read_code(folder)):
         changed = f'{{"name": "{again.name}", "seed": {again.seed}, "budget.trials": {again.budget.trials}}}'
         return f'in Python: search(read_study("{folder / STUDY_FILE}").with_values({changed}), {own})'
     asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"

@@ -218,7 +218,7 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 
 
-def functions_of(study: Study, code: CodeRecord | None = None) -> str:
+def functions_of(study: Study, code: CodeRecord | None) -> str:
     """Returns a person's own functions that a study uses, and those of a search's record that score, as
     arguments of a call in Python; empty if none."""
     named = {"model": study.pinned.get("model.name") if study.pinned.get("model.kind") == "own" else None}

@@ -35,7 +35,7 @@ from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import alive_machines, joined, local_ray
 from search.running.machines import check_machines
-from search.running.prepare import Prepared, prepare, prepare_again, weights_of, write_facts
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import drop_all_checkpoints, run_trials, stored_history
 from search.running.room import ClusterRoom, FixedRoom
@@ -229,7 +229,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds:
     with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         installed = versions()
-        ledger.begin(name, installed, git_commit(Path.cwd()), weights_of(prepared.space))
+        ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights)
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
         with _following(followers, switch), switch.listening():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
-from search.study import MODEL_NAME, Study
+from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.space import build_space, check_trials, far_rates
 from spaces.domains import Choice
@@ -33,7 +33,7 @@ from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
-from trainable.recipe.models import Model, network_name
+from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -64,6 +64,8 @@ class Prepared:
     """The functions of a person's own that make the network and the images."""
     carried: CarriedCode = NOTHING
     """Those of the functions that travel to the processes that train."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """The digests of the files of weights that trials begin from, by the names of networks."""
 
 
 def prepare(
@@ -112,7 +114,8 @@ def prepare(
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
-    return _with_images_here(replace(prepared, code=code, carried=carried), hardware, say)
+    prepared = replace(prepared, code=code, carried=carried, weights=weights_of(prepared.space))
+    return _with_images_here(prepared, hardware, say)
 
 
 def prepare_again(
@@ -141,11 +144,14 @@ def prepare_again(
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
-    _say_changed_weights(search, say)
+    weights = weights_of(search.space)
+    _say_changed(search, weights, say)
     carried = _carried(code)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     space, pruning = search.space, search.pruning
-    prepared = Prepared(study, home, data, facts, space, trial, concurrent, pruning, download, code, carried)
+    prepared = Prepared(
+        study, home, data, facts, space, trial, concurrent, pruning, download, code, carried, weights
+    )
     return _with_images_here(prepared, hardware, say)
 
 
@@ -251,9 +257,9 @@ def weights_of(space: Space) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if digest is not None}
 
 
-def _say_changed_weights(search: Search, say: Say) -> None:
+def _say_changed(search: Search, weights: Mapping[str, str], say: Say) -> None:
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
-    for name, digest in weights_of(search.space).items():
+    for name, digest in weights.items():
         if before.get(name, digest) != digest:
             say(f"the file of weights of {name} has changed since the search began")
 

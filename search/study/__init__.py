@@ -2,7 +2,6 @@
 
 from search.study.study import (
     FACT_OF_PROBE,
-    MODEL_NAME,
     RECIPE_SECTIONS,
     STUDY_FILE,
     WEIGHTS,
@@ -22,7 +21,6 @@ from search.study.study import (
 
 __all__ = [
     "FACT_OF_PROBE",
-    "MODEL_NAME",
     "RECIPE_SECTIONS",
     "STUDY_FILE",
     "WEIGHTS",

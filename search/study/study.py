@@ -22,7 +22,7 @@ from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
-from trainable.recipe.models import ARGUMENTS, OWN_WEIGHTS, absolute_name, is_published
+from trainable.recipe.models import ARGUMENTS, MODEL_NAME, OWN_WEIGHTS, absolute_name, is_published
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
@@ -39,7 +39,7 @@ FIXED_BY_THE_STUDY = {
 """The recipe fields that `base` may not hold, and where they belong."""
 
 LEAST_SECTIONS_OF_A_RECIPE = 3
-WEIGHTS, MODEL_NAME = "model.weights", "model.name"
+WEIGHTS = "model.weights"
 FROM_SCRATCH = "none"
 """On the command line this word in place of weights asks for none."""
 

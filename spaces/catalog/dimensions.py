@@ -18,9 +18,9 @@ from spaces.space import Believed, Dimension, Values, When
 from spaces.tables import answer, written_out
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
+from trainable.recipe.models import MODEL_NAME
 
 T = TypeVar("T")
-NETWORK = "model.name"
 ByName = dict[str, Dimension]
 """Maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
 
@@ -99,7 +99,7 @@ def _written_out(
     first = answer(dimension.beliefs, own_values)
 
     def believed_of(values: Values) -> Believed:
-        found = rule.of(facts.of_network(values.get(NETWORK)) if facts.networks else facts, values)
+        found = rule.of(facts.of_network(values.get(MODEL_NAME)), values)
         if found is None or (isinstance(found.domain, Choice) and found.domain != dimension.domain):
             return first  # the weights would be those of other options
         reason = found.reason if found.reason != dimension.reason else None
@@ -179,7 +179,7 @@ def _ranged(
 
 
 def _leads(name: str) -> bool:
-    return name.endswith(".kind") or name == NETWORK
+    return name.endswith(".kind") or name == MODEL_NAME
 
 
 def _written(

@@ -43,6 +43,7 @@ def absolute_name(name: str) -> str:
     return name if folder is None else f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}"
 
 
+MODEL_NAME = "model.name"
 ARGUMENTS = "model.arguments"
 """The section that holds what a function of your own receives."""
 GIVEN_ARGUMENTS = ("classes", "channels", "image_size")

@@ -24,10 +24,14 @@ class Speed(Spec):
     compile_seconds: Annotated[float, Field(ge=0.0)] | None = None
     """The network was compiled for this, which took so long; None if it was not."""
 
+    @property
+    def way(self) -> str:
+        """The number format and the layout in words."""
+        return f"{self.number_format} {'channels_last' if self.channels_last else 'contiguous'}"
+
     def __str__(self) -> str:
-        layout = "channels_last" if self.channels_last else "contiguous"
         compiled = "" if self.compile_seconds is None else f" compiled in {self.compile_seconds:.0f} s"
-        return f"{self.number_format} {layout}{compiled} {self.images_per_second:,.3g}"
+        return f"{self.way}{compiled} {self.images_per_second:,.3g}"
 
 
 def fastest(speeds: Sequence[Speed]) -> Speed:

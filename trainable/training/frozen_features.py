@@ -199,12 +199,14 @@ class FrozenFeatures:
         noise = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(self._device, first.dtype)
         with self._autocast:
             cut = steady_cut(self._model, noise, freeze_norm=self._recipe.model.freeze_norm)
-            if cut is None and self._recipe.model.frozen_views is not None:
-                logger.warning(
-                    "model.frozen_views: features are not remembered: the frozen body draws random numbers "
-                    "(model.dropout, model.stochastic_depth), changes buffers, or mixes images"
-                )
-            return cut if cut is not None and self._fits(cut.features(noise[:1])) else None
+            if cut is not None:
+                return cut if self._fits(cut.features(noise[:1])) else None
+        if self._recipe.model.frozen_views is not None:
+            logger.warning(
+                "model.frozen_views: features are not remembered: the frozen body draws random numbers "
+                "(model.dropout, model.stochastic_depth), changes buffers, or mixes images"
+            )
+        return None
 
     def _fits(self, row: Tensor) -> bool:
         images = self._info.train_images * self._views + self._info.validation_images * self._validates
