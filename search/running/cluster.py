@@ -11,6 +11,7 @@ from pathlib import Path
 
 from search.facts.hardware import Hardware, Node
 from search.running.cluster_token import NO_TOKEN, send_token, token_to_send, why_refused
+from search.running.leaving import leave_ray
 from search.running.private_ray import private_ray
 from search.running.switch import StopSwitch
 from trainable.errors import UserError
@@ -63,7 +64,7 @@ def joined(address: str) -> Iterator[Hardware]:
     try:
         yield alive_machines()
     finally:
-        ray.shutdown()
+        leave_ray()
 
 
 def alive_machines() -> Hardware:

@@ -22,6 +22,7 @@ from pathlib import Path
 from search.facts.hardware import Hardware
 from search.running import reaper
 from search.running.cluster_token import MODE, TOKEN
+from search.running.leaving import leave_ray
 from search.running.switch import StopSwitch
 from trainable.errors import first_line
 
@@ -113,7 +114,7 @@ def _end(folder: Path) -> None:
 
     if not ray.is_initialized() or death() is not None:
         reaper.end_processes(str(folder))
-    ray.shutdown()
+    leave_ray()
 
 
 @contextlib.contextmanager
