@@ -7,7 +7,8 @@ Three parts, each for three seeds (of the search, the split into batches and the
 
 - `start`: the documented recipe from EfficientNet-Lite0, untuned, against the documented recipe of the small
   ResNet from scratch, in as many epochs as take the same processor time, and against the loop that anybody
-  writes: all layers, AdamW at 0.001, batch 32, one cycle, the weights' own normalisation.
+  writes: all layers, AdamW at 0.001, batch 32, one cycle, the weights' own normalisation. And against the
+  same recipe with BatchNorm's statistics kept: at the rate that goes with it by rule, and at the same rate.
 - `spaces`: a search in `finetune` against one in `wide`, both from the same weights. The figure is the share
   of the wide one's epochs after which `finetune` had a finished trial as good as the wide one's best: of all
   its trials, and of those that were drawn, since its first one is the documented recipe too, which a person
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,16 @@ def scratch(case: Case) -> Record:
     return _trained(_prepared(case, max(few, round(few + (seconds - short) / an_epoch)), None))
 
 
+def kept_statistics(case: Case) -> Record:
+    return _trained(_prepared(case, EPOCHS, case.lite0, {"base.model.freeze_norm": True}))
+
+
+def kept_at_same_rate(case: Case) -> Record:
+    rate = _prepared(case, EPOCHS, case.lite0).space.own["optimizer.lr"]
+    pins = {"base.model.freeze_norm": True, "base.optimizer.lr": rate}
+    return _trained(_prepared(case, EPOCHS, case.lite0, pins))
+
+
 def loop(case: Case) -> Record:
     """Trains the loop that anybody writes on the same images; its scores have no interval."""
     images = _prepared(case, EPOCHS, case.lite0).data
@@ -153,8 +164,10 @@ def _array(part: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return (colour - 127.5) / 127.5, torch.from_numpy(np.asarray(part.labels)).long()
 
 
-def _prepared(case: Case, epochs: int, weights: Path | None) -> Prepared:
-    """Returns a search of one trial, which has the documented recipe, from these weights or from scratch."""
+def _prepared(
+    case: Case, epochs: int, weights: Path | None, pins: Mapping[str, Any] | None = None
+) -> Prepared:
+    """Returns a search of one trial, which has the documented recipe around pins, from weights or scratch."""
     written = {
         "data.image_size": SIDE,
         "budget.epochs": epochs,
@@ -162,6 +175,7 @@ def _prepared(case: Case, epochs: int, weights: Path | None) -> Prepared:
         "base.model.weights": None if weights is None else str(weights),
         "base.loop.seed": case.seed,
         "resources.cpus": 1,
+        **(pins or {}),
     }
     study = Study.from_tree({"data": {"path": str(case.data)}}).with_values(written).resolved("start")
     return prepare(study, Home.of(study), MACHINE)
@@ -258,7 +272,13 @@ def ranked(case: Case) -> Record:
 
 
 ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
-    "start": {"pretrained": pretrained, "scratch": scratch, "loop": loop},
+    "start": {
+        "pretrained": pretrained,
+        "scratch": scratch,
+        "loop": loop,
+        "kept-statistics": kept_statistics,
+        "kept-at-same-rate": kept_at_same_rate,
+    },
     "spaces": {"finetune": _searching("finetune"), "wide": _searching("wide")},
     "backbones": {"ranked": ranked},
 }

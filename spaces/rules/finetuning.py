@@ -6,6 +6,8 @@ Sources such as `001:100` are lines of the guides in docs/sources.md: 000 is the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Normal
@@ -25,11 +27,16 @@ FEW_NORMALISED, MANY_NORMALISED = 8, 32
 SMALL_NET, LARGE_NET = 5 * MILLION, 100 * MILLION
 ADAPTIVE_RATES, SGD_RATES = (0.005, 0.0005), (0.1, 0.02)
 """Rates at batch 256 for small and for large nets; ours for the large ones."""
+KEPT_STATISTICS_FACTOR = 0.3
+"""Rates are lower by this factor where BatchNorm's statistics are kept."""
+_LOWERED = f"x{KEPT_STATISTICS_FACTOR:g}, since BatchNorm's statistics are kept"
 FROZEN = {0: 0.6, 1: 0.25, 2: 0.1, 5: 0.05}
 """The head alone is trained for so many epochs, with these probabilities."""
 
 
-def tuned_rate(facts: Facts, kind: str, from_scratch: float) -> Ruling[float]:
+def tuned_rate(
+    facts: Facts, kind: str, from_scratch: float, *, kept_statistics: bool = False
+) -> Ruling[float]:
     """Returns the rate at batch 256 from pretrained weights, for an optimizer whose rate from scratch is
     known.
 
@@ -46,6 +53,8 @@ def tuned_rate(facts: Facts, kind: str, from_scratch: float) -> Ruling[float]:
         return Ruling(from_scratch, "Adadelta finds its step itself", "arXiv 1212.5701, section 3")
     rate = rounded(log_log_interpolated(facts.parameters, (SMALL_NET, small), (LARGE_NET, large)))
     reason = f"{small:g} for nets of 5 M parameters, {large:g} for 100 M; the documents' 0.001 hardly trains"
+    if kept_statistics:
+        rate, reason = rounded(rate * KEPT_STATISTICS_FACTOR), f"{reason}; {_LOWERED}"
     return Ruling(rate, reason, "measured: docs/decisions/0026; 003:88; the large nets' are ours")
 
 
@@ -124,14 +133,14 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "BatchNorm's statistics are kept in 3 of 10 trials, in 6 of 10 where 8 images are normalised at once.",
+    "BatchNorm's statistics are kept in half of the trials, in 6 of 10 where 8 are normalised at once.",
     """
     The documents gained 1.3 % by this in segmentation, with its small batches (000:51). At batch 32 and
     AdamW's 0.001 it gained 6.3 points (4.1 to 9.1) on 1,000 photographs and lost 0.9 (0.4 to 1.5) on 1,000
     images of clothes (n=3 seeds each, benchmarks/results/tuning-grid.md), with images normalised as the
     weights know them; together with the data's own statistics it changed photographs by 0.3 (-4.1 to +4.1).
-    It wants lower rates: nothing normalises again what has grown. From 32 images on, which measure usable
-    statistics themselves, it has 3 of 10 trials. The shares are ours. {silent}
+    It wants lower rates, since nothing normalises again what has grown. So it is
+    drawn before the rate, and the rate lies around 0.3 times the other. The shares are ours. {silent}
     """,
     silent="for a model without pretrained weights, and for attention, which has no BatchNorm",
 )
@@ -139,12 +148,27 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained or facts.attention:
         return None
     images = _images_at_once(facts, values)
-    on = log_log_interpolated(images, (FEW_NORMALISED, 0.6), (MANY_NORMALISED, 0.3))
+    on = log_log_interpolated(images, (FEW_NORMALISED, 0.6), (MANY_NORMALISED, 0.5))
     domain, prior = weighted_choice({False: 1.0 - on, True: on})
     enough = images >= MANY_NORMALISED
     quality = "enough for good statistics" if enough else f"under {MANY_NORMALISED} make poor statistics"
     reason = f"{images:.0f} images are normalised at once: {quality}"
     return Distribution(domain, prior, reason, "000:51; the shares are ours")
+
+
+def keeps_statistics(values: Values) -> bool:
+    """Says whether BatchNorm's statistics are kept: then nothing normalises again what has grown."""
+    return values.get("model.freeze_norm") is True
+
+
+def rates_of_kept_statistics(found: Distribution, kind: str) -> Distribution:
+    """Returns what is believed of an optimizer's rate where BatchNorm's statistics are kept, from what is
+    believed of it where they are not. The domain stays.
+    """
+    if kind == "adadelta" or not isinstance(found.prior, Normal):
+        return found
+    prior = replace(found.prior, centre=rounded(found.prior.centre * KEPT_STATISTICS_FACTOR))
+    return replace(found, prior=prior, reason=f"{found.reason}; {_LOWERED}")
 
 
 def _images_at_once(facts: Facts, values: Values) -> float:

@@ -86,6 +86,7 @@ _KINDS: tuple[Rule, ...] = (
 """Other rules depend on these. The batch comes last: rules before it use the batch that is settled."""
 
 _NUMBERS: tuple[Rule, ...] = (
+    Rule("model.freeze_norm", finetuning.frozen_norms),
     *(
         Rule("optimizer.lr", _of_kind(optimizers.learning_rates, kind), When(_OPTIMIZER, (kind,)), kind)
         for kind in optimizers.KINDS
@@ -115,7 +116,6 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule(f"{_CLIPPING}.kind", regularisation.clippings),
     Rule("model.dropout", regularisation.dropouts),
     Rule("model.freeze_epochs", finetuning.frozen_epochs),
-    Rule("model.freeze_norm", finetuning.frozen_norms),
     Rule("model.layer_rates.lowest", finetuning.lowest_rates, When(_LAYERS, ("geometric",))),
     Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",))),
     Rule("augmentation.crop.fraction", augmentations.crop_fractions, When(_CROP, ("pad",))),

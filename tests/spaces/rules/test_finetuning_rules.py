@@ -1,10 +1,12 @@
 """Tests the rules for pretrained models at the points that documents and papers name."""
 
+from typing import Any
+
 import pytest
 
 from spaces.domains import Float
 from spaces.rules.optimizers import optimizer
-from tests.spaces.rules.rule_facts import asked, centre, shares, silent
+from tests.spaces.rules.rule_facts import PRETRAINED, asked, centre, settled, shares, silent
 from tests.spaces.small_facts import imagenet_facts
 
 
@@ -76,9 +78,9 @@ def test_a_layers_factor_lies_around_those_of_the_papers() -> None:
     [
         ({"loop__batch_size": 4}, 0.6),
         ({"loop__batch_size": 8}, 0.6),
-        ({"loop__batch_size": 16}, 0.6 * 0.5**0.5),
-        ({"loop__batch_size": 32}, 0.3),
-        ({"loop__batch_size": 256}, 0.3),
+        ({"loop__batch_size": 16}, (0.6 * 0.5) ** 0.5),
+        ({"loop__batch_size": 32}, 0.5),
+        ({"loop__batch_size": 256}, 0.5),
         ({"loop__batch_size": 256, "loop__micro_batch": 8}, 0.6),
     ],
 )
@@ -112,3 +114,29 @@ def test_memory_and_ranks_count_towards_the_images_normalised_at_once() -> None:
 
 def test_attention_has_no_batch_norm_to_freeze() -> None:
     assert silent("model.freeze_norm", imagenet_facts(**fine_tuned(attention=True)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "factor"),
+    [
+        ("adamw", {}, 0.3),
+        ("sgd", {}, 0.3),
+        ("timm", {}, 0.3),
+        ("adadelta", {}, 1.0),
+        ("adamw", {"pretrained": False}, 1.0),
+        ("adamw", {"lr_band": (0.001, 0.01), "lr_band_kind": "adamw"}, 0.3),
+    ],
+)
+def test_rates_are_lower_where_the_statistics_of_batch_norm_are_kept(
+    kind: str, changes: dict[str, Any], factor: float
+) -> None:
+    name, facts = f"optimizer.lr[{kind}]", imagenet_facts(**fine_tuned(**changes))
+    measured, kept = (asked(name, facts, model__freeze_norm=each) for each in (False, True))
+    assert centre(kept) == pytest.approx(factor * centre(measured), rel=0.05)
+    assert kept.domain == measured.domain
+
+
+def test_the_documented_rate_follows_pinned_statistics() -> None:
+    facts = imagenet_facts(**fine_tuned())
+    kept = settled(facts, model__freeze_norm=True, **PRETRAINED)["optimizer.lr"]
+    assert kept == pytest.approx(0.3 * settled(facts, **PRETRAINED)["optimizer.lr"], rel=0.02)
