@@ -48,7 +48,9 @@ def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
     yield from ("", "## Untuned, in the same processor time", "")
     yield (
         "The documented recipe from EfficientNet-Lite0 and from scratch (small ResNet); the usual loop; the "
-        "first one with BatchNorm's statistics kept, at its lower rate by rule and at the same rate."
+        "first one with BatchNorm's statistics those of each batch, at the rate that belongs to them, and "
+        "with those of the weights at that same rate. A `scratch` run had the processor time of the first "
+        "one or, at an earlier commit than that, of the one with each batch's statistics."
     )
     yield from ("", "| set | start | seed | epochs | CPU s | validation | test |", "|-|-|-|-|-|-|-|")
     for each in runs:
@@ -58,7 +60,7 @@ def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
         )
     yield ""
     for name, by_arm in _by_set(runs).items():
-        for other in ("scratch", "loop", "kept-statistics", "kept-at-same-rate"):
+        for other in ("scratch", "loop", "batch-statistics", "kept-at-same-rate"):
             pairs = [
                 (each, by_arm[other, seed])
                 for (arm, seed), each in by_arm.items()

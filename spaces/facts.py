@@ -77,6 +77,7 @@ class Network(Spec):
     name: str = Field(min_length=1)
     parameters: Count
     attention: bool = False
+    batch_norm: bool = True
 
 
 class FactsError(FaultyInput):
@@ -112,6 +113,7 @@ class Facts(Spec):
     backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
+    batch_norm: bool = Field(True, description="the model has BatchNorm layers")
     networks: tuple[Network, ...] = Field((), description="that model.name chooses between")
     """The facts above are those of the first trial's."""
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
@@ -140,7 +142,7 @@ class Facts(Spec):
         found = next((each for each in self.networks if each.name == name), None)
         if found is None:
             return self
-        return self.model_copy(update={"parameters": found.parameters, "attention": found.attention})
+        return self.model_copy(update=found.model_dump(exclude={"name"}))
 
     def tree(self) -> dict[str, Any]:
         """Returns the facts as plain data, ready for JSON."""
@@ -154,6 +156,7 @@ class WrittenFacts(Spec):
     gpu_memory_bytes: Bytes | None = None
     pretrained: bool | None = None
     attention: bool | None = None
+    batch_norm: bool | None = None
     largest_micro_batch: Count | None = None
     lr_band: Band | None = None
     lr_band_kind: OptimizerName | None = None

@@ -145,6 +145,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
+    "batch_norm": FactText(_yes_or_no, "found in the model"),
     "networks": FactText(_networks, "counted on each"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
     "speeds": FactText(_speeds, "timed"),

@@ -87,7 +87,7 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool 
     section `facts`. Raises ModelError for one that cannot be made."""
     base, found = study.base_recipe(), []
     for name in study.networks:
-        counted = {"parameters": facts.parameters, "attention": facts.attention}
+        counted = facts.model_dump(include=Network.model_fields.keys() - {"name"})
         if name != base.get(MODEL_NAME):
             other = base.with_values({MODEL_NAME: name})
             counted = _counted(_without_weights(other, info, None, download=download))
@@ -118,10 +118,14 @@ def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -
 
 def _counted(model: nn.Module) -> dict[str, Any]:
     """Returns the facts that a look at a network gives."""
-    from trainable.models.layers import has_attention
+    from trainable.models.layers import batch_norms, has_attention
     from trainable.models.make import count_parameters
 
-    return {"parameters": count_parameters(model), "attention": has_attention(model)}
+    return {
+        "parameters": count_parameters(model),
+        "attention": has_attention(model),
+        "batch_norm": bool(batch_norms(model)),
+    }
 
 
 def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:

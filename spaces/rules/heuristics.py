@@ -21,7 +21,16 @@ from typing import Literal, assert_never, get_args
 from spaces.conditions import scalars_of
 from spaces.domains import Domain, Value
 from spaces.facts import Facts
-from spaces.rules import augmentations, imbalance, loops, optimizers, regularisation, schedules, starts
+from spaces.rules import (
+    augmentations,
+    finetuning,
+    imbalance,
+    loops,
+    optimizers,
+    regularisation,
+    schedules,
+    starts,
+)
 from spaces.rules.rulings import Ruling, Rulings, word_at
 from spaces.space import RuleValue, Values, When
 from spaces.tables import Table, mapped, with_conditions, written_out
@@ -74,7 +83,7 @@ def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
 
 
 def kinds_and_batch(facts: Facts) -> Rulings:
-    """Returns the kinds and the batch, which the other rules depend on."""
+    """Returns the kinds, the batch and the statistics of BatchNorm, which the other rules depend on."""
     return {
         "optimizer.kind": optimizers.optimizer(facts),
         "schedule.kind": schedules.schedule(facts),
@@ -86,6 +95,7 @@ def kinds_and_batch(facts: Facts) -> Rulings:
         "precision.kind": loops.precision(facts),
         "precision.channels_last": loops.channels_last(facts),
         "loop.compile": loops.compiled(facts),
+        **finetuning.frozen_norm(facts),
     }
 
 

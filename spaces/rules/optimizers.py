@@ -103,7 +103,7 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 def details(facts: Facts, values: Values) -> Rulings:
     """Returns the values that the documents give to the fields of a recipe's optimizer."""
     kind = word_at(values, "optimizer.kind", KINDS)
-    strong, kept = strong_augmentation(values), keeps_statistics(values)
+    strong, kept = strong_augmentation(values), keeps_statistics(facts, values)
     common: Rulings = {
         "optimizer.lr": learning_rate(facts, kind, kept_statistics=kept),
         "optimizer.scaling": scaling(kind),
@@ -189,7 +189,7 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
         moved = f"; x{centre / rule.what:.2g} in such a short run" if centre > rule.what else ""
         source = f"{rule.source}; the factors are ours"
         found = Distribution(domain, prior, f"{rule.reason}{moved}", source)
-    return rates_of_kept_statistics(found, kind) if facts.pretrained and keeps_statistics(values) else found
+    return rates_of_kept_statistics(found, kind) if keeps_statistics(facts, values) else found
 
 
 def _measured(facts: Facts, kind: OptimizerKind) -> bool:

@@ -33,7 +33,7 @@ def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
     assert (facts.train_images, facts.classes, facts.channels, facts.image_size) == (1259, 10, 1, 8)
     assert 0.9 < facts.class_balance < 1.0
     assert (facts.epochs, facts.cpus, facts.gpus, facts.gpu_memory_bytes) == (7, 2, 0.0, None)
-    assert (facts.parameters, facts.attention) == (77_754, False)
+    assert (facts.parameters, facts.attention, facts.batch_norm) == (77_754, False, True)
     assert (facts.lr_band, facts.largest_micro_batch) == (None, None)
 
 
@@ -47,7 +47,7 @@ def test_facts_tell_a_pretrained_model_without_its_weights() -> None:
 def test_facts_tell_a_transformer() -> None:
     vit = {"kind": "timm", "name": "vit_tiny_patch16_224"}
     facts = measured(study_of(base__model=vit, data__image_size=32))
-    assert facts.attention
+    assert (facts.attention, facts.batch_norm) == (True, False)
     assert 5_000_000 < facts.parameters < 6_000_000
 
 

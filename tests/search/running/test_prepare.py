@@ -292,9 +292,9 @@ def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
     (drawn,) = (each for each in prepared.space.dimensions if each.path == "model.name")
     assert drawn.domain == Choice(names)
     assert prepared.facts.pretrained
-    assert [(each.name, each.attention) for each in prepared.facts.networks] == [
-        ("test_resnet", False),
-        ("test_vit", True),
+    assert [(each.name, each.attention, each.batch_norm) for each in prepared.facts.networks] == [
+        ("test_resnet", False, True),
+        ("test_vit", True, False),
     ]
     assert prepared.facts.networks[0].parameters == prepared.facts.parameters
 

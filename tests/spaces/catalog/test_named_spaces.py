@@ -130,7 +130,7 @@ def test_rates_by_layer_are_drawn_for_the_kind_that_has_them() -> None:
 
 def test_the_first_trial_of_finetune_takes_the_measured_rate_of_adamw() -> None:
     own = named("finetune", TUNED.model_copy(update={"parameters": 3 * MILLION}), **WEIGHTS).own
-    assert (own["optimizer.kind"], own["optimizer.lr"]) == ("adamw", 0.005)
+    assert (own["optimizer.kind"], own["model.freeze_norm"], own["optimizer.lr"]) == ("adamw", True, 0.0015)
 
 
 def test_finetune_without_weights_is_refused() -> None:

@@ -59,7 +59,7 @@ def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options()
 def test_what_is_believed_of_each_network_follows_its_own_facts(order: int) -> None:
     networks = (
         Network(name="resnet18", parameters=11_700_000),
-        Network(name="vit_b_16", parameters=86_600_000, attention=True),
+        Network(name="vit_b_16", parameters=86_600_000, attention=True, batch_norm=False),
     )[::order]
     first, second = (each.name for each in networks)
     facts = imagenet_facts(pretrained=True, networks=networks).of_network(first)
@@ -70,9 +70,11 @@ def test_what_is_believed_of_each_network_follows_its_own_facts(order: int) -> N
     rate = of(space, f"{LR}[adamw]")
     for each in networks:
         alone = learning_rates(facts.of_network(each.name), {}, "adamw")
-        assert rate.prior({**space.own, "model.name": each.name}) == alone.prior
+        assert rate.prior({**space.own, "model.name": each.name, "model.freeze_norm": False}) == alone.prior
         assert all(end in rate.domain for end in alone.domain.extremes())
     assert of(space, "model.freeze_norm").domain == Choice((False, True)), "of the one that has BatchNorm"
+    kept = {**space.own, "model.name": "vit_b_16", "model.freeze_norm": True}
+    assert rate.prior(kept) == rate.prior({**kept, "model.freeze_norm": False})
 
 
 def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:

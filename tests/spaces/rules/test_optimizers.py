@@ -99,7 +99,7 @@ LARGE = {**SHORT, "parameters": 11_181_642}
 def test_rates_lie_a_decade_and_a_half_around_the_rule_and_higher_in_short_runs(
     kind: OptimizerKind, changes: dict[str, Any], rate: float, domain: Float
 ) -> None:
-    found = asked(f"optimizer.lr[{kind}]", imagenet_facts(**changes))
+    found = asked(f"optimizer.lr[{kind}]", imagenet_facts(**changes), model__freeze_norm=False)
     assert (found.domain, centre(found)) == (domain, pytest.approx(rate))
 
 
