@@ -7,13 +7,12 @@ Three parts, each for three seeds (of the search, the split into batches and the
 
 - `start`: the documented recipe from EfficientNet-Lite0, untuned, against the documented recipe of the small
   ResNet from scratch, in as many epochs as take the same processor time, and against the loop that anybody
-  writes: all layers, AdamW at 0.001, batch 32, one cycle, the weights' own normalisation. And against the
-  same recipe with BatchNorm's statistics those of each batch, at the rate of that by rule; and with those of
-  the weights, at that same rate.
+  writes: all layers, AdamW at 0.001, batch 32, one cycle, the weights' own normalisation. And what frozen
+  BatchNorm is worth: the documented recipe without it, at the rate of that by rule, and with it at that rate.
 - `spaces`: a search in `finetune` against one in `wide`, both from the same weights. The figure is the share
   of the wide one's epochs after which `finetune` had a finished trial as good as the wide one's best: of all
   its trials, and of those that were drawn, since its first one is the documented recipe too, which a person
-  who knows no rule does not have.
+  who knows no rule does not have. Nothing is stopped early, since the first trial would stop drawn ones.
 - `backbones`: what `tunebook backbones` ranks first of EfficientNet-Lite0, 1 and 2, against the order after a
   short search with each.
 
@@ -41,7 +40,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from finetuning_page import BACKBONES, PARTS, SEARCHED, SIDE, TRIALS, Record, page
+from finetuning_page import BACKBONES, PARTS, SCHEDULERS, SEARCHED, SIDE, TRIALS, Record, page
 from real_searches import course
 from report import RESULTS, environment, portable, write
 from search.facts.hardware import Hardware, Node
@@ -60,7 +59,8 @@ RUNS = RESULTS / NAME
 TRAINED = 1_000
 """Sets of our own making have so many images to train on."""
 EPOCHS = 3
-BATCH_STATISTICS = {"base.model.freeze_norm": False}
+TOLD = ("optimizer.kind", "optimizer.lr", "optimizer.weight_decay", "loop.batch_size", "model.freeze_norm")
+NOT_FROZEN = {"base.model.freeze_norm": False}
 MACHINE = Hardware((Node(cpus=1, gpus=0),))
 
 
@@ -118,13 +118,14 @@ def scratch(case: Case) -> Record:
     return _trained(_prepared(case, max(few, round(few + (seconds - short) / an_epoch)), None))
 
 
-def batch_statistics(case: Case) -> Record:
-    return _trained(_prepared(case, EPOCHS, case.lite0, BATCH_STATISTICS))
+def norm_not_frozen(case: Case) -> Record:
+    return _trained(_prepared(case, EPOCHS, case.lite0, NOT_FROZEN))
 
 
-def kept_at_same_rate(case: Case) -> Record:
-    rate = _prepared(case, EPOCHS, case.lite0, BATCH_STATISTICS).space.own["optimizer.lr"]
-    return _trained(_prepared(case, EPOCHS, case.lite0, {"base.optimizer.lr": rate}))
+def frozen_at_same_rate(case: Case) -> Record:
+    values = _prepared(case, EPOCHS, case.lite0, NOT_FROZEN).space.own
+    pins = {f"base.{path}": values[path] for path in ("optimizer.kind", "optimizer.lr")}
+    return _trained(_prepared(case, EPOCHS, case.lite0, {**pins, "base.model.freeze_norm": True}))
 
 
 def loop(case: Case) -> Record:
@@ -191,6 +192,7 @@ def _trained(prepared: Prepared) -> Record:
     return {
         "model": recipe.get("model.name") if recipe.model.kind == "timm" else recipe.model.kind,
         "recipe": recipe.digest(),
+        "values": {path: recipe.get(path) for path in TOLD},
         "epochs": recipe.loop.epochs,
         "validation": found.history[-1].val_accuracy,
         "by_epoch": [each.val_accuracy for each in found.history],
@@ -231,6 +233,7 @@ def _searched(case: Case, weights: Path, part: str, space: str = "finetune") -> 
             *("--set", f"seed={case.seed}", "--set", f"base.loop.seed={case.seed}"),
             *("--set", f"data.train_limit={SEARCHED['images']}"),
             *("--set", f"data.image_size={SIDE}", "--set", f"space.name={space}"),
+            *("--set", f"scheduler.kind={SCHEDULERS[part]}"),
         ]
         _tunebook(*command)
         folder, best = Path(storage) / "run", Path(storage) / "best.yaml"
@@ -277,8 +280,8 @@ ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
         "pretrained": pretrained,
         "scratch": scratch,
         "loop": loop,
-        "batch-statistics": batch_statistics,
-        "kept-at-same-rate": kept_at_same_rate,
+        "norm-not-frozen": norm_not_frozen,
+        "frozen-at-same-rate": frozen_at_same_rate,
     },
     "spaces": {"finetune": _searching("finetune"), "wide": _searching("wide")},
     "backbones": {"ranked": ranked},

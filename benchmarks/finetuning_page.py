@@ -15,6 +15,13 @@ SEARCHED = {"epochs": 4, "images": 400}
 TRIALS = {"spaces": 12, "backbones": 4}
 PARTS = ("start", "spaces", "backbones")
 BACKBONES = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")
+SCHEDULERS = {"spaces": "none", "backbones": "asha"}
+COMPARED = (
+    ("pretrained", "scratch"),
+    ("pretrained", "loop"),
+    ("pretrained", "norm-not-frozen"),
+    ("frozen-at-same-rate", "norm-not-frozen"),
+)
 Record = dict[str, Any]
 
 
@@ -25,13 +32,11 @@ def page(runs: Sequence[Record]) -> str:
         f"At {SIDE} px on one processor thread; accuracy in percent, test scores with 95 % intervals. "
         "`signs` are photographs of 100 px; `photographs` (CIFAR-10's, 32 px) and `nuclei` (48 px) are "
         "enlarged.",
-        *_start_lines([each for each in runs if each["part"] == "start"]),
-        *_space_lines([each for each in runs if each["part"] == "spaces"]),
-        *_backbone_lines([each for each in runs if each["part"] == "backbones"]),
-        "",
-        *_where(runs),
     ]
-    return "\n".join(lines)
+    for part, lines_of in (("start", _start_lines), ("spaces", _space_lines), ("backbones", _backbone_lines)):
+        if of_part := [each for each in runs if each["part"] == part]:
+            lines += lines_of(of_part)
+    return "\n".join([*lines, "", *_where(runs)])
 
 
 def _where(runs: Sequence[Record]) -> Iterator[str]:
@@ -47,10 +52,9 @@ def _where(runs: Sequence[Record]) -> Iterator[str]:
 def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
     yield from ("", "## Untuned, in the same processor time", "")
     yield (
-        "The documented recipe from EfficientNet-Lite0 and from scratch (small ResNet); the usual loop; the "
-        "first one with BatchNorm's statistics those of each batch, at the rate that belongs to them, and "
-        "with those of the weights at that same rate. A `scratch` run had the processor time of the first "
-        "one or, at an earlier commit than that, of the one with each batch's statistics."
+        "`pretrained`: the documented recipe from EfficientNet-Lite0; `scratch`: that of the small ResNet; "
+        "`loop`: the one that anybody writes; `norm-not-frozen`: the first one with BatchNorm trained, at "
+        "its rate by rule; `frozen-at-same-rate`: with frozen BatchNorm at that rate."
     )
     yield from ("", "| set | start | seed | epochs | CPU s | validation | test |", "|-|-|-|-|-|-|-|")
     for each in runs:
@@ -60,14 +64,14 @@ def _start_lines(runs: Sequence[Record]) -> Iterator[str]:
         )
     yield ""
     for name, by_arm in _by_set(runs).items():
-        for other in ("scratch", "loop", "batch-statistics", "kept-at-same-rate"):
+        for ours, theirs in COMPARED:
             pairs = [
-                (each, by_arm[other, seed])
+                (each, by_arm[theirs, seed])
                 for (arm, seed), each in by_arm.items()
-                if arm == "pretrained" and (other, seed) in by_arm
+                if arm == ours and (theirs, seed) in by_arm
             ]
             if pairs:
-                yield f"- {name}, against the {other} run: " + "; ".join(
+                yield f"- {name}, `{ours}` against `{theirs}`: " + "; ".join(
                     _gains(pairs, part) for part in ("test", "validation")
                 )
 
@@ -81,10 +85,10 @@ def _gains(pairs: Sequence[tuple[Record, Record]], part: str) -> str:
 def _space_lines(runs: Sequence[Record]) -> Iterator[str]:
     yield from ("", "## `finetune` against `wide`", "")
     yield (
-        f"{TRIALS['spaces']} trials of {SEARCHED['epochs']} epochs at most, {SEARCHED['images']} training "
-        "images; epochs, best and test of `wide` are those of its drawn trials, without the documented "
-        "recipe, which it tries first, too. `ratio`: the share of the wide search's epochs after which "
-        "`finetune` had a finished trial as good as its best one, of the drawn and (in brackets) of all."
+        f"{TRIALS['spaces']} trials of {SEARCHED['epochs']} epochs, none stopped early, {SEARCHED['images']} "
+        "training images; epochs, best and test of `wide` are those of its drawn trials, without the "
+        "documented recipe, which it tries first, too. `ratio`: the share of the wide search's epochs after "
+        "which `finetune` had a trial as good as its best one, of the drawn and (in brackets) of all."
     )
     yield from ("", "| set | space | seed | epochs | best | test | ratio |", "|-|-|-|-|-|-|-|")
     by_set = _by_set(runs)

@@ -30,6 +30,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from search.running.leaving import leave_ray
 from tests.groups import Groups
 from tests.s3_server import S3Server, s3_server
 from trainable.collector import paused
@@ -116,4 +117,4 @@ def ray_session() -> Iterator[None]:
         logging_level=logging.ERROR,
     )
     yield
-    ray.shutdown()
+    leave_ray()

@@ -190,7 +190,7 @@ def _batch_conclusion(found: BatchFound, run: Run, count: int) -> Iterator[str]:
             f"set loop.micro_batch: {found.micro_batch}; the batch of {batch} is then trained "
             f"in {parts} parts, at the same learning rate"
         )
-        if found.micro_batch < FEW_FOR_NORM:
+        if found.micro_batch < FEW_FOR_NORM and not run.recipe.model.freeze_norm:
             yield f"BatchNorm over fewer than {FEW_FOR_NORM} images is noisy: consider model.freeze_norm"
     if found.flat is not None:
         yield f"from {found.flat} images on, speed is within 5 % of the best"

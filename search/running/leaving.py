@@ -6,17 +6,19 @@ import gc
 
 
 def leave_ray() -> None:
-    """Shut Ray down in this process, in a moment in which nothing of Ray is collected as garbage.
+    """Shut Ray down in this process, while Python collects no garbage in cycles.
 
     Ray ends the process, with all that it had to say, where a reference of Ray's is collected while Ray shuts
-    down (ray-project/ray, src/ray/core_worker/core_worker_process.cc, `GetCoreWorker`). Another thread
-    collects garbage at any time, and Ray Tune leaves references in cycles.
+    down (ray-project/ray, src/ray/core_worker/core_worker_process.cc, `GetCoreWorker`). Ray Tune leaves
+    references in cycles, and another thread may collect them at any time.
     """
     import ray
 
+    collects = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
-        ray.shutdown()
+        ray.shutdown()  # noqa: TID251 - this is the place
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()

@@ -13,7 +13,7 @@ from spaces.conditions import check_fixed, domains_of, has, holds, scalars_of
 from spaces.domains import Choice, Domain, SpaceError, Value, is_number
 from spaces.facts import Facts
 from spaces.rules import schedules
-from spaces.rules.heuristics import fixed_by_rule, rule_values
+from spaces.rules.heuristics import fixed_by_rule, kinds_and_batch, rule_values
 from spaces.rules.rules import RULES, Rule
 from spaces.space import Dimension, Space
 from spaces.validity import check_recipes
@@ -134,9 +134,10 @@ def _own_recipe(
 ) -> Recipe:
     """Returns the documented recipe around the pinned paths. Where a person restricted the options of a
     field, its word is one of them."""
-    kinds = {path: domain for path, domain in domains.items() if path.endswith(".kind")}
-    base = _within(base.with_values(fixed_by_rule(facts, base, pins)), kinds)
-    recipe = base.with_values(fixed_by_rule(facts, base, pins | kinds.keys()))
+    asked_first = kinds_and_batch(facts)
+    first = {path: each for path, each in domains.items() if path.endswith(".kind") or path in asked_first}
+    base = _within(base.with_values(fixed_by_rule(facts, base, pins)), first)
+    recipe = base.with_values(fixed_by_rule(facts, base, pins | first.keys()))
     variants = {
         rule.path: domains[rule.name] for rule in rules if rule.name in domains and holds(rule.when, recipe)
     }

@@ -186,7 +186,12 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
     """Returns the network, if nobody names one, and the kinds that are not pinned."""
     network = {} if "model.kind" in pinned else starts.network(facts)
-    return network | _unpinned(kinds_and_batch(facts), _with_kinds(pinned))
+    return network | _unpinned(kinds_and_batch(facts), _with_kinds(pinned) | _with_norm(pinned))
+
+
+def _with_norm(pinned: Set[str]) -> Set[str]:
+    """Returns that BatchNorm stays as it is where a person wrote the rate: it was written for that."""
+    return {"model.freeze_norm"} if "optimizer.lr" in pinned else set()
 
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:

@@ -14,7 +14,7 @@ from typing import Literal, assert_never, get_args
 from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Confidence, Normal
-from spaces.rules.finetuning import keeps_statistics, rates_of_kept_statistics, tuned_rate
+from spaces.rules.finetuning import freezes_norm, tuned_rate
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
     MILLION,
@@ -103,9 +103,9 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 def details(facts: Facts, values: Values) -> Rulings:
     """Returns the values that the documents give to the fields of a recipe's optimizer."""
     kind = word_at(values, "optimizer.kind", KINDS)
-    strong, kept = strong_augmentation(values), keeps_statistics(facts, values)
+    strong, frozen = strong_augmentation(values), freezes_norm(facts, values)
     common: Rulings = {
-        "optimizer.lr": learning_rate(facts, kind, kept_statistics=kept),
+        "optimizer.lr": learning_rate(facts, kind, frozen_norm=frozen),
         "optimizer.scaling": scaling(kind),
         "optimizer.weight_decay": weight_decay(facts, kind, strong_augmentation=strong),
     }
@@ -115,7 +115,7 @@ def details(facts: Facts, values: Values) -> Rulings:
             return {**common, **leap}
         case "adam_then_sgd":
             decay = weight_decay(facts, "sgd", strong_augmentation=strong)
-            rate = learning_rate(facts, "sgd", kept_statistics=kept)
+            rate = learning_rate(facts, "sgd", frozen_norm=frozen)
             return {**common, "optimizer.sgd_lr": rate, **leap, "optimizer.sgd_weight_decay": decay}
         case "rmsprop" | "adam" | "adamw" | "adadelta" | "lars" | "lamb" | "timm":
             return common
@@ -142,10 +142,10 @@ def scaling(kind: OptimizerKind) -> Ruling[str]:
             assert_never(kind)
 
 
-def learning_rate(facts: Facts, kind: OptimizerKind, *, kept_statistics: bool = False) -> Ruling[float]:
+def learning_rate(facts: Facts, kind: OptimizerKind, *, frozen_norm: bool = False) -> Ruling[float]:
     """Returns the rate at batch 256.
     If a sweep over rates was made, it lies within what the sweep recommends."""
-    rule = _documents_rate(facts, kind, kept_statistics)
+    rule = _documents_rate(facts, kind, frozen_norm=frozen_norm)
     band = _band(facts, kind)
     if band is None or band[0] <= rule.what <= band[1]:
         return rule
@@ -165,31 +165,30 @@ def learning_rate(facts: Facts, kind: OptimizerKind, *, kept_statistics: bool = 
     0.02 at 100 million, and with attention 0.0001 and 0.01. The documents name 0.001 for SGD on 1,000 images
     (003:88), which scaled to small batches hardly trains: with EfficientNet-Lite0 on 10 sets of 300 to 3,000
     images at batch 32 the best rates, at 256, were 0.003 to 0.03 for AdamW and 0.08 to 0.24 for SGD
-    (n=1 a rate, benchmarks/results/tuning-grid.md). For larger nets the fall is ours. Where BatchNorm's
-    statistics are kept, the rate lies around 0.3 times that (see model.freeze_norm).
+    (n=1 a rate, benchmarks/results/tuning-grid.md). For larger nets the fall is ours. With frozen
+    BatchNorm the rate lies around 0.3 times that (see `model.freeze_norm`).
     The rates of SGD and AdamW have high confidence for convolutional nets of up to 100,000 parameters from
     scratch: of 70 and 15 recipes within a factor 5 of them none ended under 77 and 81 % on 4,000
     Fashion-MNIST images (a net of 20,000 parameters); of 128 uniform draws over five decades 40 % ended
     under 20 %. For the other optimizers the documents name no number. Where a sweep over rates was made, the
     middle of what it recommends is the centre, for the optimizer that it was made with. The range reaches a
-    factor of 30 to either side and holds the documents' own number, so a wrong rule costs some trials and
-    not the search.
+    factor of 30 to either side (with frozen BatchNorm 10 below and 100 above) and holds the documents' own
+    number, so a wrong rule costs some trials and not the search.
     """,
 )
 def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distribution:
-    rule = _documents_rate(facts, kind, kept_statistics=False)
-    centre = rule.what * _short_run_factor(facts, kind)
+    plain = _documents_rate(facts, kind)
+    rule = _documents_rate(facts, kind, frozen_norm=freezes_norm(facts, values))
+    factor = _short_run_factor(facts, kind)
     if (band := _band(facts, kind)) is not None:
-        found = _rates_of_sweep(band, rounded(centre), kind)
-    else:
-        confidence: Confidence = "high" if _measured(facts, kind) else "medium"
-        domain, prior = around(centre, DECADES, confidence)
-        least = DOCUMENTS_TUNED_RATE if facts.pretrained and kind == "sgd" else rule.what
-        domain = Float(min(domain.low, rule.what, least), domain.high, log=True)  # also the documents' own
-        moved = f"; x{centre / rule.what:.2g} in such a short run" if centre > rule.what else ""
-        source = f"{rule.source}; the factors are ours"
-        found = Distribution(domain, prior, f"{rule.reason}{moved}", source)
-    return rates_of_kept_statistics(found, kind) if keeps_statistics(facts, values) else found
+        return _rates_of_sweep(band, rounded(rule.what * factor), kind)
+    confidence: Confidence = "high" if _measured(facts, kind) else "medium"
+    domain, _ = around(plain.what * factor, DECADES, confidence)
+    least = DOCUMENTS_TUNED_RATE if facts.pretrained and kind == "sgd" else plain.what
+    domain = Float(min(domain.low, plain.what, least), domain.high, log=True)  # also the documents' own
+    moved = f"; x{factor:.2g} in such a short run" if factor > 1.0 else ""
+    prior = Normal(rule.what * factor, confidence)
+    return Distribution(domain, prior, f"{rule.reason}{moved}", f"{rule.source}; the factors are ours")
 
 
 def _measured(facts: Facts, kind: OptimizerKind) -> bool:
@@ -214,11 +213,11 @@ def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
     return facts.lr_band if kind == (facts.lr_band_kind or optimizer(facts).what) else None
 
 
-def _documents_rate(facts: Facts, kind: OptimizerKind, kept_statistics: bool) -> Ruling[float]:
+def _documents_rate(facts: Facts, kind: OptimizerKind, *, frozen_norm: bool = False) -> Ruling[float]:
     rule = _rate_from_scratch(kind)
     if not facts.pretrained:
         return rule
-    return tuned_rate(facts, kind, rule.what, kept_statistics=kept_statistics)
+    return tuned_rate(facts, kind, rule.what, frozen_norm=frozen_norm)
 
 
 def _rate_from_scratch(kind: OptimizerKind) -> Ruling[float]:

@@ -37,3 +37,13 @@ def test_no_reference_is_collected_while_ray_shuts_down(monkeypatch: pytest.Monk
     assert gc.isenabled()
     gc.collect()
     assert collected == ["early", "late"]
+
+
+def test_who_has_disabled_the_collector_finds_it_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    gc.disable()
+    try:
+        leave_ray()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -253,7 +253,7 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
         (
             {"model.freeze_norm": {"rule": True}},
             "model.freeze_norm",
-            "for a model without pretrained weights or without BatchNorm, and for attention; "
+            "for a model without pretrained weights or without BatchNorm, or with attention; "
             "write a range: {choice: [false, true]}",
         ),
     ],

@@ -85,6 +85,15 @@ def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
     assert "optimizer.momentum" not in names(space)
 
 
+@pytest.mark.parametrize(("options", "rate"), [([False], 0.005), ([True], 0.0015), ([False, True], 0.0015)])
+def test_what_is_left_of_frozen_batch_norm_decides_the_first_rate(options: list[bool], rate: float) -> None:
+    facts = imagenet_facts(pretrained=True, parameters=3_400_000)
+    base = base_recipe(facts, model__kind="torchvision", model__name="resnet18", model__weights="default")
+    pins = frozenset({"model.kind", "model.name", "model.weights"})
+    space = make_space("finetune", base, pins, facts, {"model.freeze_norm": {"choice": options}})
+    assert (space.own["model.freeze_norm"], space.own[LR]) == (rate == 0.0015, rate)
+
+
 def test_a_fixed_override_is_a_pin() -> None:
     space = document(imagenet_facts(), overrides={"optimizer.kind": {"fixed": "adamw"}, LR: {"fixed": 0.002}})
     assert [name for name in names(space) if name.startswith("optimizer")] == ["optimizer.weight_decay"]

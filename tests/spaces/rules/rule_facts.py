@@ -120,6 +120,7 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     gpus=st.sampled_from((0.0, 0.5, 1.0, 8.0)),
     pretrained=st.booleans(),
     attention=st.booleans(),
+    batch_norm=st.booleans(),
     class_balance=st.floats(0.001, 1.0),
     classes_count_alike=st.booleans(),
     largest_micro_batch=st.none() | logarithmic(1, 4096),
