@@ -59,6 +59,11 @@ RUNS = RESULTS / NAME
 TRAINED = 1_000
 """Sets of our own making have so many images to train on."""
 EPOCHS = 3
+MADE = {
+    "start": ("photographs", "nuclei", "clothes"),
+    "spaces": ("photographs", "nuclei"),
+    "backbones": ("photographs", "nuclei"),
+}
 TOLD = ("optimizer.kind", "optimizer.lr", "optimizer.weight_decay", "loop.batch_size", "model.freeze_norm")
 NOT_FROZEN = {"base.model.freeze_norm": False}
 MACHINE = Hardware((Node(cpus=1, gpus=0),))
@@ -87,7 +92,7 @@ def main() -> None:
         write_weights(weights, number)
     for part in [options.part] if options.part else PARTS:
         for seed in range(options.seeds):
-            for name, path in _sets(options).items():
+            for name, path in _sets(options, part).items():
                 for arm, measure in ARMS[part].items():
                     file = RUNS / f"{name}-{part}-{arm}-{seed}.json"
                     if not options.report and not file.exists():
@@ -291,8 +296,8 @@ ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
 # --- sets and options ---------------------------------------------------------------------------------
 
 
-def _sets(options: argparse.Namespace) -> dict[str, Path]:
-    """Returns the sets by name: those that are given, or photographs of signs and two of our own making."""
+def _sets(options: argparse.Namespace, part: str) -> dict[str, Path]:
+    """Returns the sets by name: those that are given, or photographs of signs and some of our own making."""
     if options.data:
         pairs = [each.partition("=") for each in options.data]
         return {name: Path(path) for name, _, path in pairs}
@@ -300,7 +305,7 @@ def _sets(options: argparse.Namespace) -> dict[str, Path]:
     made = options.weights.absolute().parent / "finetuning-sets"
     return {
         "signs": folder / "sign-language-digits" / "Dataset",
-        **{name: _made(name, folder, made) for name in ("photographs", "nuclei")},
+        **{name: _made(name, folder, made) for name in MADE[part]},
     }
 
 

@@ -30,8 +30,8 @@ def page(runs: Sequence[Record]) -> str:
         "# Fine-tuning by default",
         "",
         f"At {SIDE} px on one processor thread; accuracy in percent, test scores with 95 % intervals. "
-        "`signs` are photographs of 100 px; `photographs` (CIFAR-10's, 32 px) and `nuclei` (48 px) are "
-        "enlarged.",
+        "`signs` are photographs of 100 px; `photographs` (CIFAR-10's, 32 px), `nuclei` (48 px) and "
+        "`clothes` (Fashion-MNIST's, 28 px) are enlarged. Frozen BatchNorm was chosen on the first three.",
     ]
     for part, lines_of in (("start", _start_lines), ("spaces", _space_lines), ("backbones", _backbone_lines)):
         if of_part := [each for each in runs if each["part"] == part]:
