@@ -40,7 +40,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from finetuning_page import BACKBONES, PARTS, SCHEDULERS, SEARCHED, SIDE, TRIALS, Record, page
+from finetuning_page import BACKBONES, PARTS, SEARCHED, SIDE, TRIALS, Record, page
 from real_searches import course
 from report import RESULTS, environment, portable, write
 from search.facts.hardware import Hardware, Node
@@ -59,11 +59,9 @@ RUNS = RESULTS / NAME
 TRAINED = 1_000
 """Sets of our own making have so many images to train on."""
 EPOCHS = 3
-MADE = {
-    "start": ("photographs", "nuclei", "clothes"),
-    "spaces": ("photographs", "nuclei"),
-    "backbones": ("photographs", "nuclei"),
-}
+MADE = {"photographs": PARTS, "nuclei": PARTS, "clothes": ("start",)}
+"""The sets of our own making, and the parts that measure them."""
+SCHEDULERS = {"spaces": "none", "backbones": "asha"}
 TOLD = ("optimizer.kind", "optimizer.lr", "optimizer.weight_decay", "loop.batch_size", "model.freeze_norm")
 NOT_FROZEN = {"base.model.freeze_norm": False}
 MACHINE = Hardware((Node(cpus=1, gpus=0),))
@@ -305,7 +303,7 @@ def _sets(options: argparse.Namespace, part: str) -> dict[str, Path]:
     made = options.weights.absolute().parent / "finetuning-sets"
     return {
         "signs": folder / "sign-language-digits" / "Dataset",
-        **{name: _made(name, folder, made) for name in MADE[part]},
+        **{name: _made(name, folder, made) for name, parts in MADE.items() if part in parts},
     }
 
 

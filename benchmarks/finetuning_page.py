@@ -15,7 +15,6 @@ SEARCHED = {"epochs": 4, "images": 400}
 TRIALS = {"spaces": 12, "backbones": 4}
 PARTS = ("start", "spaces", "backbones")
 BACKBONES = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")
-SCHEDULERS = {"spaces": "none", "backbones": "asha"}
 COMPARED = (
     ("pretrained", "scratch"),
     ("pretrained", "loop"),

@@ -1,4 +1,4 @@
-"""Pauses Python's garbage collector while a process imports much."""
+"""Pauses Python's garbage collector, above all while a process imports much."""
 
 from __future__ import annotations
 

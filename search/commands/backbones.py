@@ -15,7 +15,7 @@ from search.results.tables import Rows
 from search.study import Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
-from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.trees import without
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.devices import default_device
@@ -72,7 +72,7 @@ def _next(study: Study, found: Sequence[Candidate], weights: str | None) -> Stud
         model["name"] = next(iter(shares))
     else:
         choice = {"choice": list(shares), "weights": list(shares.values())}
-        tree["space"]["overrides"] = {**tree["space"]["overrides"], "model.name": choice}
+        tree["space"]["overrides"] = {**tree["space"]["overrides"], MODEL_NAME: choice}
     tree["space"]["name"] = "finetune"
     return Study.from_tree(tree)
 

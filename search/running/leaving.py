@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+from trainable.collector import paused
+
 
 def leave_ray() -> None:
     """Shut Ray down in this process, while Python collects no garbage in cycles.
@@ -14,11 +16,6 @@ def leave_ray() -> None:
     """
     import ray
 
-    collects = gc.isenabled()
     gc.collect()
-    gc.disable()
-    try:
+    with paused():
         ray.shutdown()  # noqa: TID251 - this is the place
-    finally:
-        if collects:
-            gc.enable()

@@ -83,7 +83,7 @@ def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
 
 
 def kinds_and_batch(facts: Facts) -> Rulings:
-    """Returns the kinds, the batch and the statistics of BatchNorm, which the other rules depend on."""
+    """Returns the kinds, the batch and whether BatchNorm is frozen, which the other rules depend on."""
     return {
         "optimizer.kind": optimizers.optimizer(facts),
         "schedule.kind": schedules.schedule(facts),
@@ -179,6 +179,11 @@ def _with_kinds(pinned: Set[str]) -> Set[str]:
     return pinned | {f"{path.rpartition('.')[0]}.kind" for path in pinned}
 
 
+def _with_norm(pinned: Set[str]) -> Set[str]:
+    """Adds BatchNorm, which stays as it is where a person wrote the rate: the rate was written for that."""
+    return pinned | {"model.freeze_norm"} if "optimizer.lr" in pinned else pinned
+
+
 def _with_pairs(pinned: Set[str]) -> Set[str]:
     return pinned | RATIOS if pinned & RATIOS else pinned
 
@@ -186,12 +191,7 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
     """Returns the network, if nobody names one, and the kinds that are not pinned."""
     network = {} if "model.kind" in pinned else starts.network(facts)
-    return network | _unpinned(kinds_and_batch(facts), _with_kinds(pinned) | _with_norm(pinned))
-
-
-def _with_norm(pinned: Set[str]) -> Set[str]:
-    """Returns that BatchNorm stays as it is where a person wrote the rate: it was written for that."""
-    return {"model.freeze_norm"} if "optimizer.lr" in pinned else set()
+    return network | _unpinned(kinds_and_batch(facts), _with_norm(_with_kinds(pinned)))
 
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:

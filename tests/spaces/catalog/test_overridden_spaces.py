@@ -73,8 +73,8 @@ def test_what_is_believed_of_each_network_follows_its_own_facts(order: int) -> N
         assert rate.prior({**space.own, "model.name": each.name, "model.freeze_norm": False}) == alone.prior
         assert all(end in rate.domain for end in alone.domain.extremes())
     assert of(space, "model.freeze_norm").domain == Choice((False, True)), "of the one that has BatchNorm"
-    kept = {**space.own, "model.name": "vit_b_16", "model.freeze_norm": True}
-    assert rate.prior(kept) == rate.prior({**kept, "model.freeze_norm": False})
+    frozen = {**space.own, "model.name": "vit_b_16", "model.freeze_norm": True}
+    assert rate.prior(frozen) == rate.prior({**frozen, "model.freeze_norm": False})
 
 
 def test_a_kind_with_one_option_left_decides_the_first_trial() -> None:
