@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from search.results.tables import Rows
 from search.study import Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
-from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
-from trainable.recipe.trees import without
+from trainable.recipe.models import MODEL_NAME, OF_ANY_NETWORK, OWN_WEIGHTS
+from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.devices import default_device
 
@@ -57,22 +57,41 @@ def run_backbones(
                 f"each image counts alike here; {study.objective.metric}, the objective, counts classes alike"
             )
     if out is not None:
-        write_whole(out, _next(study, found, weights).yaml().encode())
-        say(f"the next study, which chooses between {', '.join(priors(found))}: {out}")
+        shares = priors(_allowed(study, found))
+        write_whole(out, _next(study, shares, weights).yaml().encode())
+        say(f"the next study, which chooses between {', '.join(shares)}: {out}")
 
 
-def _next(study: Study, found: Sequence[Candidate], weights: str | None) -> Study:
-    """Returns the study that fine-tunes the first networks, and draws from them as the ranking believes."""
-    shares = priors(found)
+def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Returns the networks that have no more parameters than the study allows, and says which have. Raises
+    UserError if all have."""
+    limit = study.objective.constraints.parameters
+    allowed = [each for each in found if limit is None or each.costs.parameters <= limit.max]
+    if limit is not None and len(allowed) < len(found):
+        large = ", ".join(each.name for each in found if each not in allowed)
+        above = f"more parameters than objective.constraints.parameters.max, {limit.max:,.0f}"
+        if not allowed:
+            raise UserError(f"{large}: {above}: no study can be written")
+        say(f"not in the next study, as they have {above}: {large}")
+    return allowed
+
+
+def _next(study: Study, shares: Mapping[str, float], weights: str | None) -> Study:
+    """Returns the study that fine-tunes networks, and draws them with these shares. What the study says of
+    any network stays."""
     tree = study.model_dump(mode="json")
     where = str(weights_path(weights)) if weights is not None else OWN_WEIGHTS
-    model: dict[str, Any] = {"kind": "timm", "weights": where}
-    tree["base"] = {**without(tree["base"], "model"), "model": model}
+    of_network = {path: value for path, value in study.pinned.items() if path.startswith("model.")}
+    model = {path: value for path, value in of_network.items() if path.split(".")[1] in OF_ANY_NETWORK}
+    model |= {"model.kind": "timm", "model.weights": where}
     if len(shares) == 1:
-        model["name"] = next(iter(shares))
+        model[MODEL_NAME] = next(iter(shares))
     else:
         choice = {"choice": list(shares), "weights": list(shares.values())}
         tree["space"]["overrides"] = {**tree["space"]["overrides"], MODEL_NAME: choice}
+    tree["base"] = without(tree["base"], "model")
+    for path, value in model.items():
+        tree["base"] = with_value(tree["base"], path.split("."), value, lambda tree: True)
     tree["space"]["name"] = "finetune"
     return Study.from_tree(tree)
 

@@ -139,6 +139,7 @@ def _seen_by(
     base = study.base_recipe()
     recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}})
     data = load_for(recipe, device, download=download)
+    data.refuse_leaks(study.data)
     data.be_here()
     return resolved(recipe, data, download=download), data
 

@@ -25,9 +25,10 @@ from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.models import Model, folder_of_name, is_published
 from trainable.recipe.yamlfile import write_whole
 
-FORM = 3
+FORM = 4
 """A version number: raise it when the same data and model would give other facts."""
 
 
@@ -50,6 +51,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "data": {**tree["data"], "path": path},
         "resize": tree["evaluation"]["resize"],
         "model": tree["model"],
+        "weights": _local_network(base.model),
         "precision": tree["precision"]["kind"],
         "device": device,
         "cpus": cpus if base.precision.kind == "auto" else None,
@@ -74,6 +76,15 @@ def _images_of(data: Data) -> tuple[str, str]:
         return data.path, digest_of(Store(data.path))
     path = without_tilde(data.path).absolute()
     return str(path), fingerprint(path)
+
+
+def _local_network(model: Model) -> str | None:
+    """Returns a fingerprint of the folder of timm's form, or of the weights, that a model names on this
+    machine."""
+    local = folder_of_name(getattr(model, "name", None))
+    if local is None and model.weights is not None and not is_published(model.weights):
+        local = model.weights
+    return None if local is None else fingerprint(without_tilde(local))
 
 
 def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:

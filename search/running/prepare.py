@@ -42,6 +42,10 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
+UNKNOWN_STATISTICS = (
+    "data.normalisation: nothing says how images were normalised for these weights, so they are by their own "
+    "statistics; write the mean and std of pretraining if you know them"
+)
 COMPARED = 10_000
 """A search looks for images in two parts if it has at most so many, in memory."""
 
@@ -94,6 +98,8 @@ def prepare(
     _say_leaks(data, say)
     check_metrics(code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
+    if facts.normalised_otherwise and base.data.normalisation is None:
+        say(UNKNOWN_STATISTICS)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )

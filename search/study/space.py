@@ -16,7 +16,7 @@ from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
-from trainable.recipe.models import OF_ANY_NETWORK
+from trainable.recipe.models import OF_ANY_NETWORK, network_name
 from trainable.recipe.optimizers import Timm
 
 
@@ -46,14 +46,18 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
 
 
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
-    """Yields a fault where every trial has the same network, and it has more parameters than are allowed."""
+    """Yields a fault where each network that a trial can have has more parameters than are allowed."""
     limit = constraints.parameters
     sections = (each.path.split(".") for each in space.dimensions)
-    varies = any(section == "model" and field not in OF_ANY_NETWORK for section, field, *_ in sections)
-    if limit is not None and not varies and facts.parameters > limit.max:
+    varying = {field for section, field, *_ in sections if section == "model"} - OF_ANY_NETWORK
+    counted = {each.name: each.parameters for each in facts.networks if varying == {"name"}}
+    if not varying:
+        counted = {network_name(space.base.model): facts.parameters}
+    if limit is not None and counted and min(counted.values()) > limit.max:
+        smallest = min(counted, key=counted.__getitem__)
         message = (
-            f"{shown_cost(limit.max)} is below the {facts.parameters:,} parameters of the network that every "
-            f"trial has, {space.base.model.kind}; allow more, or let the space vary the network"
+            f"{shown_cost(limit.max)} is below the {counted[smallest]:,} parameters of the smallest network "
+            f"that a trial can have, {smallest}; allow more, or let the space choose smaller ones"
         )
         yield Fault("objective.constraints.parameters.max", message)
 

@@ -194,8 +194,8 @@ class Study(Spec):
         except ValidationError as error:
             faults = [_explained(fault, misplaced) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
-        if twice := list(_written_and_probed(study)):
-            raise StudyError(twice, where)
+        if faults := [*_written_and_probed(study), *_of_no_library(study)]:
+            raise StudyError(faults, where)
         try:
             study.base_recipe()
         except RecipeError as error:
@@ -294,6 +294,12 @@ def _written_and_probed(study: Study) -> Iterator[Fault]:
         for name in study.facts.values():
             if name.startswith(FACT_OF_PROBE[probe]):
                 yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
+
+
+def _of_no_library(study: Study) -> Iterator[Fault]:
+    if MODEL_NAME in study.space.overrides and "model.kind" not in study.pinned:
+        message = "chooses between networks of a library: write base.model.kind: timm, or torchvision"
+        yield Fault(f"space.overrides.{MODEL_NAME}", message)
 
 
 def _explained(fault: Fault, misplaced: Set[str]) -> Fault:

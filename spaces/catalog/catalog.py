@@ -43,6 +43,8 @@ FINE_TUNED = (
     "model.layer_rates.factor",
     "regularisation.label_smoothing",
     "regularisation.logit_adjustment",
+    "regularisation.class_weights.kind",
+    "regularisation.class_weights.beta",
     "loop.sampling",
     "augmentation.crop.scale_min",
     "augmentation.policy.kind",

@@ -42,7 +42,7 @@ def make_model(
     )
     _try_one_image(model, spec, classes, channels, image_size)
     initialise(model, spec.initialisation)
-    if spec.weights is not None and spec.initialisation == "default" and not isinstance(spec, specs.OwnModel):
+    if spec.weights is not None and spec.initialisation == "default":
         draw_new_head(model)
     begin_as_identity(model, spec)
     if not isinstance(spec, specs.TimmModel):  # timm's constructor has done it

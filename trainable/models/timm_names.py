@@ -18,6 +18,8 @@ from trainable.recipe.models import LOCAL_FOLDER
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
+SNAPSHOTS = "snapshots"
+"""The Hub's cache keeps the copies of a network's folder below one of this name."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """A folder has its weights in the first of these files that exists."""
 
@@ -56,7 +58,8 @@ def weights_in(name: str) -> Path | None:
     for each in WEIGHTS:
         if (folder / each).is_file():
             return folder / each
-    raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none")
+    fetch = "; pass --download to fetch one" if folder.parent.name == SNAPSHOTS else ""
+    raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none{fetch}")
 
 
 def is_known(name: str) -> bool:

@@ -17,6 +17,7 @@ from trainable.errors import ModelError, first_line, listed
 from trainable.files.host_memory import available_bytes
 from trainable.files.paths import without_tilde
 from trainable.models.groups import head_parameters
+from trainable.models.timm_names import located, weights_in
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics
 
@@ -40,11 +41,21 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and in
 
 
 def weights_digest(spec: specs.Model) -> str | None:
-    """Returns twelve hexadecimal digits over the file of weights, or None if a run begins from no file."""
-    if spec.weights is None or specs.is_published(spec.weights):
+    """Returns twelve hexadecimal digits over the file of weights, or None if a run begins from no file, or
+    from one that a library publishes under a name of its own: it does not change."""
+    file = _file_that_may_change(spec)
+    if file is None:
         return None
-    with weights_file(spec).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:12]
+
+
+def _file_that_may_change(spec: specs.Model) -> Path | None:
+    if spec.weights is None:
+        return None
+    if not specs.is_published(spec.weights):
+        return weights_file(spec)
+    return weights_in(located(spec.name)) if isinstance(spec, specs.TimmModel) else None
 
 
 def weights_file(spec: specs.Model) -> Path:

@@ -61,8 +61,13 @@ Interpolation = Literal["bilinear", "bicubic"]
 class ChannelStatistics(Spec):
     """Holds mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
 
-    mean: tuple[Fraction, ...]
-    std: tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...]
+    mean: Annotated[
+        tuple[Fraction, ...], Purpose("the mean of each channel, which pixels lose", "004:169; the weights")
+    ]
+    std: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...],
+        Purpose("the deviation of each channel, by which pixels are divided", "004:169; the weights"),
+    ]
 
     @model_validator(mode="after")
     def one_of_each(self) -> Self:

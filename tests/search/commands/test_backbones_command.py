@@ -77,6 +77,51 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     assert "model.name" in explained
 
 
+def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_is_too_large(
+    tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
+) -> None:
+    out, limit = tmp_path / "next.yaml", "objective.constraints.parameters.max"
+    small, large = sorted(map(parameters, ("test_resnet", "test_efficientnet")))
+    pins = {"base.model.freeze_epochs": 1, "base.model.layer_rates.kind": "decayed", limit: large - 1}
+    settings = [part for path, value in pins.items() for part in ("--set", f"{path}={value}")]
+    code, said, err = tunebook("backbones", images, "--weights", weights, *settings, "-o", out)
+    assert code == 0, err
+    assert f"more parameters than {limit}, {large - 1:,}" in " ".join(said.split())
+    model = read_study(out).base["model"]
+    assert parameters(model.pop("name")) == small
+    rates = {"kind": "decayed"}
+    assert model == {"freeze_epochs": 1, "layer_rates": rates, "kind": "timm", "weights": str(weights)}
+    code, _, err = tunebook(
+        "backbones",
+        images,
+        "--weights",
+        weights,
+        "--set",
+        f"{limit}={small - 1}",
+        "-o",
+        tmp_path / "none.yaml",
+    )
+    assert code == 2
+    assert "no study can be written" in err
+
+
+def parameters(name: str) -> int:
+    """Returns how many numbers a network for two classes has."""
+    return sum(each.numel() for each in timm.create_model(name, num_classes=2).parameters())
+
+
+def test_a_group_in_two_parts_is_refused(
+    tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
+) -> None:
+    files = sorted(images.rglob("*.png"))
+    parts = ["train", "train", "validation", "test"]
+    lines = [f"{each},{each.parent.name},{parts[row % 4]},same" for row, each in enumerate(files)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,split,group", *lines]))
+    code, _, err = tunebook("backbones", tmp_path / "list.csv", "--weights", weights)
+    assert code == 2
+    assert "scores would reward memory" in " ".join(err.split())
+
+
 def test_weights_that_are_no_folder_are_refused(tunebook: Tunebook, images: Path, tmp_path: Path) -> None:
     (tmp_path / "file.safetensors").touch()
     for weights in ("nowhere", "file.safetensors"):

@@ -10,6 +10,7 @@ from search.study import Study, StudyError
 from search.study.constraints import above_limits
 from search.study.space import size_faults
 from spaces.domains import Choice, Domain, Float
+from spaces.facts import Network
 from spaces.space import Dimension, Space
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
@@ -75,3 +76,19 @@ def test_a_network_that_every_trial_has_is_refused_at_once_where_it_is_too_large
     found = list(size_faults(LIMITS, space, digits_facts(parameters=5_000_001)))
     assert [fault.path for fault in found] == ["objective.constraints.parameters.max"] * faults
     assert not list(size_faults(LIMITS, space, digits_facts(parameters=5_000_000)))
+
+
+@pytest.mark.parametrize(("smallest", "faults"), [(5_000_000, 0), (5_000_001, 1)])
+def test_networks_to_choose_between_are_refused_at_once_where_all_are_too_large(
+    smallest: int, faults: int
+) -> None:
+    networks = (Network(name="a", parameters=9_000_000), Network(name="b", parameters=smallest))
+    varied = Dimension("model.name", Choice(("a", "b")), "for the test", "none")
+    base = Recipe().with_values({"model.kind": "timm", "model.name": "a"})
+    facts = digits_facts(parameters=9_000_000, networks=networks)
+    found = list(size_faults(LIMITS, Space(base, (varied,), {"model.name": "a"}), facts))
+    assert [fault.path for fault in found] == ["objective.constraints.parameters.max"] * faults
+    assert all(
+        "5,000,001 parameters of the smallest network that a trial can have, b" in each.message
+        for each in found
+    )

@@ -257,3 +257,11 @@ def test_a_model_is_named_in_one_word(name: str, section: dict[str, str]) -> Non
 @pytest.mark.parametrize("name", ["../up", "", "a/b", ".hidden"])
 def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     assert "name" in faults({**DIGITS, "name": name})
+
+
+def test_names_to_choose_between_need_the_library_that_has_them() -> None:
+    overrides = {"model.name": {"choice": ["resnet18", "resnet34"]}}
+    tree = {"data": {"path": "digits"}, "space": {"overrides": overrides}}
+    with pytest.raises(StudyError, match=r"space\.overrides\.model\.name: .* write base\.model\.kind: timm"):
+        Study.from_tree(tree)
+    assert Study.from_tree({**tree, "base": {"model.kind": "timm"}}).networks == ("resnet18", "resnet34")

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from spaces.catalog.catalog import make_space
 from spaces.catalog.explain import Row, reasons, recipe_rows, space_rows
-from spaces.forms import purpose_of
+from spaces.forms import fields_of, purpose_of
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
@@ -71,7 +71,16 @@ def test_all_kinds_are_looked_at() -> None:
         assert with_kind(path, kind) in ALL_KINDS
 
 
-@pytest.mark.parametrize("path", sorted({path for recipe in ALL_KINDS for path, _ in recipe.leaves()}))
+SECTIONS = [name for name in Recipe.model_fields if name not in ("version", "provenance")]
+
+
+def fields_below(section: str) -> Iterator[str]:
+    for path in fields_of(section):
+        below = tuple(fields_below(path))
+        yield from below or (path,)
+
+
+@pytest.mark.parametrize("path", sorted(path for each in SECTIONS for path in fields_below(each)))
 def test_every_field_has_a_purpose_and_a_source_the_same_in_every_kind(path: str) -> None:
     assert all(purpose_of(path))
 

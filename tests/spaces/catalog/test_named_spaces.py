@@ -115,6 +115,13 @@ def test_every_field_of_finetune_has_a_rule() -> None:
     assert set(FINE_TUNED) <= {rule.path for rule in RULES}
 
 
+def test_finetune_corrects_unequal_classes_in_all_three_ways() -> None:
+    unequal = TUNED.model_copy(update={"class_balance": 0.02, "classes_count_alike": True})
+    corrections = {"loop.sampling", "regularisation.class_weights.kind", "regularisation.logit_adjustment"}
+    assert corrections <= set(paths(named("finetune", unequal, **WEIGHTS)))
+    assert not corrections & set(paths(named("finetune", TUNED, **WEIGHTS)))
+
+
 def test_finetune_smooths_no_labels_of_a_small_net() -> None:
     small = named("finetune", TUNED.model_copy(update={"parameters": MILLION}), **WEIGHTS)
     assert "regularisation.label_smoothing" not in paths(small)

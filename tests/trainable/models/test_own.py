@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from trainable.data import from_arrays
@@ -190,3 +192,21 @@ def test_what_is_wrong_with_own_images_is_one_message() -> None:
         make_own(spec, lambda: (np.zeros((4, 8, 8)), np.arange(4)))
     with pytest.raises(DataError, match="a file names no code"):
         Run(Recipe().model_copy(update={"data": spec}))
+
+
+def test_beside_weights_the_head_begins_small_whatever_the_function_draws(tmp_path: Path) -> None:
+    def wide_head(classes: int) -> nn.Module:
+        network = perceptron(classes, 8)
+        nn.init.uniform_(network.get_parameter("3.weight"), -9.0, 9.0)
+        return network
+
+    file = tmp_path / "body.safetensors"
+    save_file(wide_head(4).state_dict(), file)
+    assert head_of(made(wide_head)).abs().max() > 1.0
+    own = OwnModel(name="mine", weights=str(file))
+    network = make_model(own, classes=4, channels=1, image_size=8, build=wide_head)
+    assert head_of(network).abs().max() <= 8**-0.5
+
+
+def head_of(network: nn.Module) -> torch.Tensor:
+    return network.get_parameter("3.weight")

@@ -14,21 +14,22 @@ from safetensors.torch import save_file
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.pretrained_input import pretrained_input
+from trainable.models.weights import weights_digest
 from trainable.recipe import models as specs
 
 STATISTICS = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "input_size": [3, 64, 64]}
 
 
-def saved(folder: Path, *, weights: bool = True) -> dict[str, torch.Tensor]:
+def saved(folder: Path, *, weights: bool = True, seed: int = 3) -> dict[str, torch.Tensor]:
     """Writes a network as timm writes one for the Hub, and returns its weights."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     configuration = {
         "architecture": "test_resnet",
         "num_classes": 7,
         "pretrained_cfg": {**STATISTICS, "interpolation": "bicubic", "num_classes": 7, "classifier": "fc"},
     }
     (folder / "config.json").write_text(json.dumps(configuration))
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     state: dict[str, torch.Tensor] = timm.create_model("test_resnet", num_classes=7).state_dict()
     if weights:
         save_file(state, folder / "model.safetensors")
@@ -134,6 +135,22 @@ def test_a_folder_without_weights_says_which_files_it_lacks(tmp_path: Path) -> N
     saved(tmp_path / "mine", weights=False)
     with pytest.raises(ModelError, match=r"expected one of model\.safetensors, .* in .*mine, found none"):
         body_of(f"local-dir:{tmp_path / 'mine'}")
+
+
+def test_a_copy_of_the_hubs_without_weights_says_how_they_are_fetched(tmp_path: Path) -> None:
+    saved(tmp_path / "snapshots" / "abc", weights=False)
+    with pytest.raises(ModelError, match="found none; pass --download to fetch one"):
+        body_of(f"local-dir:{tmp_path / 'snapshots' / 'abc'}")
+
+
+def test_the_weights_of_a_folder_have_a_digest_which_follows_the_file(tmp_path: Path) -> None:
+    saved(tmp_path)
+    spec = specs.TimmModel(name=f"local-dir:{tmp_path}", weights="default")
+    first = weights_digest(spec)
+    saved(tmp_path, seed=1)
+    assert None not in (first, weights_digest(spec))
+    assert weights_digest(spec) != first
+    assert weights_digest(spec.model_copy(update={"name": "test_resnet"})) is None
 
 
 def test_torchvisions_name_of_weights_is_refused_for_timm() -> None:
