@@ -2,7 +2,7 @@
 
 What is fast depends on the network: on a CPU with bf16 units (AMD EPYC, one thread, n=7,
 benchmarks/results/number-formats.md), each in its better layout, bf16 trains torchvision's ResNet18 at 64 px
-1.4 times as fast as fp32, and timm's tf_efficientnet_lite0 at 96 px at two thirds of its rate, as depthwise
+1.3 times as fast as fp32, and timm's tf_efficientnet_lite0 at 96 px at 0.6 of its rate, as depthwise
 convolutions have no kernels for it.
 """
 
