@@ -112,16 +112,23 @@ def _backbone_lines(runs: Sequence[Record]) -> Iterator[str]:
     yield from ("", "## `tunebook backbones` against searches", "")
     yield (
         f"Accuracy of a linear head on frozen features -> the best of {TRIALS['backbones']} trials of "
-        f"{SEARCHED['epochs']} epochs, {SEARCHED['images']} training images. `place`: that of the first one "
-        "by features, after tuning."
+        f"{SEARCHED['epochs']} epochs, {SEARCHED['images']} training images; in brackets the best "
+        "one's on the test part. `place`: that of the first one by features, after tuning (in brackets on "
+        "the test part)."
     )
     yield from ("", "| set | seed | " + " | ".join(BACKBONES) + " | place |", "|-|-|-|-|-|-|")
     for each in runs:
         probed, tuned = each["probed"], each["tuned"]
+        tested = {name: score for name, (score, _) in each["test"].items()}
         first = max(probed, key=lambda name: probed[name])
-        place = 1 + sum(score > tuned[first] for score in tuned.values())
-        cells = " | ".join(f"{100 * probed[name]:.1f} -> {100 * tuned[name]:.1f}" for name in BACKBONES)
-        yield f"| {each['set']} | {each['seed']} | {cells} | {place} |"
+        place, on_test = (
+            1 + sum(each > scores[first] for each in scores.values()) for scores in (tuned, tested)
+        )
+        cells = " | ".join(
+            f"{100 * probed[name]:.1f} -> {100 * tuned[name]:.1f} ({100 * tested[name]:.1f})"
+            for name in BACKBONES
+        )
+        yield f"| {each['set']} | {each['seed']} | {cells} | {place} ({on_test}) |"
 
 
 def _test(run: Record) -> str:

@@ -52,7 +52,6 @@ NOT_OVERWRITABLE = {
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
     "stored_side": "it is measured",
-    "normalised_otherwise": "write data.normalisation",
     "networks": "they are counted; write space.overrides.model.name",
     "backbone": "write base.model",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
@@ -113,7 +112,6 @@ class Facts(Spec):
     """None where the study names the network, so that nobody has looked."""
     backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
-    normalised_otherwise: bool = Field(False, description="than in pretraining, or nothing says how it was")
     attention: bool = Field(False, description="the model has attention layers")
     batch_norm: bool = Field(True, description="the model has BatchNorm layers")
     networks: tuple[Network, ...] = Field((), description="that model.name chooses between")

@@ -197,7 +197,7 @@ def differences(
         yield f"the recipe was trained on {provenance.device}, this is {device}: {_DIGITS}"
     if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
         yield "these are not the images that the recipe was found with, or another split of them"
-    if provenance.weights_digest not in (None, weights_digest(run.recipe.model)):
+    if provenance.weights_digest not in (None, _weights_digest(run)):
         yield "model.weights: these are not the weights that the recipe was trained from"
     for word, digest in (code or {}).items():
         if provenance.code.get(word, digest) != digest:
@@ -206,6 +206,10 @@ def differences(
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
             yield f"the recipe was trained with {name} {version}, this is {now[name]}: {_DIGITS}"
+
+
+def _weights_digest(run: Run) -> str | None:
+    return None if run.own_network else weights_digest(run.recipe.model)
 
 
 def digests_of(**given: object) -> dict[str, str]:
@@ -232,7 +236,7 @@ def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str]
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "metrics": dict(scores),
             "data_digest": run.data.info.digest,
-            "weights_digest": weights_digest(run.recipe.model),
+            "weights_digest": _weights_digest(run),
             "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
             "device": device_name(run.device),

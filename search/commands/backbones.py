@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from search.commands.inputs import named_input
-from search.facts.backbones import Candidate, candidates, compare, priors
+from search.facts.backbones import Candidate, candidates, compare, pins_of, priors
 from search.facts.measured import silent
 from search.results.report import console, say
 from search.results.tables import Rows
-from search.study import Study, weights_path
+from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
-from trainable.recipe.models import MODEL_NAME, OF_ANY_NETWORK, OWN_WEIGHTS
+from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.devices import default_device
@@ -63,8 +63,8 @@ def run_backbones(
 
 
 def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Returns the networks that have no more parameters than the study allows, and says which have. Raises
-    UserError if all have."""
+    """Returns the networks that have no more parameters than the study allows, and names those that have
+    more. Raises UserError if all have."""
     limit = study.objective.constraints.parameters
     allowed = [each for each in found if limit is None or each.costs.parameters <= limit.max]
     if limit is not None and len(allowed) < len(found):
@@ -81,18 +81,16 @@ def _next(study: Study, shares: Mapping[str, float], weights: str | None) -> Stu
     any network stays."""
     tree = study.model_dump(mode="json")
     where = str(weights_path(weights)) if weights is not None else OWN_WEIGHTS
-    of_network = {path: value for path, value in study.pinned.items() if path.startswith("model.")}
-    model = {path: value for path, value in of_network.items() if path.split(".")[1] in OF_ANY_NETWORK}
-    model |= {"model.kind": "timm", "model.weights": where}
+    model = {**pins_of(study), "model.kind": "timm", WEIGHTS: where}
+    overrides = {path: each for path, each in tree["space"]["overrides"].items() if path != MODEL_NAME}
     if len(shares) == 1:
         model[MODEL_NAME] = next(iter(shares))
     else:
-        choice = {"choice": list(shares), "weights": list(shares.values())}
-        tree["space"]["overrides"] = {**tree["space"]["overrides"], MODEL_NAME: choice}
+        overrides[MODEL_NAME] = {"choice": list(shares), "weights": list(shares.values())}
     tree["base"] = without(tree["base"], "model")
     for path, value in model.items():
-        tree["base"] = with_value(tree["base"], path.split("."), value, lambda tree: True)
-    tree["space"]["name"] = "finetune"
+        tree["base"] = with_value(tree["base"], path.split("."), value, lambda section: True)
+    tree["space"] |= {"name": "finetune", "overrides": overrides}
     return Study.from_tree(tree)
 
 

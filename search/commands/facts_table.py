@@ -144,7 +144,6 @@ FACT_TEXTS: dict[str, FactText] = {
     "stored_side": FactText("{} px".format, "the median of a sample"),
     "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
-    "normalised_otherwise": FactText(_yes_or_no, "data.normalisation and the weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
     "batch_norm": FactText(_yes_or_no, "found in the model"),
     "networks": FactText(_networks, "counted on each"),

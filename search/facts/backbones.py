@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from search.facts.measured import Say
-from search.study import Study
+from search.study import WEIGHTS, Study
 from spaces.rules.backbones import BACKBONES, SIZES, Size
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
@@ -35,7 +35,7 @@ from trainable.probes.backbones import (
 )
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
-from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
 from trainable.recipe.speeds import fastest
 from trainable.recipe.yamlfile import write_whole
 from trainable.train import versions
@@ -137,11 +137,17 @@ def _seen_by(
 ) -> tuple[Recipe, DataSet]:
     """Returns a recipe with this network, and the images as its weights know them."""
     base = study.base_recipe()
-    recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}})
+    recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}, **pins_of(study)})
     data = load_for(recipe, device, download=download)
     data.refuse_leaks(study.data)
     data.be_here()
     return resolved(recipe, data, download=download), data
+
+
+def pins_of(study: Study) -> dict[str, Any]:
+    """Returns what a study pins of any network, by dotted path, without the weights."""
+    fields = {f"model.{name}" for name in OF_ANY_NETWORK} - {WEIGHTS}
+    return {path: value for path, value in study.pinned.items() if ".".join(path.split(".")[:2]) in fields}
 
 
 def _measured(

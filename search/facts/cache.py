@@ -28,7 +28,7 @@ from trainable.recipe.data import Data
 from trainable.recipe.models import Model, folder_of_name, is_published
 from trainable.recipe.yamlfile import write_whole
 
-FORM = 4
+FORM = 3
 """A version number: raise it when the same data and model would give other facts."""
 
 
@@ -79,12 +79,18 @@ def _images_of(data: Data) -> tuple[str, str]:
 
 
 def _local_network(model: Model) -> str | None:
-    """Returns a fingerprint of the folder of timm's form, or of the weights, that a model names on this
-    machine."""
+    """Returns a fingerprint of the folder of timm's form, or of the file or folder of weights, that a model
+    names on this machine."""
     local = folder_of_name(getattr(model, "name", None))
     if local is None and model.weights is not None and not is_published(model.weights):
         local = model.weights
-    return None if local is None else fingerprint(without_tilde(local))
+    if local is None:
+        return None
+    path = without_tilde(local)
+    if not path.is_file():
+        return fingerprint(path)
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:

@@ -79,8 +79,7 @@ def measure_facts(
 
     The model is built without its weights, because none of these facts depends on them.
     """
-    model = _without_weights(base, info, build, download=download)
-    return _facts_of(model, base, info, trial, download=download)
+    return _facts_of(_without_weights(base, info, build, download=download), base, info, trial)
 
 
 def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
@@ -104,9 +103,7 @@ def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, 
     return make_network(spec, info, build=build, download=download)
 
 
-def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial, *, download: bool) -> Facts:
-    from trainable.training.pixels import normalised_otherwise
-
+def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     return Facts(
         train_images=info.train_images,
         classes=len(info.classes),
@@ -114,7 +111,6 @@ def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial, *
         channels=info.channels,
         image_size=info.image_size,
         flips=info.flips,
-        normalised_otherwise=normalised_otherwise(base, download=download),
         **_counted(model),
         **_facts_of_study(base, trial),
     )
@@ -159,7 +155,7 @@ def measured_anew(
     nothing says when the code is another one.
     """
     model = _without_weights(base, info, build, download=download)
-    facts = _facts_of(model, base, info, trial, download=download)
+    facts = _facts_of(model, base, info, trial)
     own = build is not None or base.data.own
     file = cache_file(base, _device_kind(trial), trial.cpus) if not own else None
     earlier = read_cached(file) if file is not None else None

@@ -39,13 +39,10 @@ from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
+    from trainable.recipe import Recipe
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
-UNKNOWN_STATISTICS = (
-    "data.normalisation: nothing says how images were normalised for these weights, so they are by their own "
-    "statistics; write the mean and std of pretraining if you know them"
-)
 COMPARED = 10_000
 """A search looks for images in two parts if it has at most so many, in memory."""
 
@@ -96,10 +93,9 @@ def prepare(
     data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
     data.refuse_leaks(study.data)
     _say_leaks(data, say)
+    _say_unknown_statistics(base, say, download=download)
     check_metrics(code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
-    if facts.normalised_otherwise and base.data.normalisation is None:
-        say(UNKNOWN_STATISTICS)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )
@@ -171,6 +167,17 @@ def _say_leaks(data: DataSet, say: Say) -> None:
     for finding in check_leaks(data):
         if finding.level in ("warning", "error"):
             say(f"{finding.what}: {finding.means}; {finding.do}")
+
+
+def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
+    from trainable.models.pretrained_input import pretrained_input
+
+    is_open = base.model.weights is not None and base.data.normalisation is None
+    if is_open and pretrained_input(base.model, download=download) is None:
+        say(
+            "data.normalisation: nothing says how images looked to these weights, so they are normalised by "
+            "their own statistics; write the mean and std of pretraining if you know them"
+        )
 
 
 def _check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:

@@ -5,8 +5,7 @@ It is read from YAML, and its resolved form is stored in the search folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Set
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,14 +17,14 @@ from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.paths import usable_path, without_tilde
-from trainable.files.store import is_uri, name_in, without_credentials
+from trainable.files.store import is_uri, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
 from trainable.recipe.models import ARGUMENTS, MODEL_NAME, OWN_WEIGHTS, absolute_name, is_published
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
-from trainable.recipe.yamlfile import parse_setting, read_tree, to_yaml, write_whole
+from trainable.recipe.yamlfile import read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"
 STUDY_FILE = "study.yaml"
@@ -39,6 +38,7 @@ FIXED_BY_THE_STUDY = {
 """The recipe fields that `base` may not hold, and where they belong."""
 
 LEAST_SECTIONS_OF_A_RECIPE = 3
+LIBRARIES = ("timm", "torchvision")
 WEIGHTS = "model.weights"
 FROM_SCRATCH = "none"
 """On the command line this word in place of weights asks for none."""
@@ -194,7 +194,7 @@ class Study(Spec):
         except ValidationError as error:
             faults = [_explained(fault, misplaced) for fault in faults_of(error, tree, cls)]
             raise StudyError(faults, where) from None
-        if faults := [*_written_and_probed(study), *_of_no_library(study)]:
+        if faults := list(_contradictions(study)):
             raise StudyError(faults, where)
         try:
             study.base_recipe()
@@ -246,9 +246,8 @@ class Study(Spec):
         """The models that `space.overrides` chooses between; none where it does not."""
         chosen = self.space.overrides.get(MODEL_NAME)
         options = chosen.get("choice") if isinstance(chosen, Mapping) else None
-        if not isinstance(options, list) or self.pinned.get("model.kind") not in ("timm", "torchvision"):
-            return ()
-        return tuple(options)
+        known = self.pinned.get("model.kind") in LIBRARIES
+        return tuple(options) if known and isinstance(options, list) else ()
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
         """Returns a copy with values set by dotted path.
@@ -289,16 +288,17 @@ class Study(Spec):
         write_whole(folder / STUDY_FILE, self.yaml().encode(), mode=0o600)
 
 
-def _written_and_probed(study: Study) -> Iterator[Fault]:
+def _contradictions(study: Study) -> Iterator[Fault]:
     for probe in dict.fromkeys(study.space.probes):
         for name in study.facts.values():
             if name.startswith(FACT_OF_PROBE[probe]):
                 yield Fault(f"facts.{name}", f"is measured by space.probes: [{probe}], too; keep one")
-
-
-def _of_no_library(study: Study) -> Iterator[Fault]:
-    if MODEL_NAME in study.space.overrides and "model.kind" not in study.pinned:
-        message = "chooses between networks of a library: write base.model.kind: timm, or torchvision"
+    if MODEL_NAME in study.space.overrides and not study.networks:
+        known = study.pinned.get("model.kind") in LIBRARIES
+        choose = "expected choice: [NAME, ...]; write base.model.name for one network alone"
+        message = (
+            choose if known else "needs base.model.kind: timm, or torchvision, whose networks have names"
+        )
         yield Fault(f"space.overrides.{MODEL_NAME}", message)
 
 
@@ -355,49 +355,3 @@ def weights_path(text: str) -> Path:
         "(on the command line none) trains from scratch"
     )
     raise StudyError([Fault(f"base.{WEIGHTS}", message)])
-
-
-def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
-    """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
-
-    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`; weights may be `none`.
-    """
-    tree = read_tree(path) if path is not None else {}
-    values = dict(values)
-    if isinstance(name := values.get("base.model"), str):
-        values["base.model"] = model_named(name)
-    if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
-        values[f"base.{WEIGHTS}"] = None
-    if path is None and "data.path" not in values:
-        raise UserError("give a study file, or --data PATH")
-    return Study.from_tree(study_tree_with(tree, values), where=str(path) if path is not None else "")
-
-
-def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
-    """Returns the study in a file, or the default one, changed by a command's flags and its `--set` options.
-
-    Flags whose value is None change nothing.
-    """
-    chosen = {name: value for name, value in flags.items() if value is not None}
-    return study_from(path, chosen | settings_of(settings))
-
-
-def settings_of(texts: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of a study that texts of the form `path=value` set, by dotted path."""
-    return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
-
-
-def model_named(name: str) -> dict[str, str]:
-    """Returns the model section that a name on the command line stands for."""
-    if name == "resnet_small":
-        return {"kind": "resnet_small"}
-    if name.startswith("timm/"):
-        return {"kind": "timm", "name": name.removeprefix("timm/")}
-    return {"kind": "torchvision", "name": name}
-
-
-def default_name(study: Study) -> str:
-    """Returns the data's name followed by the time, so that searches of one storage have different names."""
-    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
-    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
-    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

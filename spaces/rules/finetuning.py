@@ -142,16 +142,13 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
     know them. A frozen BatchNorm does not scale activations back when weights grow, so high rates harm
     sooner: at the rate without it the three changed by -45.3, -1.5 and -0.3. So it is drawn before the rate,
     which lies around 0.3 times that. Where a person wrote the rate, the first trial leaves BatchNorm as it
-    is. Frozen statistics fit images that are normalised as in pretraining; normalised by the data, accuracy
-    changed by +0.3 (-4.1 to +4.1), -1.4 and +0.9 points (benchmarks/results/tuning-grid.md). The shares are
-    ours.
+    is. The shares are ours.
     {silent}
     """,
-    silent="for a model without pretrained weights or without BatchNorm, with attention, or with images "
-    "normalised otherwise than in pretraining",
+    silent="for a model without pretrained weights or without BatchNorm, or with attention",
 )
 def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
-    if not _fits_images(facts):
+    if not _has_norm(facts):
         return None
     images = _images_at_once(facts, values)
     on = log_log_interpolated(images, (FEW_NORMALISED, 0.8), (MANY_NORMALISED, 0.6))
@@ -161,18 +158,14 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
 
 
 def frozen_norm(facts: Facts) -> Rulings:
-    """Returns that the documented recipe freezes BatchNorm, where weights bring one that fits the images."""
-    if not _fits_images(facts):
+    """Returns that the documented recipe freezes BatchNorm, where the weights bring one."""
+    if not _has_norm(facts):
         return {}
     return {"model.freeze_norm": Ruling(True, _GAINED, _FROZEN_NORM_SOURCE)}
 
 
 def _has_norm(facts: Facts) -> bool:
     return facts.pretrained and facts.batch_norm and not facts.attention
-
-
-def _fits_images(facts: Facts) -> bool:
-    return _has_norm(facts) and not facts.normalised_otherwise
 
 
 def freezes_norm(facts: Facts, values: Values) -> bool:

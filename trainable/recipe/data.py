@@ -62,11 +62,11 @@ class ChannelStatistics(Spec):
     """Holds mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
 
     mean: Annotated[
-        tuple[Fraction, ...], Purpose("the mean of each channel, which pixels lose", "004:169; the weights")
+        tuple[Fraction, ...], Purpose("subtracted from each channel of the pixels", "004:169; the weights")
     ]
     std: Annotated[
         tuple[Annotated[float, Field(gt=0.0, le=10.0)], ...],
-        Purpose("the deviation of each channel, by which pixels are divided", "004:169; the weights"),
+        Purpose("the standard deviation that each channel is divided by", "004:169; the weights"),
     ]
 
     @model_validator(mode="after")

@@ -13,7 +13,6 @@ from trainable.errors import ModelError
 from trainable.models.libraries import title_of
 from trainable.models.pretrained_input import PretrainedInput, pretrained_input
 from trainable.recipe import Recipe
-from trainable.recipe.data import ChannelStatistics
 
 LARGEST_SIDE_ON_CPU = 96
 """By default a CPU sees images no larger than this: 224 px take 5 times as long."""
@@ -63,15 +62,6 @@ def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download
         numbers = "data" if known is None else known.statistics(data.info.channels)
         filled = filled.model_copy(update={"normalisation": numbers})
     return recipe.model_copy(update={"data": filled})
-
-
-def normalised_otherwise(recipe: Recipe, *, download: bool = False) -> bool:
-    """Returns whether images arrive otherwise than the weights of a recipe know them, or nothing says how
-    these know them. A mean and std that a person wrote count as those of the weights. Raises ModelError as
-    `pretrained_input` does."""
-    if recipe.model.weights is None or isinstance(recipe.data.normalisation, ChannelStatistics):
-        return False
-    return recipe.data.normalisation == "data" or pretrained_input(recipe.model, download=download) is None
 
 
 def _side(known: PretrainedInput, device_kind: DeviceKind) -> int | None:

@@ -95,7 +95,7 @@ class Run:
     ) -> None:
         self._on_batch, self._on_pause = on_batch, on_pause
         self.device = device or default_device()
-        is_own = stands_alone(model, recipe.model)
+        is_own = self.own_network = stands_alone(model, recipe.model)
         self.data = data or load_for(recipe, self.device, own_model=is_own, download=download)
         self.recipe = resolved(recipe, self.data, own_model=is_own, download=download)
         check_recipe(self.recipe, self.data.info, ranks)

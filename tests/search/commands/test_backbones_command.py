@@ -75,6 +75,11 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     code, explained, err = tunebook("explain", out)
     assert code == 0, err
     assert "model.name" in explained
+    one = tmp_path / "one.yaml"
+    code, _, err = tunebook("backbones", out, "--weights", weights, "--models", "test_resnet", "-o", one)
+    assert code == 0, err
+    assert read_study(one).base_recipe().get("model.name") == "test_resnet"
+    assert read_study(one).networks == ()
 
 
 def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_is_too_large(
@@ -108,6 +113,15 @@ def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_
 def parameters(name: str) -> int:
     """Returns how many numbers a network for two classes has."""
     return sum(each.numel() for each in timm.create_model(name, num_classes=2).parameters())
+
+
+def test_a_network_that_cannot_take_what_is_pinned_is_left_out(
+    tunebook: Tunebook, weights: Path, images: Path
+) -> None:
+    pin = ("--set", "base.model.zero_init_residual=true")
+    code, said, err = tunebook("backbones", images, "--weights", weights, *pin)
+    assert code == 0, err
+    assert "test_efficientnet: left out: model.zero_init_residual: " in " ".join(said.split())
 
 
 def test_a_group_in_two_parts_is_refused(

@@ -56,6 +56,33 @@ def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
     assert cached_or_measured(recipe(images), CPU).facts == first.facts
 
 
+def test_other_weights_are_looked_at_anew_and_a_neighbour_of_theirs_changes_nothing(
+    images: Path, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights" / "mine.pth"
+    weights.parent.mkdir()
+    weights.write_bytes(b"1")
+
+    def file_of_facts() -> Path:
+        return cache_file(recipe(images, model__weights=str(weights)), "cpu")
+
+    first = file_of_facts()
+    (weights.parent / "log.txt").touch()
+    assert file_of_facts() == first
+    weights.write_bytes(b"22")
+    assert file_of_facts() != first
+
+
+def test_a_changed_folder_of_a_network_is_looked_at_anew(images: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "network"
+    folder.mkdir()
+    values = {"model.kind": "timm", "model.name": f"local-dir:{folder}"}
+    base = Recipe().with_values({"data.path": str(images), **values})
+    first = cache_file(base, "cpu")
+    (folder / "config.json").write_text("{}")
+    assert cache_file(base, "cpu") != first
+
+
 def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path) -> None:
     cached_or_measured(recipe(images, precision__kind="fp32"), CPU)
     other = recipe(images, precision__kind="fp32", loop__epochs=77)

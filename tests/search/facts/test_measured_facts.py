@@ -41,26 +41,7 @@ def test_facts_tell_a_pretrained_model_without_its_weights() -> None:
     plain = measured(study_of())
     assert not plain.pretrained
     weights = {"base__model.weights": "/nowhere/weights.safetensors"}
-    expected = {"pretrained": True, "normalised_otherwise": True}
-    assert measured(study_of(**weights)) == plain.model_copy(update=expected)
-
-
-@pytest.mark.parametrize(
-    ("model", "normalisation", "otherwise"),
-    [
-        ({"kind": "timm", "name": "test_resnet"}, "data", False),
-        ({"kind": "timm", "name": "test_resnet", "weights": "default"}, None, False),
-        ({"kind": "timm", "name": "test_resnet", "weights": "default"}, "pretrained", False),
-        ({"kind": "timm", "name": "test_resnet", "weights": "default"}, "data", True),
-        ({"weights": "/nowhere/weights.safetensors"}, None, True),
-        ({"weights": "/nowhere/weights.safetensors"}, {"mean": [0.5], "std": [0.5]}, False),
-    ],
-)
-def test_facts_tell_whether_images_are_normalised_as_in_pretraining(
-    model: dict[str, str], normalisation: Any, otherwise: bool
-) -> None:
-    study = study_of(base__model=model, data__normalisation=normalisation)
-    assert measured(study).normalised_otherwise is otherwise
+    assert measured(study_of(**weights)) == plain.model_copy(update={"pretrained": True})
 
 
 def test_facts_tell_a_transformer() -> None:

@@ -181,6 +181,23 @@ def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
 
 
+@pytest.mark.parametrize(
+    ("normalisation", "lines"), [(None, 1), ("data", 0), ({"mean": [0.5], "std": [0.5]}, 0)]
+)
+def test_a_search_says_that_nothing_is_known_of_how_its_weights_saw_images(
+    tmp_path: Path, normalisation: Any, lines: int
+) -> None:
+    base = {"model.width": 8, "precision.kind": "fp32"}
+    network = make_model(study_of(base=base).base_recipe().model, classes=10, channels=1, image_size=8)
+    save_file(network.state_dict(), tmp_path / "mine.safetensors")
+    study = study_of(
+        base={**base, "model.weights": str(tmp_path / "mine.safetensors")}, data__normalisation=normalisation
+    )
+    said: list[str] = []
+    prepare(study, Home(tmp_path), MACHINE, say=said.append)
+    assert [line.startswith("data.normalisation: nothing says how") for line in said] == [True] * lines
+
+
 def test_given_parts_that_share_a_patient_are_refused_as_a_search_begins_and_as_it_is_resumed(
     tmp_path: Path,
 ) -> None:

@@ -260,8 +260,14 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
 
 
 def test_names_to_choose_between_need_the_library_that_has_them() -> None:
-    overrides = {"model.name": {"choice": ["resnet18", "resnet34"]}}
-    tree = {"data": {"path": "digits"}, "space": {"overrides": overrides}}
-    with pytest.raises(StudyError, match=r"space\.overrides\.model\.name: .* write base\.model\.kind: timm"):
-        Study.from_tree(tree)
-    assert Study.from_tree({**tree, "base": {"model.kind": "timm"}}).networks == ("resnet18", "resnet34")
+    def study(written: Any, **base: str) -> Study:
+        space = {"overrides": {"model.name": written}}
+        return Study.from_tree({"data": {"path": "digits"}, "space": space, "base": {"model": base}})
+
+    choice = {"choice": ["resnet18", "resnet34"]}
+    for base in ({}, {"kind": "resnet_small"}):
+        with pytest.raises(StudyError, match=r"space\.overrides\.model\.name: needs base\.model\.kind: timm"):
+            study(choice, **base)
+    with pytest.raises(StudyError, match=r"write base\.model\.name for one network alone"):
+        study({"fixed": "resnet18"}, kind="timm", name="resnet34")
+    assert study(choice, kind="timm").networks == ("resnet18", "resnet34")

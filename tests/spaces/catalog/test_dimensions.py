@@ -253,8 +253,8 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
         (
             {"model.freeze_norm": {"rule": True}},
             "model.freeze_norm",
-            "for a model without pretrained weights or without BatchNorm, with attention, or with images "
-            "normalised otherwise than in pretraining; write a range: {choice: [false, true]}",
+            "for a model without pretrained weights or without BatchNorm, or with attention; "
+            "write a range: {choice: [false, true]}",
         ),
     ],
 )

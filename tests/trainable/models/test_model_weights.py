@@ -236,6 +236,17 @@ def test_other_weights_than_the_recipe_began_from_are_told(tmp_path: Path) -> No
     assert first.recipe.provenance.weights_digest is None
 
 
+def test_a_network_that_is_given_has_no_digest_of_the_recipes_weights(
+    tmp_path: Path, empty_caches: Path
+) -> None:
+    hub = {"model.kind": "timm", "model.name": "hf-hub:me/mine", "model.weights": "default"}
+    recipe = small_recipe({"loop.epochs": 1}).with_values(hub)
+    network = make_model(small_recipe().model, classes=3, channels=1, image_size=8)
+    outcome = train(recipe, model=network, data=data_set(), out=tmp_path / "out")
+    assert outcome.recipe.provenance is not None
+    assert outcome.recipe.provenance.weights_digest is None
+
+
 def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
     recipe = small_recipe({"model.weights": str(tmp_path / "none.safetensors")})
     with pytest.raises(ModelError, match=r"none\.safetensors: there is none"):

@@ -1,0 +1,59 @@
+"""Makes a study of a file, a command's flags and its `--set` options, as a person types them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from search.study.study import FROM_SCRATCH, WEIGHTS, Study, study_tree_with
+from trainable.errors import UserError
+from trainable.files.store import name_in
+from trainable.recipe.yamlfile import parse_setting, read_tree
+
+
+def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
+    """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
+
+    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`; weights may be `none`.
+    """
+    tree = read_tree(path) if path is not None else {}
+    values = dict(values)
+    if isinstance(name := values.get("base.model"), str):
+        values["base.model"] = model_named(name)
+    if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
+        values[f"base.{WEIGHTS}"] = None
+    if path is None and "data.path" not in values:
+        raise UserError("give a study file, or --data PATH")
+    return Study.from_tree(study_tree_with(tree, values), where=str(path) if path is not None else "")
+
+
+def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
+    """Returns the study in a file, or the default one, changed by a command's flags and its `--set` options.
+
+    Flags whose value is None change nothing.
+    """
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    return study_from(path, chosen | settings_of(settings))
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Returns the values of a study that texts of the form `path=value` set, by dotted path."""
+    return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
+
+
+def model_named(name: str) -> dict[str, str]:
+    """Returns the model section that a name on the command line stands for."""
+    if name == "resnet_small":
+        return {"kind": "resnet_small"}
+    if name.startswith("timm/"):
+        return {"kind": "timm", "name": name.removeprefix("timm/")}
+    return {"kind": "torchvision", "name": name}
+
+
+def default_name(study: Study) -> str:
+    """Returns the data's name followed by the time, so that searches of one storage have different names."""
+    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
+    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"
