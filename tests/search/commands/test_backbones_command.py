@@ -159,7 +159,7 @@ def test_a_second_look_is_taken_from_the_cache(
     arguments = ("backbones", images, "--weights", weights, "--json")
     _, first, _ = tunebook(*arguments)
     stored = {each: each.stat().st_mtime_ns for each in cache.rglob("*.npz")}
-    assert len(stored) == 2
+    assert len(stored) >= 2
     _, second, _ = tunebook(*arguments)
     assert json.loads(second) == json.loads(first)
     assert {each: each.stat().st_mtime_ns for each in cache.rglob("*.npz")} == stored
