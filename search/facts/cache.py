@@ -14,7 +14,7 @@ from pathlib import Path
 from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
 from trainable.data import DataInfo
-from trainable.data.fingerprint import fingerprint
+from trainable.data.fingerprint import fingerprint, line_of
 from trainable.data.manifest import fingerprint as manifest_fingerprint
 from trainable.data.manifest import is_manifest
 from trainable.data.measure import DeviceKind
@@ -87,10 +87,7 @@ def _local_network(model: Model) -> str | None:
     if local is None:
         return None
     path = without_tilde(local)
-    if not path.is_file():
-        return fingerprint(path)
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return line_of(str(path)) if path.is_file() else fingerprint(path)
 
 
 def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:

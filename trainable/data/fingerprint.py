@@ -29,15 +29,16 @@ def _below(folder: Path) -> Iterator[str]:
     walk = Walk(folder, is_hidden=lambda name: name.startswith("."), again=lambda first, second: None)
     with suppress(OSError):  # a folder that cannot be read is reported by who reads the images
         for entry in walk.files(folder):
-            yield _line(entry.path)
+            yield line_of(entry.path)
 
 
 def _beside(file: Path) -> Iterator[str]:
     if file.exists():
-        yield from (_line(str(each)) for each in file.parent.iterdir() if each.is_file())
+        yield from (line_of(str(each)) for each in file.parent.iterdir() if each.is_file())
 
 
-def _line(file: str) -> str:
+def line_of(file: str) -> str:
+    """Returns a line with the name, size and time of change of one file."""
     try:
         found = os.stat(file)
     except OSError:  # a link to nothing

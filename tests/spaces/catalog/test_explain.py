@@ -80,7 +80,10 @@ def fields_below(section: str) -> Iterator[str]:
         yield from below or (path,)
 
 
-@pytest.mark.parametrize("path", sorted(path for each in SECTIONS for path in fields_below(each)))
+WRITTEN = {path for recipe in ALL_KINDS for path, _ in recipe.leaves()}
+
+
+@pytest.mark.parametrize("path", sorted(WRITTEN.union(*map(fields_below, SECTIONS))))
 def test_every_field_has_a_purpose_and_a_source_the_same_in_every_kind(path: str) -> None:
     assert all(purpose_of(path))
 
