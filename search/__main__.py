@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from search.commands.options import Address, Download, Set, Weights, with_weights
+from search.commands import of_a_search
+from search.commands.options import FAILED, Address, Download, Folder, Json, Set, Weights, with_weights
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
-from trainable.files.store import is_uri
 from trainable.tune.causes import in_words, refusal_in
 
-FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+INTERRUPTED, TERMINATED = 130, 143
 
 app = typer.Typer(
     name="tunebook",
@@ -26,20 +26,7 @@ app = typer.Typer(
 )
 
 
-def _folder(address: str) -> Path:
-    """Returns a search's folder on this machine; for a search in an object store, its copy."""
-    if not is_uri(address):
-        return Path(address)
-    from search.record.storage import local_folder
-
-    return local_folder(address)
-
-
-Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", parser=_folder, help="A search's folder or URI: STORAGE/NAME.")
-]
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WHAT = typer.Argument(
     metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
 )
@@ -111,76 +98,7 @@ def resume(
     _exit_with(driver.resume(folder, address=address, download=download))
 
 
-@app.command()
-def show(folder: Folder, json: Json = False) -> None:
-    """Show a search: its trials, the best one, what pruning saved."""
-    from search.results import report
-    from search.results.search import Search
-
-    report.show(Search(folder), as_json=json)
-
-
-@app.command()
-def ui(
-    folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
-) -> None:
-    """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
-    from search.commands.ui import serve
-
-    raise typer.Exit(serve(folder, port))
-
-
-@app.command()
-def sync(folder: Folder) -> None:
-    """Send to MLflow, and to an object store, what could not be sent while the search ran."""
-    with paused():
-        from search.running import driver
-
-    raise typer.Exit(0 if driver.sync(folder) else FAILED)
-
-
-@app.command()
-def audit(folder: Folder) -> None:
-    """Compare the journal with MLflow, optuna.db and the checkpoints: is every epoch in each, once?"""
-    from search.results.audit import audit as compare
-    from search.results.search import Search
-
-    found = compare(Search(folder))
-    print(found)
-    raise typer.Exit(FAILED if found.differences else 0)
-
-
-@app.command()
-def export(
-    folder: Folder,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
-    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
-) -> None:
-    """Write a trial's recipe, with its provenance, as YAML."""
-    from search.results.export import export_recipe
-    from search.results.search import Search
-
-    print(f"{export_recipe(Search(folder), out, trial)} -> {out}")
-
-
-@app.command()
-def refine(
-    folder: Folder,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="FILE",
-            help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
-        ),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Audit a search that has ended, and write the next study, with a reason for each change."""
-    from search.refining.report import run_refine
-
-    run_refine(folder, out, as_json=json)
+of_a_search.add_to(app)
 
 
 @app.command()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from search.running.cluster_token import send_token
+from trainable.files.store import is_uri
+
+FAILED = 1
+"""The exit code of a command that could not do what was asked."""
 
 
 def _with_token(address: str | None) -> str | None:
@@ -18,6 +23,19 @@ def _with_token(address: str | None) -> str | None:
     return address
 
 
+def _folder(address: str) -> Path:
+    """Returns a search's folder on this machine; for a search in an object store, its copy."""
+    if not is_uri(address):
+        return Path(address)
+    from search.record.storage import local_folder
+
+    return local_folder(address)
+
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", parser=_folder, help="A search's folder or URI: STORAGE/NAME.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Address = Annotated[
     str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")
 ]

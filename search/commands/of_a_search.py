@@ -1,0 +1,83 @@
+"""Defines the commands for a search that exists: shown, compared, exported, refined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from search.commands.options import FAILED, Folder, Json
+from trainable.collector import paused
+
+
+def show(folder: Folder, json: Json = False) -> None:
+    """Show a search: its trials, the best one, what pruning saved."""
+    from search.results import report
+    from search.results.search import Search
+
+    report.show(Search(folder), as_json=json)
+
+
+def ui(
+    folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
+) -> None:
+    """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
+    from search.commands.ui import serve
+
+    raise typer.Exit(serve(folder, port))
+
+
+def sync(folder: Folder) -> None:
+    """Send to MLflow, and to an object store, what could not be sent while the search ran."""
+    with paused():
+        from search.running import driver
+
+    raise typer.Exit(0 if driver.sync(folder) else FAILED)
+
+
+def audit(folder: Folder) -> None:
+    """Compare the journal with MLflow, optuna.db and the checkpoints: is every epoch in each, once?"""
+    from search.results.audit import audit as compare
+    from search.results.search import Search
+
+    found = compare(Search(folder))
+    print(found)
+    raise typer.Exit(FAILED if found.differences else 0)
+
+
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
+    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
+) -> None:
+    """Write a trial's recipe, with its provenance, as YAML."""
+    from search.results.export import export_recipe
+    from search.results.search import Search
+
+    print(f"{export_recipe(Search(folder), out, trial)} -> {out}")
+
+
+def refine(
+    folder: Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Audit a search that has ended, and write the next study, with a reason for each change."""
+    from search.refining.report import run_refine
+
+    run_refine(folder, out, as_json=json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds these commands to the command line."""
+    for command in (show, ui, sync, audit, export, refine):
+        app.command()(command)
