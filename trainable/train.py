@@ -28,8 +28,8 @@ from trainable.models.weights import METADATA, STATISTICS, weights_digest
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
+from trainable.recipe.provenance import Provenance
 from trainable.recipe.speeds import fastest
-from trainable.recipe.training import Provenance
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.bootstrap import Intervals, intervals
 from trainable.training.debug import Say, debugging, tools_named

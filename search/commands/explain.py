@@ -11,6 +11,7 @@ from rich.text import Text
 from search.commands.facts_table import fact_rows, facts_table
 from search.commands.inputs import Input, named_input
 from search.commands.plan import plan_table
+from search.deciding.finalists import Final, choose_final
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
@@ -66,7 +67,7 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     search = Search(folder)
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
     facts = with_written_facts(measured.facts, study)
-    yield from _of_space(study, search.space, search.pruning, facts, measured, everything)
+    yield from _of_space(study, search.space, search.pruning, search.final, facts, measured, everything)
     if search.verdicts:
         yield full_table(search.verdicts)
 
@@ -80,20 +81,22 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     space = build_space(study, facts, measured.info)
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
-    yield from _of_space(study, space, pruning, facts, measured, everything, start)
+    final = choose_final(study, pruning)
+    yield from _of_space(study, space, pruning, final, facts, measured, everything, start)
 
 
 def _of_space(
     study: Study,
     space: Space,
     pruning: Pruning,
+    final: Final,
     facts: Facts,
     measured: Measured,
     everything: bool,
     start: Start | None = None,
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, None if measured.recorded else facts, start)
+    yield plan_table(study, space, pruning, final, None if measured.recorded else facts, start)
     if not measured.recorded and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning, bits_of
 from search.facts.start import Start
 from search.study import Study
@@ -33,7 +34,12 @@ DRAWN_WITHOUT_PRIORS = {
 
 
 def plan_table(
-    study: Study, space: Space, pruning: Pruning, facts: Facts | None, start: Start | None = None
+    study: Study,
+    space: Space,
+    pruning: Pruning,
+    final: Final,
+    facts: Facts | None,
+    start: Start | None = None,
 ) -> Table:
     """Returns the plan. Without facts the search has begun, and no rule is asked again.
 
@@ -56,6 +62,7 @@ def plan_table(
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),
         ("pruning", pruning.describe(budget.epochs)),
+        ("finalists", final.words),
     ):
         table.add_row(name, text)
     return table

@@ -8,12 +8,13 @@ decisions as one that never stopped. It trains nothing and uses no clock; only t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import version
 from typing import Literal, assert_never
 
+from search.deciding.finalists import missing_repeats
 from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
@@ -30,8 +31,10 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.repeats import Repeat
 from search.record.trials import Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
+from search.study.finalists import Finalists
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
@@ -67,8 +70,8 @@ class Ledger:
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
     the objective; `why` is the reason for the scheduler's rungs, in words; `constraints` says what a trial's
-    network may cost. On construction the journal's events are replayed. Raises JournalError where they
-    contradict each other, the space or the study.
+    network may cost; `finalists` says how the best trials are trained again. On construction the journal's
+    events are replayed. Raises JournalError where they contradict each other, the space or the study.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Ledger:
         metric: str,
         why: str = "",
         constraints: Constraints = NO_CONSTRAINTS,
+        finalists: Finalists | None = None,
     ) -> None:
         self._journal = journal
         self._space = space
@@ -103,10 +107,15 @@ class Ledger:
             mode=None if metric in OBJECTIVES else scheduler.direction,
             epochs=epochs,
             constraints=constraints,
+            finalists=finalists,
             version=version("tunebook"),
         )
+        self._drawn = 0
+        """The number of trials that repeat no other one."""
         self._infeasible = 0
         """The number of trials that broke a constraint."""
+        self._audits = False
+        """Whether this driver trains stopped trials to their end, and nothing else."""
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
@@ -158,7 +167,8 @@ class Ledger:
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
         Then come new ones: number 0 is the documented recipe, the others are the sampler's. A trial whose
         values make no recipe has failed, and the next one is proposed: a space may draw values that were not
-        tried before.
+        tried before. When all of these have ended, the finalists are trained again; until then the answer is
+        None, and one asks again.
         """
         while (number := self._next()) is not None:
             try:
@@ -178,7 +188,8 @@ class Ledger:
 
     def lacks_cost(self, trial: int) -> bool:
         """Returns whether a trial's network must be measured before the trial is trained."""
-        return bool(self._settled.constraints.limits) and self._record.trials[trial].cost is None
+        found = self._record.trials[trial]
+        return bool(self._settled.constraints.limits) and found.cost is None and found.repeat is None
 
     def cost(self, trial: int, cost: NetworkCost) -> Decision:
         """Journal what a trial's network costs, and decide: one that breaks a constraint ends the trial.
@@ -198,7 +209,8 @@ class Ledger:
         is to stop. Raises JournalError where epochs are left out, or the objective is missing.
         """
         if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
-            rung = self._scheduler.rung_at(result.epoch)
+            repeats = self._record.trials[trial].repeat is not None
+            rung = None if repeats else self._scheduler.rung_at(result.epoch)
             self._write(EpochEvent(trial=trial, result=result, rung=rung))
             self._end_if_decided(trial)
         return self._decision(trial)
@@ -245,13 +257,13 @@ class Ledger:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every trial of the budget was proposed and has ended."""
-        return self._is_spent and not self.open_trials
+        """Whether every trial of the budget, and every run of a finalist, was proposed and has ended."""
+        return self._is_spent and not self.open_trials and not any(self._missing_repeats())
 
     @property
     def _is_spent(self) -> bool:
         """Whether the budget's trials were proposed; `MOST_INFEASIBLE` that break a constraint cost none."""
-        return self.trials - min(self._infeasible, MOST_INFEASIBLE * self._budget) >= self._budget
+        return self._drawn - min(self._infeasible, MOST_INFEASIBLE * self._budget) >= self._budget
 
     @property
     def has_finished_trial(self) -> bool:
@@ -276,14 +288,39 @@ class Ledger:
             number = self._unfinished.pop(0)
             if self.ended(number) is None:
                 return number
-        if self._is_spent:
-            return None
+        if self._is_spent or self._audits:
+            return self._next_repeat()
         number = self.trials
         own = number == 0
-        self._write(self._drawn(number, self._space.own if own else self._sampler.ask(number), own))
+        self._write(self._new_trial(number, self._space.own if own else self._sampler.ask(number), own))
         return number
 
-    def _drawn(self, number: int, values: Mapping[str, Value], own: bool) -> TrialEvent:
+    def _next_repeat(self) -> int | None:
+        """Returns the next run of a finalist, which is journaled; None where there is none, or none yet."""
+        repeat = next(self._missing_repeats(), None)
+        if repeat is None or any(self._record.trials[number].repeat is None for number in self.open_trials):
+            return None
+        return self._add_repeat(repeat)
+
+    def _missing_repeats(self) -> Iterator[Repeat]:
+        finalists = None if self._audits else self._settled.finalists
+        return missing_repeats(finalists, self._record, self._metric, self._scheduler.direction)
+
+    def _add_repeat(self, repeat: Repeat) -> int:
+        original, number = self._record.trials[repeat.of], self.trials
+        recipe = repeat.recipe(self._space.recipe(original.values))
+        self._write(
+            TrialEvent(
+                trial=number,
+                values=dict(original.values),
+                digest=recipe.digest(),
+                recipe=recipe.tree(),
+                repeat=repeat,
+            )
+        )
+        return number
+
+    def _new_trial(self, number: int, values: Mapping[str, Value], own: bool) -> TrialEvent:
         event = TrialEvent(trial=number, values=dict(values), own=own)
         try:
             recipe = self._space.recipe(values)
@@ -292,8 +329,9 @@ class Ledger:
         return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
 
     def _proposal(self, number: int) -> Proposal:
-        values = self._record.trials[number].values
-        return Proposal(number, values, self._space.recipe(values))
+        trial = self._record.trials[number]
+        recipe = self._space.recipe(trial.values)
+        return Proposal(number, trial.values, recipe if trial.repeat is None else trial.repeat.recipe(recipe))
 
     def _decision(self, number: int) -> Decision:
         """Returns what the trial does now; for every epoch before its end, that was to continue."""
@@ -314,18 +352,19 @@ class Ledger:
         """Apply one event, live or replayed; nothing else changes what is known of a trial."""
         self._record.apply(event)
         match event:
-            case TrialEvent():
+            case TrialEvent(repeat=None):
+                self._drawn += 1
                 self._sampler.add(event.trial, event.values)
             case CostEvent():
                 if found := self._record.broken(event.trial):
                     self._decided_ends[event.trial] = ("infeasible", found)
             case EpochEvent():
                 self._decide(event)
-            case EndEvent():
+            case EndEvent() if self._record.trials[event.trial].repeat is None:
                 self._infeasible += event.state == "infeasible"
                 scores = self._record.trials[event.trial].scores(self._metric)
                 self._sampler.tell(event.trial, event.state, scores, self._record.excesses(event.trial))
-            case SearchEvent() | SettledEvent() | StartEvent() | RetryEvent():
+            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent() | EndEvent():
                 pass
             case _:
                 assert_never(event)
@@ -337,7 +376,9 @@ class Ledger:
             return
         trial = self._record.trials[event.trial]
         value = trial.scores(self._metric)[event.epoch]
-        goes_on = self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
+        goes_on = trial.repeat is not None or self._scheduler.report(
+            event.trial, event.epoch, value, exempt=trial.own
+        )
         if event.epoch >= self._epochs:
             self._decided_ends[event.trial] = ("finished", None)
         elif not goes_on:

@@ -39,7 +39,8 @@ def check_event(event: Event, space: Space, settled: SettledEvent, version: str,
 def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
     """Returns the recipe that the values make now; None where they make none."""
     try:
-        return space.recipe(event.values).tree()
+        recipe = space.recipe(event.values)
+        return (recipe if event.repeat is None else event.repeat.recipe(recipe)).tree()
     except FaultyInput:
         return None
 

@@ -76,7 +76,9 @@ class Mirror(Consumer):
         before = len(self._ended)
         for event in events:
             self._record.apply(event)
-            if isinstance(event, EndEvent) and event.trial not in self._copied:
+            if not isinstance(event, EndEvent) or event.trial in self._copied:
+                continue
+            if self._record.trials[event.trial].repeat is None:
                 self._ended[event.trial] = event
         return len(self._ended) - before
 

@@ -20,8 +20,10 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
 from search.record.home import EVENTS_FILE
 from search.record.lock import is_locked
+from search.record.repeats import Repeat
 from search.record.synced import open_synced, synced_lines, write_synced
 from search.study.constraints import NO_CONSTRAINTS, Constraints
+from search.study.finalists import Finalists
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular
@@ -89,6 +91,8 @@ class SettledEvent(Stamped):
     """The number of epochs that the longest trial trains."""
     constraints: Constraints = NO_CONSTRAINTS
     """What the network of a trial may cost at most."""
+    finalists: Finalists | None = None
+    """How the best trials are trained again when all trials have ended; None where they are not."""
     version: str
     """The version of tunebook."""
 
@@ -106,7 +110,8 @@ class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path. The event is on disk before the trial starts.
 
     `recipe` is the whole recipe as plain data, and `digest` is the recipe's; both are None where the values
-    make no recipe. `own` marks the documented recipe, which the scheduler records but never stops.
+    make no recipe. `own` marks the documented recipe, which the scheduler records but never stops. A `repeat`
+    trains the recipe of another trial again; its values are that trial's.
     """
 
     event: Literal["trial"] = "trial"
@@ -115,6 +120,7 @@ class TrialEvent(Stamped):
     own: bool = False
     digest: str | None = None
     recipe: dict[str, Any] | None = None
+    repeat: Repeat | None = None
 
 
 class StartEvent(Stamped):

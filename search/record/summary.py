@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
+from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
+from search.record.repeats import best_first, finalists_of, missing_runs
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
+from search.study.finalists import Finalists
 from trainable.curves.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
@@ -33,6 +37,7 @@ class Summary:
     """Why the search ended as it did."""
     objective: str
     trials: tuple[Trial, ...]
+    """The trials of the search itself."""
     budget_epochs: int
     """The number of epochs that the longest trial trains."""
     wall_seconds: float
@@ -45,15 +50,46 @@ class Summary:
     """What the trials say of the space's rules, where `search.verdicts.judging` has been run."""
     mode: Mode | None = None
     """The direction of an objective that is a function of the caller's; the others' is known."""
+    repeats: tuple[Trial, ...] = ()
+    """The trials that train recipes of others again, in the order of their numbers."""
+    finalists: Finalists | None = None
+    """How the best trials are trained again, if they are."""
 
     @property
     def best(self) -> Trial | None:
-        """The finished trial with the best objective at its last epoch (of equals the earliest), if any.
+        """The winner of the finalists, or else the finished trial with the best objective at its last epoch
+        (of equals the earliest), if any.
 
         It meets every constraint: a trial that breaks one is not trained.
         """
-        finished = [trial for trial in self.trials if trial.end == "finished"]
-        return max(finished, key=self._score, default=None)
+        if self.finals is not None and self.finals.winner is not None:
+            return self.trial(self.finals.winner.trial)
+        return next(iter(self.best_first), None)
+
+    @property
+    def all_trials(self) -> tuple[Trial, ...]:
+        """The trials of the search, and those that repeat them, in the order of their numbers."""
+        return tuple(sorted((*self.trials, *self.repeats), key=lambda each: each.id))
+
+    @property
+    def best_first(self) -> list[Trial]:
+        """The finished trials, the best objective at the last epoch first; of equals the earliest."""
+        return best_first(self.trials, self.objective, self.sign)
+
+    @cached_property
+    def finals(self) -> Finals | None:
+        """What the finalists' runs with fresh seeds have come to; None before the first began."""
+        runs = [run for run in self.repeats if run.repeat is not None and run.repeat.purpose == "finalist"]
+        if self.finalists is None or not runs:
+            return None
+        chosen = finalists_of(self.finalists, self.best_first)
+        is_missing = any(missing_runs(self.finalists, chosen, runs))
+        over = self.state == "finished" or not (is_missing or any(not each.ended for each in runs))
+        return finals_of(chosen, runs, self.objective, self.sign, over=over)
+
+    def trial(self, number: int) -> Trial:
+        """Returns the trial of this number. Raises KeyError where there is none."""
+        return {each.id: each for each in self.all_trials}[number]
 
     @property
     def frontier(self) -> tuple[Trial, ...]:
@@ -81,7 +117,7 @@ class Summary:
             for trial in self.trials
             if trial.end == "infeasible" and trial.cost is not None
         ]
-        return self.trials[min(infeasible)[1]] if infeasible else None
+        return self.trial(min(infeasible)[1]) if infeasible else None
 
     @property
     def why_none_finished(self) -> str:
@@ -112,7 +148,8 @@ class Summary:
 
     @property
     def epochs_trained(self) -> int:
-        return sum(trial.epochs for trial in self.trials)
+        """The epochs of all trials, those that repeat others among them."""
+        return sum(trial.epochs for trial in self.all_trials)
 
     @property
     def epochs_if_unpruned(self) -> int:
@@ -140,6 +177,8 @@ class Summary:
             "outcome_reason": self.outcome_reason,
             "objective": {"metric": self.objective, "mode": self.direction},
             "trials": [_trial_json(trial) for trial in self.trials],
+            "repeats": [_trial_json(trial) for trial in self.repeats],
+            "finalists": self.finals.json() if self.finals is not None else None,
             "best": _trial_json(best) if best is not None else None,
             "constraints": self.constraints.limits,
             "frontier": [trial.id for trial in self.frontier],
@@ -167,20 +206,23 @@ def summarise(
     """
     state = _state(record, locked)
     run_ids = mlflow_run_ids or {}
+    trials = [
+        replace(trial, trains=trial.trains and state == "running", mlflow_run_id=run_ids.get(trial.id))
+        for trial in record.trials
+    ]
     return Summary(
         search=record.name,
         search_id=record.search_id,
         state=state,
         outcome_reason=record.reason,
         objective=objective,
-        trials=tuple(
-            replace(trial, trains=trial.trains and state == "running", mlflow_run_id=run_ids.get(trial.id))
-            for trial in record.trials
-        ),
+        trials=tuple(trial for trial in trials if trial.repeat is None),
         budget_epochs=epochs,
         wall_seconds=record.seconds(now if state == "running" else record.latest),
         mode=_mode(record, objective),
         constraints=record.constraints,
+        repeats=tuple(trial for trial in trials if trial.repeat is not None),
+        finalists=record.settled.finalists if record.settled is not None else None,
     )
 
 
@@ -205,6 +247,7 @@ def _mode(record: Record, objective: str) -> Mode | None:
 def _trial_json(trial: Trial) -> dict[str, Any]:
     return {
         "id": trial.id,
+        "repeat": trial.repeat.model_dump() if trial.repeat is not None else None,
         "state": trial.state,
         "own": trial.own,
         "epochs": trial.epochs,

@@ -27,6 +27,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.repeats import Repeat
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
@@ -50,6 +51,8 @@ class Trial:
     """The values by dotted path."""
     own: bool = False
     """Whether it is the documented recipe."""
+    repeat: Repeat | None = None
+    """Which trial's recipe it trains again; None for a trial of the search itself."""
     recipe: Mapping[str, Any] | None = None
     """The whole recipe as plain data; None where the values make no recipe."""
     digest: str | None = None
@@ -155,7 +158,7 @@ class Record:
         self.reason: str | None = None
         self.settled: SettledEvent | None = None
         self.trials: list[Trial] = []
-        """The trials in the order of their numbers."""
+        """The trials in the order of their numbers, those among them that repeat others."""
         self.began: float | None = None
         """When the first driver began."""
         self.latest = 0.0
@@ -299,9 +302,18 @@ class Record:
             return f"expected the settled space, got trial {event.trial}"
         if event.trial != len(self.trials):
             return f"expected trial {len(self.trials)}, got trial {event.trial}"
+        if event.repeat is not None and (fault := self._repeat_fault(event.repeat)):
+            return f"trial {event.trial}: {fault}"
         found = None if event.recipe is None else digest_of(event.recipe)
         if found != event.digest:
             return f"trial {event.trial}: expected a recipe of digest {event.digest}, got one of {found}"
+        return None
+
+    def _repeat_fault(self, repeat: Repeat) -> str | None:
+        original = self.trials[repeat.of] if repeat.of < len(self.trials) else None
+        wanted: Outcome = "finished" if repeat.purpose == "finalist" else "stopped"
+        if original is None or original.repeat is not None or original.end != wanted:
+            return f"expected to repeat a trial that was {wanted}, got trial {repeat.of}"
         return None
 
     def _fault_in_trial(
@@ -313,7 +325,7 @@ class Record:
         match event:
             case StartEvent() if event.attempt != trial.attempts + 1:
                 return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
-            case CostEvent() if trial.cost is not None or not self.constraints.limits:
+            case CostEvent() if trial.cost is not None or trial.repeat or not self.constraints.limits:
                 return f"{where}: expected no cost, got one"
             case EpochEvent() if found := self.broken(trial.id):
                 return f"{where}: expected its end, since {found}; got an epoch"
@@ -335,7 +347,8 @@ class Record:
             return "expected none after the epoch that diverged"
         if event.epoch > self.settled.epochs:
             return f"expected {self.settled.epochs} epochs at most"
-        if event.rung != (rung := event.epoch if event.epoch in self.settled.rungs else None):
+        rungs = self.settled.rungs if trial.repeat is None else ()
+        if event.rung != (rung := event.epoch if event.epoch in rungs else None):
             return f"expected rung {rung}, got {event.rung}"
         if not event.diverged and event.result.score(self.settled.objective) is None:
             known = ", ".join(event.result.metrics())
@@ -348,6 +361,7 @@ def _queued(event: TrialEvent) -> Trial:
         id=event.trial,
         values=event.values,
         own=event.own,
+        repeat=event.repeat,
         recipe=event.recipe,
         digest=event.digest,
         queued=event.time,

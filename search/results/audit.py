@@ -54,7 +54,7 @@ def audit(search: Search) -> Audit:
     """
     if search.state == "running":
         raise UserError(f"{search.home.address}: a driver is at work on this search; audit it afterwards")
-    trials = search.trials
+    trials = search.progress.all_trials
     differences = [
         *_in_mlflow(search),
         *_in_mirror(search),
@@ -122,7 +122,7 @@ def _run_differences(search: Search, client: Any, runs: Sequence[Any]) -> Iterat
         found.setdefault(run.data.tags.get(TRIAL), []).append(run)
     yield from _wrong_count("MLflow: the search's own run", len(found.pop(None, [])))
     metric = search.progress.objective
-    for trial in search.trials:
+    for trial in search.progress.all_trials:
         mine = found.pop(str(trial.id), [])
         yield from _wrong_count(f"MLflow: the run of trial {trial.id}", len(mine))
         if len(mine) == 1:

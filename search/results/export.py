@@ -13,7 +13,7 @@ from spaces.space import Space
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_name
-from trainable.recipe.training import Provenance
+from trainable.recipe.provenance import FreshRuns, Provenance
 from trainable.recipe.yamlfile import to_yaml, write_recipe
 
 
@@ -30,6 +30,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics={**chosen.metrics, **chosen.costs},
+        final=_fresh_runs(search, chosen),
         data_digest=info.digest,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
         class_names=info.classes,
@@ -42,6 +43,26 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
     )
     write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, search.space))
     return _in_words(chosen, search.study, recipe)
+
+
+def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
+    """Returns what the trial's recipe came to in the final; None for a trial that has no estimate."""
+    finals, settled = search.progress.finals, search.record.settled
+    found = [each for each in finals.finalists if each.trial == trial.id] if finals is not None else []
+    if not found or settled is None or settled.finalists is None or (known := found[0].estimate) is None:
+        return None
+    return FreshRuns(
+        metric=search.progress.objective,
+        seeds=known.seeds,
+        scores=known.scores,
+        mean=known.mean,
+        deviation=known.deviation,
+        estimate=known.value,
+        low=known.interval.low,
+        high=known.interval.high,
+        gap=found[0].score - known.value,
+        fresh_splits=settled.finalists.splits == "fresh",
+    )
 
 
 def _chosen(search: Search, trial: int | None) -> Trial:

@@ -17,6 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.record.chain import START
 from search.record.code import METRICS, CodeRecord
@@ -24,6 +25,7 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import read_from
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
+from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
 from search.results.search import Search
 from search.results.tables import Rows, counted
@@ -56,13 +58,13 @@ def say(text: str) -> None:
     console().print(text, markup=False, soft_wrap=True)
 
 
-def plan(study: Study, pruning: Pruning, concurrent: int) -> str:
+def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
     """Returns the search in one line, before it starts."""
     trials, epochs = study.budget.trials, study.budget.epochs
     line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
-    return f"{line}; {pruning.describe(epochs)}"
+    return f"{line}; {pruning.describe(epochs)}; {final.words}"
 
 
 def headline(summary: Summary) -> str:
@@ -98,7 +100,7 @@ class LiveView:
     It reads the journal like any other reader; `update` may be called as often as one likes.
     """
 
-    def __init__(self, study: Study, pruning: Pruning, concurrent: int, folder: Path) -> None:
+    def __init__(self, study: Study, pruning: Pruning, final: Final, concurrent: int, folder: Path) -> None:
         self._study = study
         self._metric = study.objective.metric
         self._path = folder / EVENTS_FILE
@@ -109,10 +111,12 @@ class LiveView:
         self._began = time.monotonic()
         self._console = console()
         self._live: Live | None = None
-        self._plan = plan(study, pruning, concurrent)
+        self._plan = plan(study, pruning, final, concurrent)
+        self._final_epochs = final.epochs(study)
         self._read()
-        self._epochs_before = self._summary().epochs_trained
-        self._reported.update(trial.id for trial in self._summary().trials if trial.ended)
+        summary = self._summary()
+        self._epochs_before = summary.epochs_trained
+        self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
 
     def __enter__(self) -> Self:
         self._console.print(self._plan, soft_wrap=True)
@@ -152,7 +156,7 @@ class LiveView:
 
     def _picture(self) -> Group:
         summary = self._summary()
-        rows = [trial for trial in summary.trials if trial.state == "running"]
+        rows = [trial for trial in summary.all_trials if trial.state == "running"]
         ended = [trial for trial in ranked(summary) if trial.ended]
         rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
         left = self._time_left(summary)
@@ -161,36 +165,39 @@ class LiveView:
 
     def _report_ends(self) -> None:
         summary = self._summary()
-        for trial in summary.trials:
+        for trial in summary.all_trials:
             if not trial.ended or trial.id in self._reported:
                 continue
             self._reported.add(trial.id)
             value = trial.metrics.get(self._metric)
             score = "" if value is None else f", {self._metric} {value:.4f}"
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
-            done = f"{self._reported_of_budget(summary)}/{self._study.budget.trials}"
             left = self._time_left(summary)
             epochs = counted(trial.epochs, "epoch")
-            line = f"[{done}] trial {trial.id} {trial.state} after {epochs}{score}{reason}"
+            line = f"{self._place(trial, summary)} {trial.state} after {epochs}{score}{reason}"
             logger.info(line)
             if self._live is None:
                 say(f"{line}; {left}" if left else line)
 
-    def _reported_of_budget(self, summary: Summary) -> int:
-        """Returns how many of the budget's trials have been reported: infeasible ones cost none of it."""
-        return sum(trial.id in self._reported and trial.end != "infeasible" for trial in summary.trials)
+    def _place(self, trial: Trial, summary: Summary) -> str:
+        """Returns which trial it is, and how many of its kind have ended: infeasible ones cost no budget."""
+        if trial.repeat is None:
+            done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
+            return f"[{done}/{self._study.budget.trials}] trial {trial.id}"
+        return f"[{trial.repeat.purpose}] trial {trial.id}, {trial.repeat},"
 
     def _time_left(self, summary: Summary) -> str:
         """Returns in words how long the remaining epochs take at the pace so far; empty if unknown."""
         ended = [trial for trial in summary.trials if trial.ended and trial.end != "infeasible"]
         trained = summary.epochs_trained - self._epochs_before
-        if not ended or trained <= 0 or len(ended) == self._study.budget.trials:
+        if not ended or trained <= 0:
             return ""
         each = sum(trial.epochs for trial in ended) / len(ended)
         to_come = each * (self._study.budget.trials - len(ended))
         to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
-        seconds = max(0.0, to_come) * (time.monotonic() - self._began) / trained
-        return f"about {_duration(seconds)} left"
+        to_come += self._final_epochs - sum(trial.epochs for trial in summary.repeats)
+        seconds = to_come * (time.monotonic() - self._began) / trained
+        return f"about {_duration(seconds)} left" if to_come > 0.0 else ""
 
 
 def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
@@ -246,6 +253,7 @@ def _print(search: Search) -> None:
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
     out.print(headline(summary), soft_wrap=True)
+    _print_finals(summary)
     _print_frontier(summary)
     _print_diagnosis(summary)
     _print_verdicts(summary, quote(search.home.address))
@@ -256,6 +264,14 @@ def rows_table(title: str, rows: Sequence[Row]) -> Rows:
     sources = with_guide_names(row.source for row in rows)
     cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
+
+
+def _print_finals(summary: Summary) -> None:
+    """Print what the best trials came to with fresh seeds."""
+    if summary.finals is not None:
+        say("\nthe best trials, trained again:")
+        console().print(finals_table(summary.finals, summary.objective))
+        say(winner_line(summary.finals, summary.objective))
 
 
 def _print_frontier(summary: Summary) -> None:

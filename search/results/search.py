@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from search.deciding.finalists import Final, choose_final, final_of
 from search.deciding.pruning import Pruning, choose_pruning
 from search.record.chain import JournalError
 from search.record.code import CodeRecord
@@ -90,6 +91,14 @@ class Search:
         if settled is None:
             return choose_pruning(self.study, self.space)
         return Pruning(settled.rungs, settled.factor, settled.why)
+
+    @cached_property
+    def final(self) -> Final:
+        """How the best trials are trained again, and what that costs in words."""
+        settled = self.record.settled
+        if settled is None:
+            return choose_final(self.study, self.pruning)
+        return final_of(settled.finalists, self.study, self.pruning)
 
     @cached_property
     def summary(self) -> Summary:

@@ -174,6 +174,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         metric=study.objective.metric,
         why=prepared.pruning.why,
         constraints=study.objective.constraints,
+        finalists=prepared.final.finalists,
     )
 
 
@@ -231,7 +232,7 @@ def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds:
         installed = versions()
         ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights)
         logger.info("%s on %s, %s", name, hardware, installed)
-        view = report.LiveView(study, prepared.pruning, prepared.concurrent, folder)
+        view = report.LiveView(study, prepared.pruning, prepared.final, prepared.concurrent, folder)
         with _following(followers, switch), switch.listening():
             with view:
                 _train(prepared, hardware, ledger, switch, view, in_store)

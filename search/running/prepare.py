@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from search.deciding.finalists import Final, choose_final
 from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import (
@@ -27,12 +29,13 @@ from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
+from search.study.finalists import Finalists
 from search.study.space import build_space, check_trials, far_rates
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.errors import UserError
+from trainable.errors import DataError, UserError
 from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
@@ -59,6 +62,8 @@ class Prepared:
     per_trial: PerTrial
     concurrent: int
     pruning: Pruning
+    final: Final
+    """How the best trials are trained again."""
     download: bool = False
     """Whether trials may fetch published weights, which each machine needs."""
     code: Code = NO_CODE
@@ -67,6 +72,8 @@ class Prepared:
     """Those of the functions that travel to the processes that train."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """The digests of the files of weights that trials begin from, by the names of networks."""
+    splits: Mapping[int, DataSet] = field(default_factory=dict)
+    """The images with fresh splits for the finalists, by `data.validation_seed`."""
 
 
 def prepare(
@@ -90,7 +97,9 @@ def prepare(
     if start.hint:
         say(start.hint)
     base = start.recipe(study)
-    data = load_data(base, trial, download=download, most_bytes=hardware.shared_bytes, make=code.data)
+    most_bytes = _most_bytes(study, hardware)
+    load = partial(load_data, trial=trial, download=download, most_bytes=most_bytes, make=code.data)
+    data = load(base)
     data.refuse_leaks(study.data)
     _say_leaks(data, say)
     _say_unknown_statistics(base, say, download=download)
@@ -116,7 +125,9 @@ def prepare(
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
-    prepared = replace(prepared, code=code, carried=carried, weights=weights_of(prepared.space))
+    splits = _fresh_splits(prepared.final, base, data.info, load)
+    weights = weights_of(prepared.space)
+    prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
     return _with_images_here(prepared, hardware, say)
 
 
@@ -141,7 +152,8 @@ def prepare_again(
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = Start.of(facts).recipe(study)
     resolved = base.model_copy(update={"data": resolve(study.data, info)})
-    data = load_data(resolved, trial, download=download, make=code.data)
+    load = partial(load_data, trial=trial, download=download, make=code.data)
+    data = load(resolved)
     _check_unchanged(study.data.path, info, data.info)
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
@@ -150,9 +162,23 @@ def prepare_again(
     _say_changed(search, weights, say)
     carried = _carried(code)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
-    space, pruning = search.space, search.pruning
+    space, pruning, final = search.space, search.pruning, search.final
+    splits = _fresh_splits(final, base, info, load)
     prepared = Prepared(
-        study, home, data, facts, space, trial, concurrent, pruning, download, code, carried, weights
+        study,
+        home,
+        data,
+        facts,
+        space,
+        trial,
+        concurrent,
+        pruning,
+        final,
+        download,
+        code,
+        carried,
+        weights,
+        splits,
     )
     return _with_images_here(prepared, hardware, say)
 
@@ -313,4 +339,31 @@ def _assemble(
     check_trials(study, space, facts)
     concurrent = concurrent_trials(study.concurrent, trial, hardware)
     pruning = choose_pruning(study, space)
-    return Prepared(study, home, data, facts, space, trial, concurrent, pruning, download)
+    final = choose_final(study, pruning)
+    return Prepared(study, home, data, facts, space, trial, concurrent, pruning, final, download)
+
+
+def _most_bytes(study: Study, hardware: Hardware) -> int | None:
+    """Returns how large the images may be to be held in memory, with a copy for each fresh split."""
+    fresh = isinstance(study.finalists, Finalists) and study.finalists.splits == "fresh"
+    copies = 1 + study.finalists.seeds if isinstance(study.finalists, Finalists) and fresh else 1
+    return None if hardware.shared_bytes is None else hardware.shared_bytes // copies
+
+
+def _fresh_splits(
+    final: Final, base: Recipe, info: DataInfo, load: Callable[[Recipe], DataSet]
+) -> dict[int, DataSet]:
+    """Returns the images with training and validation drawn anew for each run of a finalist, by the seed of
+    the split. Raises UserError where the data have a validation part of their own."""
+    if final.finalists is None or final.finalists.splits == "same":
+        return {}
+    spec = resolve(base.data, info)
+    first = (spec.validation_seed or 0) + 1
+    drawn = {
+        seed: base.model_copy(update={"data": spec.model_copy(update={"validation_seed": seed})})
+        for seed in range(first, first + final.finalists.seeds)
+    }
+    try:
+        return {seed: load(recipe) for seed, recipe in drawn.items()}
+    except DataError as error:  # the search's own split was loaded before, from the same images
+        raise UserError(f"finalists.splits: fresh is not possible here: {error}") from None

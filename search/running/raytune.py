@@ -119,6 +119,7 @@ def seat_of(prepared: Prepared) -> Seat:
         workers=trial.workers,
         download=prepared.download,
         code=prepared.carried,
+        splits={seed: Shared.put(data) for seed, data in prepared.splits.items()},
     )
 
 

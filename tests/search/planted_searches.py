@@ -18,6 +18,7 @@ from search.deciding.scheduler import Asha
 from search.record.home import FACTS_FILE
 from search.record.journal import Journal
 from search.study import Study
+from search.study.finalists import Finalists
 from search.study.space import build_space
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
@@ -122,6 +123,7 @@ def _drive(
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
+        finalists=study.finalists if isinstance(study.finalists, Finalists) else None,
     )
     ledger.begin("planted")
     while (last is None or ledger.trials < last) and (proposal := ledger.propose()) is not None:

@@ -15,7 +15,7 @@ from tests.trainable.small_runs import TIMES, images, small_recipe
 from trainable.__main__ import main
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.recipe.training import Provenance
+from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.train import differences, may_be_same, threads_of, with_settings
 from trainable.training.devices import device_name

@@ -6,18 +6,20 @@ scikit-learn's StratifiedGroupKFold makes folds of equal size alone: 15 % would 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainable.data.source import Integers
-from trainable.data.split import check_fractions
+from trainable.data.split import REDRAWN, check_fractions
 from trainable.errors import DataError, listed
 
 GROUPED = 2
 """This purpose of a shuffle has its own stream, beside those of `split`."""
 
+VALIDATION, TEST = 1, 2
+"""The numbers of parts; 0 is for training. A group may leave training while so many others remain there."""
 ATTEMPTS = 50
 """So many orders of the groups are tried where classes would be missing in a part."""
 
@@ -45,13 +47,15 @@ def grouped_split(
     validation: float,
     test: float,
     seed: int,
+    validation_seed: int | None = None,
 ) -> Split3:
     """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     All images of a group are in one part, and each class is in every part. Groups are taken in random order,
     one after the other, while that brings the classes' shares nearer to the fraction. Where each group has
     images of one class, a class misses its fraction by at most half of its largest group, or has a single
-    group in the part. Raises DataError if a class has fewer groups than there are parts, or no order of the
+    group in the part. With a `validation_seed` the test part stays, and the validation part is drawn by that
+    from the others. Raises DataError if a class has fewer groups than there are parts, or no order of the
     groups was found that leaves each class in each part.
     """
     check_fractions(validation, test)
@@ -59,14 +63,30 @@ def grouped_split(
     found = _groups(labels, of_image, len(names))
     parts = 3 if test > 0.0 else 2
     _check_groups(found, classes, parts)
+    everything = np.zeros(len(found), np.int64)
+    part = _drawn(found, labels, classes, everything, {TEST: test, VALIDATION: validation}, (seed, GROUPED))
+    if validation_seed is not None:
+        only_test = np.where(part == TEST, TEST, 0)
+        wanted = {VALIDATION: validation}
+        part = _drawn(found, labels, classes, only_test, wanted, (validation_seed, REDRAWN))
+    return tuple(np.flatnonzero(part[of_image] == each) for each in range(3))  # type: ignore[return-value]
+
+
+def _drawn(
+    groups: Sequence[Group],
+    labels: Integers,
+    classes: Sequence[str],
+    before: Integers,
+    fractions: Mapping[int, float],
+    seed: tuple[int, int],
+) -> Integers:
+    """Returns each group's part, by the first order of the groups that leaves each class in each part."""
     for attempt in range(ATTEMPTS):
-        luck = np.random.default_rng([seed, attempt, GROUPED])
+        luck = np.random.default_rng([seed[0], attempt, seed[1]])
         try:
-            part = _parts_of(found, labels, classes, (test, validation), luck)
+            return _parts_of(groups, labels, classes, before.copy(), fractions, luck)
         except _NotInEachPart as error:
             missing = error
-            continue
-        return tuple(np.flatnonzero(part[of_image] == each) for each in range(3))  # type: ignore[return-value]
     raise DataError(
         f"data.group: no way was found to keep each group in one part and have class {missing} in every "
         "part; use coarser classes or finer groups, or say the parts yourself"
@@ -100,14 +120,14 @@ def _parts_of(
     groups: Sequence[Group],
     labels: Integers,
     classes: Sequence[str],
-    fractions: tuple[float, float],
+    part: Integers,
+    fractions: Mapping[int, float],
     luck: np.random.Generator,
 ) -> Integers:
-    """Returns each group's part: 0 for training, 1 for validation, 2 for test. The test part comes first, so
-    that it does not depend on the validation fraction."""
-    part = np.zeros(len(groups), np.int64)
+    """Draws parts from the groups that are in training, 0, and returns each group's part. The test part comes
+    first, so that it does not depend on the validation fraction."""
     sizes = np.bincount(labels, minlength=len(classes))
-    for number, fraction in ((2, fractions[0]), (1, fractions[1])):
+    for number, fraction in fractions.items():
         if fraction > 0.0:
             free = luck.permutation(np.flatnonzero(part == 0))
             taken = _taken([groups[each] for each in free], sizes, classes, fraction, least=number)

@@ -10,12 +10,21 @@ from trainable.data.group_split import grouped_split
 from trainable.data.parts import Members
 from trainable.data.source import Collection, Integers, Selection, Source, Split
 from trainable.data.split import stratified_limit, stratified_split
+from trainable.errors import DataError
 from trainable.recipe.data import Data
 
 
 def members_of(collection: Collection, spec: Data) -> Members:
     """Returns the images of each part:
-    the data's own parts, else parts split from the training images; then the limit."""
+    the data's own parts, else parts split from the training images; then the limit.
+
+    Raises DataError if the data define the validation part that a seed is to draw anew.
+    """
+    if spec.validation_seed is not None and "validation" in collection.parts:
+        raise DataError(
+            f"data.validation_seed {spec.validation_seed}: {collection.path} has a validation part of its "
+            "own, which cannot be drawn anew"
+        )
     members = {part: Selection(source, _in_order(source)) for part, source in collection.parts.items()}
     if "validation" not in members:
         train = members["train"]
@@ -40,7 +49,7 @@ def _in_order(source: Source) -> Integers:
 def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:
     """Returns positions of the training, validation and test images in the data's training images."""
     test = spec.test_fraction if collection.whole else 0.0
-    how = (collection.classes, spec.validation_fraction, test, spec.split_seed)
+    how = (collection.classes, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
     if collection.groups is None:
         return stratified_split(train.labels, *how)
     groups = [collection.groups["train"][index] for index in train.indices.tolist()]

@@ -10,18 +10,24 @@ import numpy as np
 from trainable.data.source import Integers
 from trainable.errors import DataError
 
-SPLIT, LIMIT = 0, 1
-"""A shuffle has one of these purposes; each has its own stream."""
+SPLIT, LIMIT, REDRAWN = 0, 1, 3
+"""A shuffle has one of these purposes, or `group_split.GROUPED`; each has its own stream."""
 
 
 def stratified_split(
-    labels: Integers, classes: Sequence[str], validation: float, test: float, seed: int
+    labels: Integers,
+    classes: Sequence[str],
+    validation: float,
+    test: float,
+    seed: int,
+    validation_seed: int | None = None,
 ) -> tuple[Integers, Integers, Integers]:
     """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     Each class gives the nearest whole number to its fraction, at least one image to every part. The images of
-    the test part do not depend on the validation fraction. Raises DataError if a class is too small, or
-    nothing would be left to train on.
+    the test part do not depend on the validation fraction, nor on `validation_seed`, which draws the
+    validation part anew from the others. Raises DataError if a class is too small, or nothing would be left
+    to train on.
     """
     check_fractions(validation, test)
     _check_sizes(labels, classes, needed=3 if test > 0.0 else 2)
@@ -30,8 +36,11 @@ def stratified_split(
         members = _shuffled(np.flatnonzero(labels == label), seed, label, SPLIT)
         tested = _share(len(members), test, most=len(members) - 2)
         validated = _share(len(members), validation, most=len(members) - tested - 1)
-        cuts = np.split(members, [tested, tested + validated])
-        for part, cut in zip(parts, (cuts[2], cuts[1], cuts[0]), strict=True):
+        others = members[tested:]
+        if validation_seed is not None:
+            others = _shuffled(others, validation_seed, label, REDRAWN)
+        cuts = (others[validated:], others[:validated], members[:tested])
+        for part, cut in zip(parts, cuts, strict=True):
             part.append(cut)
     train, validation_part, test_part = (np.sort(np.concatenate(part)) for part in parts)
     return train, validation_part, test_part

@@ -151,6 +151,13 @@ class Data(Spec):
         ),
     ] = 0.15
     split_seed: Annotated[int, Field(ge=0), Purpose("which image is in which part", "ours")] = 0
+    validation_seed: Annotated[
+        int | None,
+        Field(ge=0),
+        Purpose(
+            "draws training and validation anew, and leaves the test part: another luck of the split", "ours"
+        ),
+    ] = None
     train_limit: Annotated[int | None, Field(ge=2), Purpose("the most training images to use", YOURS)] = None
     channels: Annotated[
         Literal[1, 3] | None, Purpose("grey or colour; by default as most of the images are", "the data")

@@ -26,8 +26,9 @@ from trainable.recipe.base import Purpose, Spec
 from trainable.recipe.data import Classification, Data, decisive
 from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
+from trainable.recipe.provenance import Provenance
 from trainable.recipe.schedules import Cosine, Schedule
-from trainable.recipe.training import Evaluation, Loop, Precision, Provenance, Regularisation
+from trainable.recipe.training import Evaluation, Loop, Precision, Regularisation
 from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
 REFERENCE_BATCH = 256

@@ -257,25 +257,3 @@ class Evaluation(Spec):
         AfterValidator(each_kind_once),
         Purpose("what is measured beside loss and accuracies", YOURS),
     ] = ()
-
-
-class Provenance(Spec):
-    """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
-
-    `weights_digest` is that of the file that the run began from; `code` has those of your own functions.
-    """
-
-    search: str | None = None
-    trial: int | None = None
-    mlflow_run_id: str | None = None
-    created: str | None = None
-    metrics: dict[str, float] = Field(default_factory=dict)
-    data_digest: str | None = None
-    weights_digest: str | None = None
-    class_names: tuple[str, ...] = ()
-    threads: int | None = None
-    device: str | None = None
-    micro_batch: int | None = None
-    versions: dict[str, str] = Field(default_factory=dict)
-    git_commit: str | None = None
-    code: dict[str, str] = Field(default_factory=dict)

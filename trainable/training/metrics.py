@@ -19,6 +19,9 @@ ALWAYS: dict[str, Mode] = {
 OBJECTIVES: dict[str, Mode] = ALWAYS | {f"val_{kind}": mode for kind, mode in MODES.items()}
 """A search may optimise these metrics, and those that are functions of its caller's."""
 
+SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}
+"""These metrics lie in [0, 1]."""
+
 CLASSES_ALIKE = frozenset(
     {
         "val_balanced_accuracy",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import ray
@@ -49,3 +50,5 @@ class Seat:
     """Says whether torchvision and timm may fetch published weights, once a machine."""
     code: CarriedCode = NOTHING
     """These are a person's own functions: what builds the network, and metrics."""
+    splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)
+    """These are the same images with training and validation drawn anew, by the `data.validation_seed`."""

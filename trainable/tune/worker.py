@@ -22,6 +22,7 @@ import torch
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.collector import paused
+from trainable.data import DataSet
 from trainable.files.folder_lock import FolderLock
 from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
 from trainable.ranks import ALONE, Ranks
@@ -200,7 +201,7 @@ class Worker:
     def _make_run(self, recipe: Recipe, ranks: Ranks) -> Run:
         return Run(
             recipe,
-            data=self._data,
+            data=self._data_of(recipe),
             model=self._build,
             device=self._device,
             gpu_share=self._seat.gpu_share,
@@ -210,6 +211,15 @@ class Worker:
             on_batch=lambda: self._watchdog.beat(),
             on_pause=self._save_if_due,
         )
+
+    def _data_of(self, recipe: Recipe) -> DataSet:
+        """Returns the images of a recipe: those of a split of its own, or else the search's."""
+        shared = self._seat.splits.get(recipe.data.validation_seed or 0)
+        if shared is None:
+            return self._data
+        data = shared.get()
+        data.be_here()
+        return data
 
     def _state_to_resume(self) -> dict[str, Any] | None:
         """Returns the newest checkpoint that rank 0 can read, on every rank, or None if there is none.

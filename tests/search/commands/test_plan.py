@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from search.commands.plan import OWN, first_trial, plan_table
+from search.deciding.finalists import choose_final
 from search.deciding.pruning import choose_pruning
 from search.study import Study
 from spaces.catalog.catalog import NAMES, make_space
@@ -40,7 +41,8 @@ def rows_of(study: Study) -> dict[str, str]:
         facts,
         study.space.overrides,
     )
-    table = plan_table(study, space, choose_pruning(study, space), facts)
+    pruning = choose_pruning(study, space)
+    table = plan_table(study, space, pruning, choose_final(study, pruning), facts)
     names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)
     return dict(zip(names, wanted, strict=True))
 

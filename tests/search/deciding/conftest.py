@@ -11,6 +11,7 @@ from search.deciding.scheduler import Asha
 from search.record.journal import Journal
 from search.study import SamplerKind
 from search.study.constraints import NO_CONSTRAINTS, Constraints
+from search.study.finalists import Finalists
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
@@ -28,6 +29,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         space: Space = small_space,
         begun: bool = True,
         constraints: Constraints = NO_CONSTRAINTS,
+        finalists: Finalists | None = None,
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -41,6 +43,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             epochs=EPOCHS,
             metric=metric,
             constraints=constraints,
+            finalists=finalists,
         )
         if begun and ledger.search_id is None:
             ledger.begin("test")

@@ -108,6 +108,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
     metrics = epoch_result(1, 0.25).metrics()
     trial: dict[str, Any] = {
         "id": 0,
+        "repeat": None,
         "state": "stopped",
         "own": True,
         "epochs": 1,
@@ -127,6 +128,8 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "outcome_reason": "the budget of hours is spent",
         "objective": {"metric": "val_accuracy", "mode": "max"},
         "trials": [trial],
+        "repeats": [],
+        "finalists": None,
         "best": None,
         "constraints": {},
         "frontier": [],

@@ -24,7 +24,7 @@ from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
-from trainable.errors import DataError, ModelError
+from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import make_model
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
@@ -320,4 +320,27 @@ def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) ->
     write_small(tmp_path, "test_resnet")
     study = models_of(tmp_path, "test_resnet", "test_efficientnet")
     with pytest.raises(ModelError, match=r"expected a file of weights in .*, called test_efficientnet with"):
+        prepare(study, Home(tmp_path / "search"), MACHINE)
+
+
+def test_fresh_splits_of_finalists_are_drawn_before_the_search_and_keep_the_test_part(
+    tmp_path: Path,
+) -> None:
+    study = study_of(base__precision__kind="fp32", finalists={"top": 1, "seeds": 2, "splits": "fresh"})
+    prepared = prepare(study, Home(tmp_path / "search"), MACHINE)
+    assert set(prepared.splits) == {1, 2}
+    assert len({each.info.digest for each in (prepared.data, *prepared.splits.values())}) == 3
+    for each in prepared.splits.values():
+        assert each.test is not None
+        assert prepared.data.test is not None
+        assert each.test.labels.tolist() == prepared.data.test.labels.tolist()
+        assert len(each.validation) == len(prepared.data.validation)
+
+
+def test_fresh_splits_are_refused_where_the_data_have_a_validation_part(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        write_classes(tmp_path / "parts" / part, {"a": 4, "b": 4})
+    fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
+    study = study_of(data__path=str(tmp_path / "parts"), base__precision__kind="fp32", finalists=fresh)
+    with pytest.raises(UserError, match=r"finalists\.splits: fresh .* has a validation part of its own"):
         prepare(study, Home(tmp_path / "search"), MACHINE)

@@ -54,6 +54,29 @@ def test_the_test_part_does_not_depend_on_the_validation_fraction() -> None:
     assert small == large
 
 
+@given(
+    sizes=st.lists(st.integers(3, 40), min_size=2, max_size=5),
+    test=st.sampled_from([0.0, 0.15, 0.3]),
+    validation_seed=st.integers(0, 2**32),
+)
+def test_a_validation_seed_draws_anew_from_all_but_the_test_part(
+    sizes: list[int], test: float, validation_seed: int
+) -> None:
+    labels, names = np.repeat(np.arange(len(sizes)), sizes), list(map(str, sizes))
+    before = stratified_split(labels, names, 0.15, test, seed=0)
+    train, validation, tested = stratified_split(labels, names, 0.15, test, 0, validation_seed)
+
+    assert tested.tolist() == before[2].tolist()
+    assert np.bincount(labels[validation]).tolist() == np.bincount(labels[before[1]]).tolist()
+    assert sorted([*train, *validation]) == sorted([*before[0], *before[1]])
+
+
+def test_another_validation_seed_gives_another_validation_part() -> None:
+    drawn = {tuple(stratified_split(LABELS, NAMES, 0.15, 0.15, 0, seed)[1]) for seed in (None, 0, 1, 2)}
+
+    assert len(drawn) == 4
+
+
 def test_a_class_too_small_to_split_is_an_error_that_says_how_many_are_needed() -> None:
     labels = np.array([0, 0, 0, 1, 1])
 

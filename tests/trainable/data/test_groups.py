@@ -103,6 +103,22 @@ def test_groups_of_several_classes_are_split_alike_with_a_seed(seed: int, valida
         assert set(labels[part].tolist()) == {0, 1, 2}
 
 
+@given(seed=st.integers(0, 2**32), validation_seed=st.integers(0, 2**32))
+def test_a_validation_seed_draws_groups_anew_from_all_but_the_test_part(
+    seed: int, validation_seed: int
+) -> None:
+    luck = np.random.default_rng(seed)
+    groups = [f"p{each}" for each in luck.integers(0, 30, 300)]
+    labels = luck.integers(0, 3, 300)
+    before = grouped_split(labels, groups, "abc", 0.2, 0.2, seed)
+    train, validation, test = grouped_split(labels, groups, "abc", 0.2, 0.2, seed, validation_seed)
+    assert test.tolist() == before[2].tolist()
+    assert sorted([*train, *validation]) == sorted([*before[0], *before[1]])
+    held = [{groups[position] for position in part.tolist()} for part in (train, validation)]
+    assert not held[0] & held[1]
+    assert set(labels[validation].tolist()) == {0, 1, 2}
+
+
 def test_a_class_with_too_few_groups_is_named() -> None:
     labels, groups = np.repeat([0, 1], 20), [f"p{number % 5}" for number in range(20)] + ["q1", "q2"] * 10
     with pytest.raises(DataError, match="too few groups to split: class 'bee' has 2; 3 are needed"):

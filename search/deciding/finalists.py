@@ -1,0 +1,88 @@
+"""Decides how many of the best trials are trained again with fresh seeds, and which run comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from search.deciding.pruning import Pruning
+from search.deciding.scheduler import expected_share
+from search.record.repeats import Repeat, best_first, finalists_of, missing_runs
+from search.record.trials import Record
+from search.study import Study
+from search.study.finalists import Finalists
+from trainable.recipe.metrics import Mode
+
+SHARE = 0.2
+"""If the study says nothing, the finalists cost at most this share of the epochs that the search expects."""
+USUAL = (Finalists(top=3), Finalists(top=2), Finalists(top=1))
+"""The first of these that costs no more is taken. One finalist is still a number that holds."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """Holds how the best trials are trained again, None if they are not, and what that costs, in words."""
+
+    finalists: Finalists | None
+    words: str
+
+    def epochs(self, study: Study) -> int:
+        """Returns the epochs that all runs of finalists train, at most."""
+        return _epochs(self.finalists, study) if self.finalists is not None else 0
+
+
+def choose_final(study: Study, pruning: Pruning) -> Final:
+    """Returns what the study says of finalists, and what fits the budget where it says nothing."""
+    match study.finalists:
+        case Finalists() as written:
+            chosen: Finalists | None = written
+        case "auto":
+            most = SHARE * expected_epochs(study, pruning)
+            chosen = next((each for each in USUAL if _epochs(each, study) <= most), None)
+        case "none":
+            chosen = None
+    return final_of(chosen, study, pruning)
+
+
+def final_of(finalists: Finalists | None, study: Study, pruning: Pruning) -> Final:
+    """Returns a search's choice with what it costs, in words."""
+    if finalists is not None:
+        return Final(finalists, _cost(finalists, study, pruning))
+    if study.finalists == "none":
+        return Final(None, "the best trial is not trained again: the study switches that off")
+    least = USUAL[-1]
+    share = _epochs(least, study) / expected_epochs(study, pruning)
+    return Final(
+        None,
+        f"the best trial is not trained again: {least.seeds} fresh seeds would cost {share:.0%} more epochs; "
+        "`finalists: {top: 3, seeds: 3}` in the study asks for it",
+    )
+
+
+def expected_epochs(study: Study, pruning: Pruning) -> float:
+    """Returns the epochs that the trials of a search are expected to train, all together."""
+    epochs = study.budget.epochs
+    return study.budget.trials * epochs * expected_share(pruning.rungs, pruning.factor, epochs)
+
+
+def missing_repeats(
+    finalists: Finalists | None, record: Record, metric: str, direction: Mode
+) -> Iterator[Repeat]:
+    """Yields the runs of finalists that a record lacks, the next one first, as the trials are now."""
+    if finalists is not None:
+        ranked = best_first(record.trials, metric, 1.0 if direction == "max" else -1.0)
+        yield from missing_runs(finalists, finalists_of(finalists, ranked), record.trials)
+
+
+def _epochs(finalists: Finalists, study: Study) -> int:
+    return finalists.top * finalists.seeds * study.budget.epochs
+
+
+def _cost(finalists: Finalists, study: Study, pruning: Pruning) -> str:
+    share = _epochs(finalists, study) / expected_epochs(study, pruning)
+    which = "best trial is" if finalists.top == 1 else f"best {finalists.top} trials are"
+    anew = " and fresh splits" if finalists.splits == "fresh" else ""
+    return (
+        f"then the {which} trained again with {finalists.seeds} fresh seeds{anew}: "
+        f"{_epochs(finalists, study)} epochs more, about {share:.0%}"
+    )

@@ -1,0 +1,236 @@
+"""Says what the finalists' runs with fresh seeds have come to, and which of them wins.
+
+The best score of a search is the largest of many, each partly luck, so the recipe behind it scores lower when
+it is trained again. The finalists' new runs were not chosen by their scores. Of k finalists with n runs each,
+where run j of all has the same seed and the same split:
+
+- **the estimate** of a finalist is the mean of its runs, drawn towards the mean m of all finalists:
+  m + (1 - E / A) (mean - m), with the mean squares A between finalists and E of the residuals, and never
+  beyond m. This is the best linear unbiased prediction of a random effect with its variances estimated by
+  the analysis of variance (Robinson 1991, Statistical Science 6, "That BLUP is a good thing"; Efron and
+  Morris 1975, JASA 70, 311-319, for why it is nearer to the truth than the means). It makes up for choosing
+  the best of the finalists.
+- **the interval** is the estimate with Student's t at 95 % times the standard error of a mean,
+  ((S + (k - 1) E) / (k n)) ** 0.5, with the mean square S between seeds, and the degrees of freedom of
+  Satterthwaite (1946, Biometrics Bulletin 2, 110-114). One finalist has its own deviation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.record.trials import Trial
+from trainable.training.metrics import SHARES
+
+Scores = NDArray[np.float64]
+LEVEL = 0.95
+"""The share of searches in which the interval is to hold the recipe's true mean."""
+LEAST_RUNS = 2
+"""One run says nothing of its deviation."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Holds a range in which a recipe's true mean lies, in `LEVEL` of searches."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:.4f} to {self.high:.4f}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Says how well a recipe scores, by its runs with fresh seeds."""
+
+    value: float
+    """The mean of its scores, drawn towards that of all finalists."""
+    interval: Interval
+    seeds: tuple[int, ...]
+    """The seeds with which every finalist that takes part has finished."""
+    scores: tuple[float, ...]
+    """Its scores with these seeds, two or more."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.scores))
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of a run, from these runs alone."""
+        return float(np.std(self.scores, ddof=1))
+
+    def json(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return {**asdict(self), "mean": self.mean, "deviation": self.deviation}
+
+
+@dataclass(frozen=True)
+class Finalist:
+    """Holds what the runs of one finalist have come to."""
+
+    trial: int
+    """Its number in the search."""
+    score: float
+    """Its own score in the search, by which it became a finalist."""
+    runs: tuple[Trial, ...]
+    """The trials that repeat it, in the order of their numbers."""
+    estimate: Estimate | None = None
+    """It is None where fewer than two seeds count, and where the finalist takes no further part."""
+
+    @property
+    def gap(self) -> float | None:
+        """By how much the search's own figure is above the estimate."""
+        return None if self.estimate is None else self.score - self.estimate.value
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether none of its runs has diverged or crashed for good."""
+        return all(run.end in (None, "finished", "stopped") for run in self.runs)
+
+    def json(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return {
+            "trial": self.trial,
+            "score": self.score,
+            "runs": [run.id for run in self.runs],
+            "estimate": self.estimate.json() if self.estimate is not None else None,
+            "gap": self.gap,
+        }
+
+
+@dataclass(frozen=True)
+class Finals:
+    """Holds the finalists, the best of the search first."""
+
+    finalists: tuple[Finalist, ...]
+    sign: float
+    """1 where a higher score is better, -1 where a lower one is."""
+    over: bool
+    """Whether no run is missing and none is going on."""
+
+    @cached_property
+    def winner(self) -> Finalist | None:
+        """The finalist with the best estimate, when the final is over; None where no estimate is known."""
+        known = [(each.estimate.value, each) for each in self.finalists if each.estimate is not None]
+        if not self.over or not known:
+            return None
+        return max(known, key=lambda each: self.sign * each[0])[1]
+
+    @property
+    def epochs(self) -> int:
+        """The epochs that the runs have trained."""
+        return sum(run.epochs for each in self.finalists for run in each.runs)
+
+    def json(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return {
+            "level": LEVEL,
+            "over": self.over,
+            "winner": self.winner.trial if self.winner is not None else None,
+            "epochs": self.epochs,
+            "finalists": [each.json() for each in self.finalists],
+        }
+
+
+def finals_of(
+    chosen: Sequence[Trial], trials: Sequence[Trial], metric: str, sign: float, *, over: bool
+) -> Finals:
+    """Returns what the runs of the chosen trials, which are among `trials`, have come to.
+
+    A finalist with a run that diverged or crashed takes no further part: its recipe does not reproduce.
+    """
+    finalists = [_finalist(trial, trials, metric) for trial in chosen]
+    taking_part = [each for each in finalists if each.is_whole]
+    seeds, scores = _common_scores(taking_part, metric)
+    if len(seeds) < LEAST_RUNS:
+        return Finals(tuple(finalists), sign, over)
+    values, half_width = estimated(scores)
+    known = {
+        each.trial: replace(each, estimate=_estimate(float(value), half_width, seeds, mine, metric))
+        for each, mine, value in zip(taking_part, scores, values, strict=True)
+    }
+    return Finals(tuple(known.get(each.trial, each) for each in finalists), sign, over)
+
+
+def estimated(scores: Scores) -> tuple[Scores, float]:
+    """Returns the estimate of each finalist, [finalists], and the half width of every interval.
+
+    `scores` is [finalists, runs], with two runs or more; a column holds the runs with one seed.
+    """
+    from scipy.special import stdtrit  # 0.1 s to import
+
+    squares = _mean_squares(scores)
+    error, freedom = _error_of_a_mean(squares, *scores.shape)
+    means, everything = scores.mean(1), scores.mean()
+    estimates = everything + squares.kept * (means - everything)
+    return estimates, float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+
+
+class _MeanSquares(NamedTuple):
+    """Holds the mean squares of a table of scores; those that one finalist does not have are 0."""
+
+    finalists: float
+    seeds: float
+    residuals: float
+
+    @property
+    def kept(self) -> float:
+        """The share of the differences between finalists that is more than luck, in [0, 1]."""
+        return max(0.0, 1.0 - self.residuals / self.finalists) if self.finalists > 0.0 else 1.0
+
+
+def _mean_squares(scores: Scores) -> _MeanSquares:
+    finalists, runs = scores.shape
+    of_finalists, of_seeds = scores.mean(1) - scores.mean(), scores.mean(0) - scores.mean()
+    rest = scores - scores.mean() - of_finalists[:, None] - of_seeds
+    others = max(finalists - 1, 1)  # one finalist has neither differences nor residuals
+    return _MeanSquares(
+        runs * float((of_finalists**2).sum()) / others,
+        finalists * float((of_seeds**2).sum()) / (runs - 1),
+        float((rest**2).sum()) / (others * (runs - 1)),
+    )
+
+
+def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[float, float]:
+    """Returns the standard error of a finalist's mean, and its degrees of freedom."""
+    of_seeds, of_rest = squares.seeds, (finalists - 1) * squares.residuals
+    total = of_seeds + of_rest
+    if total == 0.0:
+        return 0.0, runs - 1
+    parts = of_seeds**2 / (runs - 1)
+    if finalists > 1:
+        parts += of_rest**2 / ((finalists - 1) * (runs - 1))
+    return (total / (finalists * runs)) ** 0.5, total**2 / parts
+
+
+def _estimate(value: float, half_width: float, seeds: Sequence[int], scores: Scores, metric: str) -> Estimate:
+    """Returns an estimate with its interval, without values that the metric cannot have."""
+    low, high = value - half_width, value + half_width
+    interval = Interval(max(low, 0.0), min(high, 1.0)) if metric in SHARES else Interval(low, high)
+    return Estimate(value, interval, tuple(seeds), tuple(scores.tolist()))
+
+
+def _finalist(trial: Trial, trials: Sequence[Trial], metric: str) -> Finalist:
+    repeats = ((each, each.repeat) for each in trials if each.repeat is not None)
+    runs = (each for each, repeat in repeats if repeat.purpose == "finalist" and repeat.of == trial.id)
+    return Finalist(trial.id, trial.metrics[metric], tuple(runs))
+
+
+def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], Scores]:
+    """Returns the seeds with which all of them have finished, and their scores, [finalists, seeds]."""
+    by_seed = [
+        {run.repeat.seed: run.metrics[metric] for run in each.runs if run.repeat and run.end == "finished"}
+        for each in finalists
+    ]
+    first = by_seed[0] if by_seed else {}
+    common = [seed for seed in first if seed is not None and all(seed in each for each in by_seed)]
+    scores = np.array([[each[seed] for seed in common] for each in by_seed])
+    return common, scores.reshape(len(by_seed), len(common))

@@ -1,0 +1,85 @@
+"""Describes trials that train the recipe of another trial again, outside the search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from search.study.finalists import Finalists
+from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
+
+if TYPE_CHECKING:
+    from search.record.trials import Trial
+
+Purpose = Literal["finalist", "pruning"]
+"""A finalist is trained with other seeds; a trial that was stopped is trained to its end, with its own."""
+SEEDS = 2**32
+"""The number of seeds: after the last one comes 0."""
+
+
+class Repeat(Spec):
+    """Says which trial is trained again, why, and with which seeds.
+
+    The sampler and the scheduler learn nothing from it, and it is never stopped early.
+    """
+
+    of: Annotated[int, Field(ge=0)]
+    """The number of the other trial."""
+    purpose: Purpose
+    seed: int | None = None
+    """The run's `loop.seed`; None leaves the recipe's."""
+    split: int | None = None
+    """The run's `data.validation_seed`; None leaves the recipe's."""
+
+    def __str__(self) -> str:
+        if self.purpose == "pruning":
+            return f"trial {self.of} again, to its end"
+        split = "" if self.split is None else f" and split {self.split}"
+        return f"trial {self.of} again, with seed {self.seed}{split}"
+
+    def recipe(self, original: Recipe) -> Recipe:
+        """Returns the recipe of this run."""
+        seeds = {"loop.seed": self.seed, "data.validation_seed": self.split}
+        return original.with_values({path: seed for path, seed in seeds.items() if seed is not None})
+
+
+def best_first(trials: Sequence[Trial], metric: str, sign: float) -> list[Trial]:
+    """Returns the search's own finished trials, the best first; of equals the earliest.
+
+    A metric is better where `sign` times its value is higher.
+    """
+    finished = [trial for trial in trials if trial.end == "finished" and trial.repeat is None]
+    return sorted(finished, key=lambda trial: -sign * trial.metrics[metric])
+
+
+def finalists_of(finalists: Finalists, ranked: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials that are trained again: the best ones, each recipe once.
+
+    A small space is drawn from twice.
+    """
+    first: dict[str | None, Trial] = {}
+    for trial in ranked:
+        first.setdefault(trial.digest, trial)
+    return list(first.values())[: finalists.top]
+
+
+def missing_runs(finalists: Finalists, chosen: Sequence[Trial], trials: Sequence[Trial]) -> Iterator[Repeat]:
+    """Yields the runs of the chosen finalists that are not among `trials`, in the order of their training.
+
+    Every finalist has its first run before any has its second: where time ends early, all have equally many.
+    Run k has the k-th seed above the recipe's own, and with fresh splits the k-th split above: the same for
+    all finalists, so that they are compared on equal images.
+    """
+    repeats = [each.repeat for each in trials if each.repeat is not None]
+    there = {(each.of, each.seed) for each in repeats if each.purpose == "finalist"}
+    for k in range(1, finalists.seeds + 1):
+        for trial in chosen:
+            assert trial.recipe is not None, "a finished trial has a recipe"
+            seed = (int(trial.recipe["loop"]["seed"]) + k) % SEEDS
+            if (trial.id, seed) not in there:
+                first = trial.recipe["data"]["validation_seed"] or 0
+                split = first + k if finalists.splits == "fresh" else None
+                yield Repeat(of=trial.id, purpose="finalist", seed=seed, split=split)

@@ -1,0 +1,22 @@
+"""Describes how the best trials of a search are trained again, before one of them is called the best."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainable.recipe.base import Spec
+
+
+class Finalists(Spec):
+    """Says how many of the best trials are trained again, and how often.
+
+    A winner is lucky: it is the best of many scores, each partly chance. Its runs with fresh seeds are not.
+    """
+
+    top: Annotated[int, Field(ge=1, le=100)] = Field(3, description="how many of the best trials")
+    seeds: Annotated[int, Field(ge=2, le=100)] = Field(3, description="runs of each, with fresh seeds")
+    splits: Literal["same", "fresh"] = Field(
+        "same", description="fresh: each run draws training and validation anew; the test part stays"
+    )

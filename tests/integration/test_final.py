@@ -1,0 +1,84 @@
+"""A whole search whose finalist is trained again on fresh splits, with real Ray, Optuna and MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from search.record.trials import Trial
+from search.results.audit import audit
+from search.results.search import Search
+from search.running import driver
+from tests.integration.small_searches import digits_study
+from trainable.recipe.provenance import FreshRuns
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import train
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
+    """The folder of a small search whose best trial was trained again on two fresh splits."""
+    storage = tmp_path_factory.mktemp("storage")
+    fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
+    study = digits_study(storage, name="final", budget__trials=2, budget__epochs=2, finalists=fresh)
+    assert driver.search(study) == "finished"
+    return storage / "final"
+
+
+def runs_of(folder: Path) -> tuple[Trial, ...]:
+    finals = Search(folder).progress.finals
+    assert finals is not None
+    return finals.finalists[0].runs
+
+
+def test_the_winner_has_an_estimate_from_runs_on_fresh_splits(folder: Path) -> None:
+    search = Search(folder)
+    finals = search.progress.finals
+    assert finals is not None
+    assert finals.winner is not None
+    assert search.best is not None
+    assert search.best.id == finals.winner.trial
+    digests = {trial.whole_recipe.data.validation_seed for trial in runs_of(folder)}
+    assert digests == {1, 2}
+    assert finals.winner.estimate is not None
+    assert finals.winner.estimate.scores == tuple(run.metrics["val_accuracy"] for run in runs_of(folder))
+
+
+def test_a_run_on_a_fresh_split_is_what_its_recipe_gives_alone(folder: Path) -> None:
+    run = runs_of(folder)[1]
+    again = train(run.whole_recipe).history[-1].metrics()
+    same = [name for name in run.metrics if name.startswith(("val_", "train_"))]
+    assert {name: again[name] for name in same} == {name: run.metrics[name] for name in same}
+
+
+def test_the_exported_recipe_says_what_the_final_came_to(folder: Path) -> None:
+    finals, provenance = Search(folder).progress.finals, read_recipe(folder / "best.yaml").provenance
+    assert provenance is not None
+    assert isinstance(provenance.final, FreshRuns)
+    assert finals is not None
+    assert finals.winner is not None
+    assert finals.winner.estimate is not None
+    assert provenance.final.scores == finals.winner.estimate.scores
+    assert provenance.final.seeds == (1, 2)
+    assert provenance.final.gap == finals.winner.gap
+    assert provenance.final.fresh_splits
+
+
+def test_every_part_of_the_search_has_the_runs_and_optunas_copy_has_the_trials_alone(folder: Path) -> None:
+    found = audit(Search(folder))
+    assert found.differences == ()
+    assert found.trials == 4
+
+
+def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from search.results.report import show
+
+    show(Search(folder), as_json=False)
+    printed = capsys.readouterr().out
+    assert "the best trials, trained again:" in printed
+    assert "over 2 fresh seeds, of trial" in printed

@@ -1,0 +1,175 @@
+"""Tests how the best trials are trained again: which, when, with which seeds, and what learns from it."""
+
+from pathlib import Path
+
+import pytest
+
+from search.deciding.finalists import choose_final
+from search.deciding.ledger import Ledger
+from search.deciding.pruning import Pruning
+from search.record.chain import JournalError
+from search.record.home import EVENTS_FILE
+from search.record.journal import EpochEvent, TrialEvent, read
+from search.record.repeats import Repeat
+from search.record.trials import Record, Trial
+from search.study import SamplerKind, Study
+from search.study.finalists import Finalists
+from tests.search.deciding.small_ledgers import EPOCHS, SLOTS, TRIALS, Open, drive, essence, trained
+from tests.search.small_events import replace_journal
+
+TWO_TWICE = Finalists(top=2, seeds=2)
+
+
+def trials_of(folder: Path) -> list[Trial]:
+    return Record(read(folder / EVENTS_FILE)).trials
+
+
+def repeats_of(folder: Path) -> list[tuple[int, int | None, int | None]]:
+    found = [each.repeat for each in trials_of(folder)]
+    return [(each.of, each.seed, each.split) for each in found if each is not None]
+
+
+def test_the_best_trials_are_trained_again_with_fresh_seeds_when_all_others_have_ended(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    ledger = open_ledger(finalists=TWO_TWICE, begun=False)
+    drive(ledger)
+    drawn = [each for each in trials_of(tmp_path) if each.repeat is None]
+    finished = [each for each in drawn if each.end == "finished"]
+    best = sorted(finished, key=lambda each: -each.metrics["val_accuracy"])[:2]
+    assert len(drawn) == TRIALS
+    assert repeats_of(tmp_path) == [(each.id, seed, None) for seed in (1, 2) for each in best]
+    order = [event for event in read(tmp_path / EVENTS_FILE) if isinstance(event, TrialEvent | EpochEvent)]
+    first_run = next(at for at, event in enumerate(order) if isinstance(event, TrialEvent) and event.repeat)
+    assert all(event.trial >= TRIALS for event in order[first_run:])
+    assert ledger.is_complete
+
+
+def test_a_run_of_a_finalist_has_its_recipe_with_another_seed(open_ledger: Open, tmp_path: Path) -> None:
+    drive(open_ledger(finalists=Finalists(top=1, seeds=2, splits="fresh"), begun=False))
+    *_, first, second = trials_of(tmp_path)
+    assert first.repeat is not None
+    original = trials_of(tmp_path)[first.repeat.of].whole_recipe
+    for run, k in ((first, 1), (second, 2)):
+        seeds = {"loop.seed": original.loop.seed + k, "data.validation_seed": k}
+        assert run.whole_recipe == original.with_values(seeds)
+        assert run.end == "finished"
+        assert run.epochs == EPOCHS
+        assert all(event.rung is None for event in run.history)
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe"])
+def test_the_sampler_and_the_scheduler_learn_nothing_from_finalists(
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind
+) -> None:
+    with_final, without = tmp_path / "with", tmp_path / "without"
+    with_final.mkdir()
+    without.mkdir()
+    drive(open_ledger(with_final, kind, finalists=TWO_TWICE, begun=False))
+    drive(open_ledger(without, kind, begun=False))
+    assert essence(with_final)[: len(essence(without))] == essence(without)
+
+
+def test_killed_after_any_line_the_final_goes_on_as_if_it_had_never_stopped(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.mkdir()
+    part.mkdir()
+    drive(open_ledger(whole, finalists=TWO_TWICE, begun=False))
+    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
+    first_run = next(at for at, line in enumerate(lines) if b'"purpose":"finalist"' in line)
+    for cut in range(first_run, len(lines)):
+        replace_journal(part, b"".join(lines[:cut]))
+        drive(open_ledger(part, finalists=TWO_TWICE, begun=False))
+        assert essence(part) == essence(whole), f"killed in line {cut + 1}"
+
+
+def test_nothing_is_proposed_while_trials_of_the_search_train(open_ledger: Open) -> None:
+    ledger = open_ledger(finalists=TWO_TWICE)
+    last = last_running(ledger)
+    assert ledger.propose() is None
+    assert not ledger.is_complete
+    ledger.fail(last, "it crashed")
+    proposal = ledger.propose()
+    assert proposal is not None
+    assert proposal.trial == TRIALS
+
+
+def last_running(ledger: Ledger) -> int:
+    """Trains all trials but the last one, which is left running."""
+    while (proposal := ledger.propose()) is not None:
+        ledger.start(proposal.trial, 0)
+        if proposal.trial == TRIALS - 1:
+            break
+        for epoch in range(1, EPOCHS + 1):
+            ledger.epoch(proposal.trial, trained(dict(proposal.values), epoch))
+    return TRIALS - 1
+
+
+def test_a_finalist_that_no_recipe_of_the_search_finished_is_refused(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    drive(open_ledger(begun=False))
+    record = Record(read(tmp_path / EVENTS_FILE))
+    stopped = next(each for each in record.trials if each.end == "stopped")
+    repeat = Repeat(of=stopped.id, purpose="finalist", seed=1)
+    event = TrialEvent(trial=TRIALS, values=dict(stopped.values), repeat=repeat)
+    with pytest.raises(JournalError, match=f"a trial that was finished, got trial {stopped.id}"):
+        record.apply(event)
+
+
+def test_finalists_that_the_search_did_not_begin_with_are_refused(open_ledger: Open) -> None:
+    drive(open_ledger(finalists=TWO_TWICE, begun=False))
+    with pytest.raises(JournalError, match=r"finalists\.top is 2 in the journal and 3"):
+        open_ledger(finalists=Finalists(top=3, seeds=2))
+
+
+def study_of(**values: object) -> Study:
+    return Study.from_tree({"data": {"path": "digits"}}).with_values(
+        {path.replace("__", "."): value for path, value in values.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("trials", "rungs", "top"),
+    [
+        (14, (), None),
+        (15, (), 1),
+        (29, (), 1),
+        (30, (), 2),
+        (45, (), 3),
+        (16, (2,), None),
+        (100, (2,), 2),
+        (120, (2,), 3),
+    ],
+)
+def test_by_default_the_finalists_cost_a_fifth_of_the_search_at_most(
+    trials: int, rungs: tuple[int, ...], top: int | None
+) -> None:
+    final = choose_final(study_of(budget__trials=trials), Pruning(rungs, 3, ""))
+    assert (final.finalists.top if final.finalists else None) == top
+    if final.finalists is None:
+        assert "`finalists: {top: 3, seeds: 3}` in the study asks for it" in final.words
+    else:
+        assert final.finalists.seeds == 3
+        share = int(final.words.rpartition("about ")[2].removesuffix("%"))
+        assert share <= 20
+
+
+def test_a_study_that_says_so_has_its_finalists_whatever_they_cost() -> None:
+    study = study_of(finalists={"top": 2, "seeds": 5, "splits": "fresh"})
+    final = choose_final(study, Pruning((), 3, ""))
+    assert final.finalists == Finalists(top=2, seeds=5, splits="fresh")
+    assert final.words == (
+        "then the best 2 trials are trained again with 5 fresh seeds and fresh splits: "
+        "200 epochs more, about 62%"
+    )
+    assert choose_final(study_of(finalists="none", budget__trials=100), Pruning((), 3, "")).finalists is None
+
+
+def test_slots_are_shared_by_runs_of_several_finalists(open_ledger: Open) -> None:
+    ledger = open_ledger(finalists=Finalists(top=2, seeds=3))
+    ledger.fail(last_running(ledger), "it crashed")
+    proposals = [ledger.propose() for _ in range(SLOTS)]
+    assert [each.trial for each in proposals if each is not None] == [TRIALS, TRIALS + 1, TRIALS + 2]

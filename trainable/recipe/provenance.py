@@ -1,0 +1,52 @@
+"""Says where a recipe comes from, what it scored, and how far that holds when it is trained again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainable.recipe.base import Spec
+
+
+class FreshRuns(Spec):
+    """Says what a recipe scored when the final of its search trained it again with fresh seeds."""
+
+    metric: str
+    seeds: tuple[int, ...]
+    scores: tuple[float, ...]
+    mean: float
+    deviation: Annotated[float, Field(ge=0.0)]
+    """The standard deviation of a run."""
+    estimate: float
+    """The mean, drawn towards that of all finalists."""
+    low: float
+    high: float
+    """From `low` to `high` is the 95 % interval of the estimate."""
+    gap: float
+    """By how much the search's own figure is above the estimate."""
+    fresh_splits: bool
+    """Whether training and validation were drawn anew for each run."""
+
+
+class Provenance(Spec):
+    """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
+
+    `weights_digest` is that of the file that the run began from; `code` has those of your own functions.
+    """
+
+    search: str | None = None
+    trial: int | None = None
+    mlflow_run_id: str | None = None
+    created: str | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    final: FreshRuns | None = None
+    data_digest: str | None = None
+    weights_digest: str | None = None
+    class_names: tuple[str, ...] = ()
+    threads: int | None = None
+    device: str | None = None
+    micro_batch: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    git_commit: str | None = None
+    code: dict[str, str] = Field(default_factory=dict)
