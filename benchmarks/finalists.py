@@ -244,9 +244,9 @@ def page(tables: dict[str, dict[str, float]], runs: Sequence[dict[str, Any]]) ->
         "`held`: the share of searches in which the winner's 95 % interval has its mean over other seeds "
         f"({SEEDS - 4} on tables, {MORE} in real searches, so that it is itself a mean of few). "
         "`figure above`: by how many points the search's own figure is above that mean; `estimate above`: "
-        "the same for the estimate; `half width`: the median of the interval's. `above test`: by how many points "
-        "the estimate, and in brackets the best figure of the search, is above the mean test accuracy of the "
-        "winner's other seeds.\n\n"
+        "the same for the estimate; `half width`: the median of the interval's; `above test`: by how many "
+        "points the estimate, and in brackets the best figure of the search, is above the mean test accuracy "
+        "of the winner's other seeds.\n\n"
         "| searches | n | held | figure above | estimate above | half width | above test |\n"
         "|-|-|-|-|-|-|-|\n"
     )

@@ -21,10 +21,10 @@ from scipy.stats import rankdata, spearmanr
 
 from offline import lcbench
 from offline.pruning_page import page
-from offline.pruning_replay import Curves, Order, replayed
 from offline.search_task import SearchTask
 from report import environment, write
 from search.deciding.pruning import SAME_SHAPE, suggested
+from search.deciding.pruning_replay import Curves, Order, replayed
 from search.deciding.scheduler import rungs
 from spaces.domains import is_number
 from spaces.priors import Confidence, Normal, Prior, Uniform, quantile_value

@@ -9,13 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from search.commands import of_a_search
-from search.commands.options import FAILED, Address, Download, Folder, Json, Set, Weights, with_weights
+from search.commands.options import (
+    FAILED,
+    INTERRUPTED,
+    Address,
+    Download,
+    Folder,
+    Json,
+    Set,
+    Weights,
+    exit_with,
+    with_weights,
+)
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.tune.causes import in_words, refusal_in
-
-INTERRUPTED, TERMINATED = 130, 143
 
 app = typer.Typer(
     name="tunebook",
@@ -82,7 +91,7 @@ def search(
         "tracking.experiment": experiment,
     }
     asked = study_asked(study, flags, set_ or ())
-    _exit_with(driver.search(asked, address=address, download=download, again=again))
+    exit_with(driver.search(asked, address=address, download=download, again=again))
 
 
 @app.command()
@@ -95,7 +104,7 @@ def resume(
     with paused():
         from search.running import driver
 
-    _exit_with(driver.resume(folder, address=address, download=download))
+    exit_with(driver.resume(folder, address=address, download=download))
 
 
 of_a_search.add_to(app)
@@ -263,18 +272,6 @@ def check(
 
 
 cli.add_to(app)
-
-
-def _exit_with(state: str) -> None:
-    """Ends the command with the exit code of a search's state."""
-    codes = {
-        "finished": 0,
-        "failed": FAILED,
-        "broken off": FAILED,
-        "interrupted": INTERRUPTED,
-        "terminated": TERMINATED,
-    }
-    raise typer.Exit(codes[state])
 
 
 def main() -> None:

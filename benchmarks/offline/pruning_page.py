@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from offline.pruning_replay import WORKERS
 from report import described
+from search.deciding.pruning_replay import WORKERS
 
 AFTER = (1, 2, 3, 5)
 TRIALS = (16, 48)

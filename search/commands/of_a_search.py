@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from search.commands.options import FAILED, Folder, Json
+from search.commands.options import FAILED, Address, Download, Folder, Json, exit_with
 from trainable.collector import paused
 
 
@@ -46,6 +46,22 @@ def audit(folder: Folder) -> None:
     raise typer.Exit(FAILED if found.differences else 0)
 
 
+def audit_pruning(
+    folder: Folder,
+    share: Annotated[
+        float,
+        typer.Option(help="The share of each rung's stopped trials to train to their end.", min=0, max=1),
+    ] = 0.1,
+    address: Address = None,
+    download: Download = False,
+) -> None:
+    """Train a sample of the stopped trials to their end: would a better one have been among them?"""
+    with paused():
+        from search.running import driver
+
+    exit_with(driver.audit_pruning(folder, share, address=address, download=download))
+
+
 def export(
     folder: Folder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
@@ -79,5 +95,5 @@ def refine(
 
 def add_to(app: typer.Typer) -> None:
     """Adds these commands to the command line."""
-    for command in (show, ui, sync, audit, export, refine):
+    for command in (show, ui, sync, audit, audit_pruning, export, refine):
         app.command()(command)

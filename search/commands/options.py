@@ -12,8 +12,15 @@ import typer
 from search.running.cluster_token import send_token
 from trainable.files.store import is_uri
 
-FAILED = 1
-"""The exit code of a command that could not do what was asked."""
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+EXIT_CODES = {
+    "finished": 0,
+    "failed": FAILED,
+    "broken off": FAILED,
+    "interrupted": INTERRUPTED,
+    "terminated": TERMINATED,
+}
+"""The exit code of a command that drives a search, by how that ended."""
 
 
 def _with_token(address: str | None) -> str | None:
@@ -54,3 +61,8 @@ Download = Annotated[
 def with_weights(settings: Sequence[str] | None, weights: str | None) -> list[str]:
     """Returns settings with one for weights, if they are given."""
     return [*(settings or ()), *([] if weights is None else [f"model.weights={json.dumps(weights)}"])]
+
+
+def exit_with(state: str) -> None:
+    """Ends the command with the exit code of how a search ended."""
+    raise typer.Exit(EXIT_CODES[state])

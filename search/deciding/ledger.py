@@ -114,8 +114,6 @@ class Ledger:
         """The number of trials that repeat no other one."""
         self._infeasible = 0
         """The number of trials that broke a constraint."""
-        self._audits = False
-        """Whether this driver trains stopped trials to their end, and nothing else."""
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
@@ -123,6 +121,9 @@ class Ledger:
         for number in range(self.trials):
             self._end_if_decided(number)
         self._unfinished = list(self.open_trials)
+        repeats = (self._record.trials[number].repeat for number in self._unfinished)
+        self._audits = any(each is not None and each.purpose == "pruning" for each in repeats)
+        """Whether this driver trains stopped trials to their end, and proposes nothing new."""
 
     def begin(
         self,
@@ -239,6 +240,12 @@ class Ledger:
         """Journal every trial that has not ended as stopped: the search is over before its budget."""
         for number in self.open_trials:
             self._write(EndEvent(trial=number, state="stopped", reason=reason))
+
+    def audit(self, trials: Sequence[int]) -> None:
+        """Journal that stopped trials are trained to their end; if there are any, nothing else is proposed
+        from now on but what is unfinished."""
+        self._audits = self._audits or bool(trials)
+        self._unfinished += [self._add_repeat(Repeat(of=each, purpose="pruning")) for each in trials]
 
     @property
     def search_id(self) -> str | None:

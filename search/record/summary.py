@@ -87,6 +87,12 @@ class Summary:
         over = self.state == "finished" or not (is_missing or any(not each.ended for each in runs))
         return finals_of(chosen, runs, self.objective, self.sign, over=over)
 
+    @property
+    def is_being_audited(self) -> bool:
+        """Whether a stopped trial is being trained to its end, by a driver that may have been killed."""
+        repeats = [each.repeat for each in self.repeats if not each.ended]
+        return any(each is not None and each.purpose == "pruning" for each in repeats)
+
     def trial(self, number: int) -> Trial:
         """Returns the trial of this number. Raises KeyError where there is none."""
         return {each.id: each for each in self.all_trials}[number]

@@ -27,11 +27,13 @@ from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
+from search.results.pruning_table import audit_lines, graces_table, rungs_table
 from search.results.search import Search
 from search.results.tables import Rows, counted
 from search.results.trials_table import trials_table
 from search.results.verdict_tables import brief_table
 from search.study import Study
+from search.verdicts.pruning_audit import PruningAudit
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from trainable.recipe.sources import with_guide_names
@@ -254,6 +256,8 @@ def _print(search: Search) -> None:
     out.print(trials_table(summary, ranked(summary), out.width))
     out.print(headline(summary), soft_wrap=True)
     _print_finals(summary)
+    if search.pruning_audit is not None:
+        print_audit(search.pruning_audit, search.pruning.rungs)
     _print_frontier(summary)
     _print_diagnosis(summary)
     _print_verdicts(summary, quote(search.home.address))
@@ -272,6 +276,16 @@ def _print_finals(summary: Summary) -> None:
         say("\nthe best trials, trained again:")
         console().print(finals_table(summary.finals, summary.objective))
         say(winner_line(summary.finals, summary.objective))
+
+
+def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
+    """Print what the audit of pruning has found."""
+    say("\naudit of pruning:")
+    for table in (rungs_table(audit), graces_table(audit)):
+        if table.rows:
+            console().print(table)
+    for line in audit_lines(audit, rungs):
+        say(line)
 
 
 def _print_frontier(summary: Summary) -> None:

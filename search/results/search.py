@@ -30,6 +30,7 @@ from search.study import Study
 from search.study.space import build_space
 from search.verdicts.diagnosis import diagnosis_of
 from search.verdicts.judging import verdicts_of
+from search.verdicts.pruning_audit import PruningAudit, audit_of
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.curves.diagnosis import Diagnosis
@@ -151,6 +152,11 @@ class Search:
         if not any(trial.ended for trial in self.trials):
             return None
         return verdicts_of(self.progress, self.space)
+
+    @cached_property
+    def pruning_audit(self) -> PruningAudit | None:
+        """What stopped trials came to that were trained to their end; None where none was."""
+        return audit_of(self.progress, self.pruning)
 
     @cached_property
     def home(self) -> Home:

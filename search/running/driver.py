@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Literal
@@ -34,6 +34,7 @@ from search.results.export import export_recipe, recipe_text
 from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import alive_machines, joined, local_ray
+from search.running.log_file import logging_to
 from search.running.machines import check_machines
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
@@ -43,6 +44,7 @@ from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.study.code import NO_CODE, Code
 from search.verdicts.conclusions import conclusion
+from search.verdicts.pruning_audit import sampled
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
 
@@ -90,7 +92,7 @@ def search(
             check_machines(prepared.per_trial, prepared.space, hardware, report.say)
             write_facts(prepared)
             study.write(home.folder)  # last: a folder with a study in it can be resumed
-            return _drive(prepared, hardware, lease)
+            return _drive(prepared, hardware, lease, _deadline(study, spent=0.0))
 
 
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
@@ -98,6 +100,31 @@ def resume(folder: Path, *, address: str | None = None, download: bool = False) 
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
         return _go_on(home, lease, address=address, download=download)
+
+
+def audit_pruning(
+    folder: Path, share: float, *, address: str | None = None, download: bool = False
+) -> Closing:
+    """Train a sample of the trials that were stopped at rungs to their end; return how that ended.
+
+    `share` in (0, 1] of each rung's, rounded up. An audit that is interrupted is continued by `resume`, and
+    takes no part of a budget of hours. Raises UserError for a search that is not finished, and for one that
+    has nothing left to train.
+    """
+    home = _home_to_write(folder.absolute())
+    with driving(home, report.say) as lease:
+        search = Search(home.folder)
+        if search.state != "finished":
+            raise UserError(
+                f"{home.address}: pruning is audited when a search is finished; it is {search.state}"
+            )
+        chosen = sampled(search.progress, share, search.study.seed)
+        if not chosen:
+            raise UserError(
+                f"{home.address}: no stopped trial is left to train to its end at --share {share:g}"
+            )
+        report.say(f"{len(chosen)} of the stopped trials are trained to epoch {search.study.budget.epochs}")
+        return _go_on(home, lease, address=address, download=download, audited=chosen)
 
 
 def sync(folder: Path) -> bool:
@@ -184,13 +211,19 @@ def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware
 
 
 def _go_on(
-    home: Home, lease: Lease | None, *, address: str | None, download: bool, code: Code = NO_CODE
+    home: Home,
+    lease: Lease | None,
+    *,
+    address: str | None,
+    download: bool,
+    code: Code = NO_CODE,
+    audited: Sequence[int] = (),
 ) -> Closing:
-    """Does the work of `resume`, once this process is the only driver."""
+    """Does the work of `resume`, and of an audit of stopped trials, once this process is the only driver."""
     search = Search(home.folder)
     for change in search.code.changes(code) if search.code is not None else ():
         report.say(change)
-    if search.state == "finished":
+    if search.state == "finished" and not audited:
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)
@@ -199,7 +232,9 @@ def _go_on(
     with _machines(address) as hardware:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
         check_machines(prepared.per_trial, prepared.space, hardware, report.say)
-        return _drive(prepared, hardware, lease, search.record.seconds(search.record.latest))
+        spent = search.record.seconds(search.record.latest)
+        deadline = None if audited or search.progress.is_being_audited else _deadline(study, spent)
+        return _drive(prepared, hardware, lease, deadline, audited)
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
@@ -214,23 +249,32 @@ def _sync(home: Home, lease: Lease | None) -> bool:
     return all(backlog.complete for backlog in backlogs)
 
 
-def _drive(prepared: Prepared, hardware: Hardware, lease: Lease | None, seconds: float = 0.0) -> Closing:
-    """Does everything from the first event of this driver to its last, after `seconds` of earlier drivers.
+def _drive(
+    prepared: Prepared,
+    hardware: Hardware,
+    lease: Lease | None,
+    deadline: float | None,
+    audited: Sequence[int] = (),
+) -> Closing:
+    """Does everything from the first event of this driver to its last, which comes at the deadline at latest.
+
+    Trials that are `audited` are trained to their end, and nothing else.
 
     A private Ray is started only here, after every check has passed, so that a mistake is reported at once.
     """
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
     tracker, in_store = tracker_of(home, study), _in_store(home, lease)
-    switch = StopSwitch(_deadline(study, seconds), lease)
+    switch = StopSwitch(deadline, lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
     followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
-    with Journal(folder) as journal, _logging_to(folder / LOG_FILE):
+    with Journal(folder) as journal, logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         installed = versions()
         ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights)
+        ledger.audit(audited)
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(study, prepared.pruning, prepared.final, prepared.concurrent, folder)
         with _following(followers, switch), switch.listening():
@@ -313,43 +357,11 @@ def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
             follower.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
-def _deadline(study: Study, seconds: float) -> float | None:
-    """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers' time counts."""
+def _deadline(study: Study, spent: float) -> float | None:
+    """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers have spent some."""
     if study.budget.hours is None:
         return None
-    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - seconds)
-
-
-class LogFile(logging.FileHandler):
-    """Writes a log as long as the disk takes it; Python would print a traceback for each lost line."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
-        """Does nothing: the search says itself that the disk is full."""
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            super().close()
-
-
-@contextlib.contextmanager
-def _logging_to(file: Path) -> Iterator[None]:
-    """Sends this package's log to a file for the block, and nowhere else."""
-    try:
-        handler = LogFile(file, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written to: {error.strerror}") from None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    package = logging.getLogger("search")
-    level, package.propagate = package.level, False
-    package.addHandler(handler)
-    package.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        package.removeHandler(handler)
-        package.setLevel(level)
-        package.propagate = True
-        handler.close()
+    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - spent)
 
 
 def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[State, str | None]:

@@ -11,6 +11,7 @@ from search.results.audit import audit
 from search.results.search import Search
 from search.running import driver
 from tests.integration.small_searches import digits_study
+from trainable.errors import UserError
 from trainable.recipe.provenance import FreshRuns
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
@@ -23,7 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
     """The folder of a small search whose best trial was trained again on two fresh splits."""
     storage = tmp_path_factory.mktemp("storage")
     fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
-    study = digits_study(storage, name="final", budget__trials=2, budget__epochs=2, finalists=fresh)
+    study = digits_study(
+        storage, name="final", concurrent=1, budget__trials=4, budget__epochs=2, finalists=fresh
+    )
     assert driver.search(study) == "finished"
     return storage / "final"
 
@@ -70,7 +73,7 @@ def test_the_exported_recipe_says_what_the_final_came_to(folder: Path) -> None:
 def test_every_part_of_the_search_has_the_runs_and_optunas_copy_has_the_trials_alone(folder: Path) -> None:
     found = audit(Search(folder))
     assert found.differences == ()
-    assert found.trials == 4
+    assert found.trials == 6
 
 
 def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
@@ -82,3 +85,25 @@ def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
     printed = capsys.readouterr().out
     assert "the best trials, trained again:" in printed
     assert "over 2 fresh seeds, of trial" in printed
+
+
+def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(folder: Path) -> None:
+    before = Search(folder)
+    stopped = [each for each in before.trials if each.end == "stopped"]
+    assert stopped, "the search stops a trial at its rung"
+    assert driver.audit_pruning(folder, share=1.0) == "finished"
+    after = Search(folder)
+    assert after.best is not None
+    assert before.best is not None
+    assert after.best.id == before.best.id
+    assert after.pruning_audit is not None
+    assert after.pruning_audit.trained == tuple(each.id for each in stopped)
+    again = next(each for each in after.progress.repeats if each.repeat and each.repeat.of == stopped[0].id)
+    assert again.results[0].val_loss == stopped[0].results[0].val_loss
+    assert again.epochs == 2
+    assert audit(after).differences == ()
+
+
+def test_an_audit_with_nothing_left_to_train_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="no stopped trial is left"):
+        driver.audit_pruning(folder, share=1.0)

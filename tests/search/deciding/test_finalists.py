@@ -173,3 +173,36 @@ def test_slots_are_shared_by_runs_of_several_finalists(open_ledger: Open) -> Non
     ledger.fail(last_running(ledger), "it crashed")
     proposals = [ledger.propose() for _ in range(SLOTS)]
     assert [each.trial for each in proposals if each is not None] == [TRIALS, TRIALS + 1, TRIALS + 2]
+
+
+def test_an_audit_trains_stopped_trials_to_their_end_and_proposes_nothing_else(
+    open_ledger: Open, tmp_path: Path
+) -> None:
+    drive(open_ledger(begun=False))
+    before = trials_of(tmp_path)
+    stopped = [each.id for each in before if each.end == "stopped"][:2]
+    ledger = open_ledger()
+    ledger.audit(stopped)
+    proposals = [ledger.propose(), ledger.propose()]
+    assert ledger.propose() is None
+    for proposal in proposals:
+        assert proposal is not None
+        ledger.start(proposal.trial, 0)
+        for epoch in range(1, EPOCHS + 1):
+            ledger.epoch(proposal.trial, trained(dict(proposal.values), epoch))
+    runs = trials_of(tmp_path)[len(before) :]
+    assert [(each.repeat, each.end) for each in runs] == [
+        (Repeat(of=number, purpose="pruning"), "finished") for number in stopped
+    ]
+    assert [each.recipe for each in runs] == [before[number].recipe for number in stopped]
+
+
+def test_a_resumed_audit_trains_what_is_unfinished_and_no_finalist(open_ledger: Open, tmp_path: Path) -> None:
+    drive(open_ledger(begun=False, finalists=TWO_TWICE))
+    stopped = next(each.id for each in trials_of(tmp_path) if each.end == "stopped")
+    open_ledger(finalists=TWO_TWICE).audit([stopped])
+    again = open_ledger(finalists=TWO_TWICE)
+    proposal = again.propose()
+    assert proposal is not None
+    assert trials_of(tmp_path)[proposal.trial].repeat == Repeat(of=stopped, purpose="pruning")
+    assert again.propose() is None

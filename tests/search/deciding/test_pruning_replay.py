@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from offline.pruning_replay import Curves, expected_best, one_search, replayed, worth
+from search.deciding.pruning_replay import Curves, expected_best, one_search, replayed, worth
 
 FINALS = np.array([0.1, 0.3, 0.3, 0.6, 0.9])
 

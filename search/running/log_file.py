@@ -1,0 +1,42 @@
+"""Writes the log of a search for people: what happened, and the traceback of every trial that crashed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainable.errors import UserError
+
+
+class LogFile(logging.FileHandler):
+    """Writes a log as long as the disk takes it; Python would print a traceback for each lost line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Does nothing: the search says itself that the disk is full."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+@contextlib.contextmanager
+def logging_to(file: Path) -> Iterator[None]:
+    """Sends this package's log to a file for the block, and nowhere else."""
+    try:
+        handler = LogFile(file, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written to: {error.strerror}") from None
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    package = logging.getLogger("search")
+    level, package.propagate = package.level, False
+    package.addHandler(handler)
+    package.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        package.removeHandler(handler)
+        package.setLevel(level)
+        package.propagate = True
+        handler.close()

@@ -1,0 +1,204 @@
+"""Says whether pruning has stopped the wrong trials, from a sample of them that was trained to the end.
+
+Each trial of the sample stands for all that were stopped at its rung. So the sample and the finished trials
+together are curves of the whole search, as if nothing had been stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from search.deciding.pruning import Pruning
+from search.deciding.scheduler import rungs
+
+if TYPE_CHECKING:
+    from search.deciding.pruning_replay import Curves
+    from search.record.summary import Summary
+    from search.record.trials import Trial
+
+WORTH = 0.8
+"""The share of its worth that a pruned search is to keep (docs/decisions/0009)."""
+ORDERS, RESAMPLES = 300, 1_000
+LEAST = 4
+"""A rank correlation of fewer curves says nothing."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Says how well the scores of an epoch rank the final ones: Spearman's correlation, 95 % interval."""
+
+    epoch: int
+    correlation: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Grace:
+    """Says what pruning would do that compares trials first at this epoch: shares of worth and of epochs."""
+
+    epoch: int
+    worth: float
+    spent: float
+
+
+@dataclass(frozen=True)
+class PruningAudit:
+    """Holds what the audit has found; `best` is the score of the search's best trial in the search itself."""
+
+    stopped: int
+    """The number of trials that were stopped at a rung."""
+    trained: tuple[int, ...]
+    """Those of them that were trained to their end."""
+    better: tuple[int, ...]
+    """Those of these that ended better than the best of the search."""
+    best: float
+    chance: float
+    """The chance that any stopped trial would have ended better; 1 where one has."""
+    rungs: tuple[Rung, ...]
+    graces: tuple[Grace, ...]
+    grace: int | None
+    """The first epoch from which a search keeps `WORTH`; None where no epoch of the first half does."""
+
+    def json(self) -> dict[str, Any]:
+        """Returns plain data."""
+        return asdict(self)
+
+
+def sampled(summary: Summary, share: float, seed: int) -> list[int]:
+    """Returns the stopped trials that an audit of this share trains and that are not trained to the end yet.
+
+    Of each rung's it is the share, rounded up, in a random order that `seed` decides: a larger share takes
+    the same trials and more.
+    """
+    there = {each.repeat.of for each in summary.repeats if each.repeat and each.repeat.purpose == "pruning"}
+    return [
+        number
+        for stopped in _stopped_by_rung(summary).values()
+        for number in _shuffled(stopped, seed)[: math.ceil(share * len(stopped))]
+        if number not in there
+    ]
+
+
+def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
+    """Returns what the trials that were trained to their end say; None before any has been."""
+    trained = {
+        each.repeat.of: each
+        for each in summary.repeats
+        if each.repeat and each.repeat.purpose == "pruning" and each.end in ("finished", "diverged")
+    }
+    ranked = summary.best_first
+    if not trained or not ranked:
+        return None
+    best = ranked[0].metrics[summary.objective]
+    finals = {number: _final(trial, summary) for number, trial in trained.items()}
+    better = [number for number, final in finals.items() if final > summary.sign * best]
+    stopped = sum(map(len, _stopped_by_rung(summary).values()))
+    curves = _curves(summary, trained)
+    found = tuple(_rungs(curves, pruning.rungs))
+    graces = tuple(_graces(curves, pruning, len(summary.trials)))
+    return PruningAudit(
+        stopped,
+        tuple(sorted(trained)),
+        tuple(sorted(better)),
+        best,
+        chance_of_better(len(better), len(trained), stopped),
+        found,
+        graces,
+        next((each.epoch for each in graces if each.worth >= WORTH), None),
+    )
+
+
+def chance_of_better(better: int, trained: int, stopped: int) -> float:
+    """Returns the chance that at least one of the stopped trials would have ended better than the best.
+
+    It is the posterior predictive probability under Jeffreys' prior, Beta(1/2, 1/2), for the share of better
+    ones (Brown, Cai and DasGupta 2001, Statistical Science 16, 101-133, section 3.2): for none in n it is
+    1 - B(1/2, stopped + 1/2) / B(1/2, n + 1/2).
+    """
+    from scipy.special import betaln
+
+    if better:
+        return 1.0
+    return 1.0 - math.exp(betaln(0.5, stopped + 0.5) - betaln(0.5, trained + 0.5))
+
+
+def _stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
+    """Returns the trials that were stopped at each rung; the end of a budget stops trials between rungs."""
+    found: dict[int, list[int]] = {}
+    for trial in summary.trials:
+        if trial.end == "stopped" and trial.history and (rung := trial.history[-1].rung) is not None:
+            found.setdefault(rung, []).append(trial.id)
+    return found
+
+
+def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
+    order: list[int] = np.random.default_rng((seed, len(numbers))).permutation(numbers).tolist()
+    return order
+
+
+def _final(trial: Trial, summary: Summary) -> float:
+    """Returns a trial's last score, higher for better; the worst of all for one that diverged."""
+    if trial.end == "diverged":
+        return -math.inf
+    return summary.sign * trial.metrics[summary.objective]
+
+
+def _curves(summary: Summary, trained: Mapping[int, Trial]) -> Curves:
+    """Returns scores by epoch, [trials, epochs], higher for better, as if nothing had been stopped.
+
+    A curve that stands for several stopped trials is there as often.
+    """
+    finished = [trial for trial in summary.trials if trial.end == "finished"]
+    curves = [_curve(trial, summary) for trial in finished]
+    for stopped in _stopped_by_rung(summary).values():
+        here = [trained[number] for number in stopped if number in trained]
+        for trial in here:
+            curves += [_curve(trial, summary)] * round(len(stopped) / len(here))
+    scores = np.array(curves)
+    return np.where(np.isnan(scores), np.nanmin(scores), scores)
+
+
+def _curve(trial: Trial, summary: Summary) -> list[float]:
+    scores = trial.scores(summary.objective)
+    return [summary.sign * scores.get(epoch, math.nan) for epoch in range(1, summary.budget_epochs + 1)]
+
+
+def _rungs(curves: Curves, epochs: Sequence[int]) -> Iterator[Rung]:
+    if len(curves) < LEAST:
+        return
+    random = np.random.default_rng(0)
+    picks = random.integers(len(curves), size=(RESAMPLES, len(curves)))
+    for epoch in epochs:
+        if not math.isnan(correlation := _correlation(curves, epoch)):
+            resampled = [_correlation(curves[pick], epoch) for pick in picks]
+            low, high = np.nanpercentile(resampled, [2.5, 97.5])
+            yield Rung(epoch, correlation, float(low), float(high))
+
+
+def _correlation(curves: Curves, epoch: int) -> float:
+    """Returns Spearman's correlation of an epoch's scores with the last; nan where either has one value."""
+    from scipy.stats import rankdata
+
+    early, last = rankdata(curves[:, epoch - 1]), rankdata(curves[:, -1])
+    if not early.std() or not last.std():
+        return math.nan
+    return float(np.corrcoef(early, last)[0, 1])
+
+
+def _graces(curves: Curves, pruning: Pruning, trials: int) -> Iterator[Grace]:
+    """Yields what comes of each first rung in the first half of a run, with as many rungs as the search's."""
+    from search.deciding.pruning_replay import replayed
+
+    random, epochs = np.random.default_rng(0), curves.shape[1]
+    orders = [random.permutation(len(curves))[:trials] for _ in range(ORDERS)]
+    for first in range(1, epochs // 2 + 1):
+        found = replayed(
+            curves, orders, rungs(first, pruning.factor, epochs)[: len(pruning.rungs)], pruning.factor
+        )
+        yield Grace(first, found.worth, found.spent)

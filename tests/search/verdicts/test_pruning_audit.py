@@ -1,0 +1,160 @@
+"""Tests the audit of pruning: which trials it trains, and what their ends say of the rungs."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from epoch_results import epoch_result
+from search.deciding.pruning import Pruning
+from search.record.journal import EpochEvent, Outcome
+from search.record.repeats import Repeat
+from search.record.summary import Summary
+from search.record.trials import Trial
+from search.verdicts.pruning_audit import audit_of, chance_of_better, sampled
+
+EPOCHS, RUNG = 4, 1
+PRUNING = Pruning((RUNG,), 3, "")
+
+
+def trial(number: int, scores: Sequence[float], end: Outcome, of: int | None = None) -> Trial:
+    repeat = None if of is None else Repeat(of=of, purpose="pruning")
+    history = tuple(
+        EpochEvent(
+            trial=number,
+            result=epoch_result(epoch, score, diverged=end == "diverged" and epoch == len(scores)),
+            rung=RUNG if epoch == RUNG and repeat is None else None,
+        )
+        for epoch, score in enumerate(scores, start=1)
+    )
+    return Trial(id=number, values={}, repeat=repeat, history=history, end=end)
+
+
+def summary(trials: Sequence[Trial], repeats: Sequence[Trial] = ()) -> Summary:
+    return Summary(
+        search="audited",
+        search_id="0a",
+        state="finished",
+        outcome_reason=None,
+        objective="val_accuracy",
+        trials=tuple(trials),
+        budget_epochs=EPOCHS,
+        wall_seconds=1.0,
+        repeats=tuple(repeats),
+    )
+
+
+def curve(first: float, last: float) -> list[float]:
+    return [float(each) for each in np.linspace(first, last, EPOCHS)]
+
+
+def search_of(firsts: Sequence[float], lasts: Sequence[float], go_on: int) -> tuple[list[Trial], list[Trial]]:
+    """Returns a search in which the `go_on` best at the rung finish, and all others trained to their end."""
+    best = set(np.argsort(-np.array(firsts))[:go_on].tolist())
+    whole = [curve(*ends) for ends in zip(firsts, lasts, strict=True)]
+    trials = [
+        trial(number, each if number in best else each[:RUNG], "finished" if number in best else "stopped")
+        for number, each in enumerate(whole)
+    ]
+    repeats = [
+        trial(100 + number, each, "finished", of=number)
+        for number, each in enumerate(whole)
+        if number not in best
+    ]
+    return trials, repeats
+
+
+RANDOM = np.random.default_rng(0)
+FIRSTS = RANDOM.uniform(0.1, 0.5, 12).tolist()
+LASTS = (np.array(FIRSTS) + RANDOM.uniform(0.0, 0.5, 12)).tolist()
+
+
+def test_a_share_of_each_rungs_stopped_trials_is_trained_and_more_for_a_larger_one() -> None:
+    trials, _ = search_of(FIRSTS, LASTS, go_on=4)
+    stopped = {each.id for each in trials if each.end == "stopped"}
+    small, large = (sampled(summary(trials), share, seed=3) for share in (0.25, 0.5))
+    assert (len(small), len(large)) == (2, 4)
+    assert set(small) < set(large) <= stopped
+    assert set(sampled(summary(trials), 1.0, seed=3)) == stopped
+    assert sampled(summary(trials), 0.25, seed=4) != small
+
+
+def test_trials_that_were_trained_before_are_not_trained_again() -> None:
+    trials, repeats = search_of(FIRSTS, LASTS, go_on=4)
+    before = sampled(summary(trials), 0.25, seed=3)
+    done = [each for each in repeats if each.repeat is not None and each.repeat.of in before]
+    assert set(sampled(summary(trials, done), 0.5, seed=3)).isdisjoint(before)
+    assert sampled(summary(trials, done), 0.25, seed=3) == []
+
+
+def test_trials_that_the_end_of_a_budget_stopped_are_not_audited() -> None:
+    cut = trial(0, [0.2, 0.3], "stopped")
+    assert sampled(summary([cut]), 1.0, seed=0) == []
+
+
+def test_with_all_trials_trained_the_correlation_is_that_of_the_whole_search() -> None:
+    trials, repeats = search_of(FIRSTS, LASTS, go_on=4)
+    found = audit_of(summary(trials, repeats), PRUNING)
+    assert found is not None
+    (rung,) = found.rungs
+    assert rung.correlation == pytest.approx(spearmanr(FIRSTS, LASTS).statistic)
+    assert rung.low < rung.correlation < rung.high
+
+
+def test_a_trained_trial_stands_for_all_that_were_stopped_at_its_rung() -> None:
+    trials, repeats = search_of([0.9, 0.8, 0.3, 0.2, 0.1], [0.95, 0.9, 0.5, 0.4, 0.3], go_on=2)
+    one = [each for each in repeats if each.repeat is not None and each.repeat.of == 2]
+    found = audit_of(summary(trials, one), PRUNING)
+    assert found is not None
+    assert (found.stopped, found.trained) == (3, (2,))
+    whole = spearmanr([0.9, 0.8, 0.3, 0.3, 0.3], [0.95, 0.9, 0.5, 0.5, 0.5]).statistic
+    assert found.rungs[0].correlation == pytest.approx(whole)
+
+
+def test_a_better_trial_that_was_stopped_is_named() -> None:
+    trials, repeats = search_of([0.5, 0.4, 0.3], [0.6, 0.9, 0.5], go_on=1)
+    found = audit_of(summary(trials, repeats), PRUNING)
+    assert found is not None
+    assert (found.better, found.chance, found.best) == ((1,), 1.0, 0.6)
+
+
+def test_a_trial_that_diverges_when_it_is_trained_on_is_no_better() -> None:
+    trials, _ = search_of([0.5, 0.4], [0.6, 0.9], go_on=1)
+    found = audit_of(summary(trials, [trial(100, [0.4, 0.0], "diverged", of=1)]), PRUNING)
+    assert found is not None
+    assert found.better == ()
+
+
+@pytest.mark.parametrize(("trained", "stopped"), [(3, 3), (3, 8), (10, 40)])
+def test_the_chance_of_a_better_one_is_what_draws_from_the_posterior_give(trained: int, stopped: int) -> None:
+    share = np.random.default_rng(0).beta(0.5, trained + 0.5, 400_000)
+    wanted = float((1.0 - (1.0 - share) ** (stopped - trained)).mean())
+    assert chance_of_better(0, trained, stopped) == pytest.approx(wanted, abs=3e-3)
+
+
+def test_where_early_scores_are_right_the_first_rung_may_come_at_once() -> None:
+    firsts = np.linspace(0.1, 0.5, 12).tolist()
+    trials, repeats = search_of(firsts, [2 * each - 0.05 for each in firsts], go_on=4)
+    found = audit_of(summary(trials, repeats), PRUNING)
+    assert found is not None
+    assert found.grace == 1
+    assert [each.epoch for each in found.graces] == [1, 2]
+    assert found.graces[0].worth == 1.0
+    assert found.graces[0].spent < found.graces[1].spent < 1.0
+
+
+def test_where_early_scores_are_wrong_no_early_rung_is_good_enough() -> None:
+    firsts = np.linspace(0.1, 0.5, 12).tolist()
+    trials, repeats = search_of(firsts, [1.0 - each for each in firsts], go_on=4)
+    found = audit_of(summary(trials, repeats), PRUNING)
+    assert found is not None
+    assert found.grace is None
+    assert found.rungs[0].correlation == pytest.approx(-1.0)
+    assert all(math.isfinite(each.worth) for each in found.graces)
+
+
+def test_a_search_in_which_nothing_was_trained_on_has_no_audit() -> None:
+    trials, _ = search_of(FIRSTS, LASTS, go_on=4)
+    assert audit_of(summary(trials), PRUNING) is None
