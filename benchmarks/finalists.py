@@ -192,7 +192,7 @@ def _scores(recipe: Recipe, splits: str, k: int) -> tuple[float, float]:
     try:
         while not run.finished:
             result = run.step()
-        return result.val_accuracy, run.score("test").metrics("test_")["test_accuracy"]
+        return result.val_accuracy, run.score("test").accuracy
     finally:
         run.close()
 
