@@ -66,12 +66,35 @@ def export(
     folder: Folder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
+    simplify: Annotated[
+        bool, typer.Option("--simplify", help="Leave out what gains nothing: each technique off in turn.")
+    ] = False,
+    finalize: Annotated[
+        bool,
+        typer.Option("--finalize", help="Choose raw or averaged weights, and views at test, by validation."),
+    ] = False,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each variant, for --simplify and --finalize.", min=2)
+    ] = 3,
+    verify: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=2),
+    ] = None,
+    download: Download = False,
 ) -> None:
     """Write a trial's recipe, with its provenance, as YAML."""
-    from search.results.export import export_recipe
-    from search.results.search import Search
+    from search.commands.export import run_export
 
-    print(f"{export_recipe(Search(folder), out, trial)} -> {out}")
+    run_export(
+        folder,
+        out,
+        trial,
+        seeds=seeds,
+        simplified=simplify,
+        finalized=finalize,
+        verified=verify,
+        download=download,
+    )
 
 
 def refine(

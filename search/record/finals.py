@@ -17,6 +17,7 @@ where run j of all has the same seed and the same split:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -165,13 +166,20 @@ def estimated(scores: Scores) -> tuple[Scores, float]:
 
     `scores` is [finalists, runs], with two runs or more; a column holds the runs with one seed.
     """
-    from scipy.special import stdtrit  # 0.1 s to import
-
     squares = _mean_squares(scores)
     error, freedom = _error_of_a_mean(squares, *scores.shape)
     means, everything = scores.mean(1), scores.mean()
     estimates = everything + squares.kept * (means - everything)
-    return estimates, float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+    return estimates, student(freedom) * error
+
+
+def student(freedom: float, level: float = LEVEL) -> float:
+    """Returns how many standard errors to either side hold so much of Student's t distribution; of the normal
+    distribution for infinite degrees of freedom."""
+    from scipy.special import ndtri, stdtrit  # 0.1 s to import
+
+    share = 0.5 + level / 2.0
+    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
 
 
 class _MeanSquares(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +19,30 @@ from trainable.recipe.provenance import FreshRuns, Provenance
 from trainable.recipe.yamlfile import to_yaml, write_recipe
 
 
+@dataclass(frozen=True)
+class Exported:
+    """Holds a trial's recipe with its provenance, the reason for each value, and which trial it is."""
+
+    recipe: Recipe
+    reasons: Mapping[str, str]
+    words: str
+
+    def write(self, out: Path) -> None:
+        write_recipe(out, self.recipe, self.reasons)
+
+
 def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
     """Write the best trial's recipe, or the named trial's, to `out`; return in words which one it was.
 
     Raises UserError where the search has no such trial, or no finished one yet.
     """
+    found = exported(search, trial)
+    found.write(out)
+    return found.words
+
+
+def exported(search: Search, trial: int | None = None) -> Exported:
+    """Returns the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
     chosen = _chosen(search, trial)
     recipe, info, facts = chosen.whole_recipe, search.info, search.facts
     provenance = Provenance(
@@ -29,6 +50,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         trial=chosen.id,
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        objective=search.progress.objective,
         metrics={**chosen.metrics, **chosen.costs},
         final=_fresh_runs(search, chosen),
         data_digest=info.digest,
@@ -41,8 +63,8 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
         git_commit=chosen.git_commit,
         code=search.code.digests if search.code is not None else {},
     )
-    write_recipe(out, recipe.model_copy(update={"provenance": provenance}), reasons(recipe, search.space))
-    return _in_words(chosen, search.study, recipe)
+    whole = recipe.model_copy(update={"provenance": provenance})
+    return Exported(whole, reasons(recipe, search.space), _in_words(chosen, search.study, recipe))
 
 
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:

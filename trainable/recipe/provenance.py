@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,53 @@ class FreshRuns(Spec):
     """Whether training and validation were drawn anew for each run."""
 
 
+class Verification(Spec):
+    """Says what a recipe scored when it was trained again, from its file alone, and whether its figure holds.
+
+    The numbers are None where fewer than two runs finished.
+    """
+
+    verified: bool
+    metric: str
+    part: Literal["test", "validation"]
+    """The part that `scores` are of; validation where there is no test part."""
+    seeds: tuple[int, ...]
+    scores: tuple[float, ...]
+    validation_scores: tuple[float, ...]
+    mean: float | None = None
+    deviation: float | None = None
+    """The standard deviation of a run."""
+    claimed: float
+    short: float | None = None
+    """By how much the mean is worse than the claimed score."""
+    allowed: float | None = None
+    """By how much it may be worse."""
+    faults: tuple[str, ...] = ()
+    """Why runs came to nothing."""
+    rule: str
+
+
+class Dropped(Spec):
+    """Names a technique that was left out: its field, the value that it had, and its mean gain in score."""
+
+    field: str
+    value: str
+    gain: float
+
+
+class Simplified(Spec):
+    """Says which techniques were left out of a recipe, since they gained nothing beyond noise.
+
+    `before` and `after` are mean validation scores over the seeds.
+    """
+
+    metric: str
+    seeds: tuple[int, ...]
+    before: float
+    after: float
+    dropped: tuple[Dropped, ...]
+
+
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
@@ -39,8 +86,11 @@ class Provenance(Spec):
     trial: int | None = None
     mlflow_run_id: str | None = None
     created: str | None = None
+    objective: str | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     final: FreshRuns | None = None
+    simplified: Simplified | None = None
+    verification: Verification | None = None
     data_digest: str | None = None
     weights_digest: str | None = None
     class_names: tuple[str, ...] = ()

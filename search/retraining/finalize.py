@@ -1,0 +1,112 @@
+"""Decides how a trained network is used: with raw or averaged weights, with one view of an image or several.
+
+A recipe is trained with several seeds, and each network is scored on the validation part in every way. The
+recipe's own way stays, unless another one is better by more than the interval of the paired difference
+allows, at 95 % for all comparisons together (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from search.facts.measured import Say, silent
+from search.record.finals import LEVEL
+from search.results.tables import Rows
+from search.retraining.paired import half_width
+from search.retraining.processes import in_processes, refuse_own_code
+from spaces.domains import shown
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.training.metrics import OBJECTIVES
+
+
+@dataclass(frozen=True)
+class Way:
+    """Holds one way to use the network: the fields that say it, its scores by seed, and its latency."""
+
+    values: dict[str, Any]
+    scores: tuple[float, ...]
+    latency_ms: float
+    """The median over the trained networks."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.scores))
+
+
+@dataclass(frozen=True)
+class Finalized:
+    """Holds the recipe with the chosen way, and all ways, the recipe's own first."""
+
+    recipe: Recipe
+    ways: tuple[Way, ...]
+    chosen: Way
+    noise: float
+    """A way must gain more than this to be chosen in place of the recipe's own."""
+    metric: str
+
+    def table(self) -> Rows:
+        """Returns a row for each way."""
+        rows = tuple(
+            (
+                ", ".join(f"{path.split('.')[1]} {shown(value)}" for path, value in way.values.items()),
+                f"{way.mean:.4f}",
+                f"{way.mean - self.ways[0].mean:+.4f}",
+                f"{way.latency_ms:.3g}",
+                "chosen" if way == self.chosen else "",
+            )
+            for way in self.ways
+        )
+        caption = f"a difference of {self.noise:.4f} may be luck; the first way is the recipe's own"
+        return Rows("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
+
+
+def finalize(
+    recipe: Recipe, metric: str, seeds: Sequence[int], *, download: bool = False, say: Say = silent
+) -> Finalized:
+    """Returns the recipe with the way to use its network that is best by `metric` of the validation part.
+
+    Raises UserError where the recipe does not finish with each seed.
+    """
+    refuse_own_code(recipe)
+    found: dict[str, list[dict[str, Any]]] = {}
+    recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
+    for done in in_processes(_measured, recipes, download=download):
+        if done.fault is not None:
+            raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
+        say(f"seed {done.recipe.loop.seed}: scored in {len(done.result)} ways")
+        for ending in done.result:
+            found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
+    ways = [
+        Way(
+            same[0]["values"],
+            tuple(each["scores"][metric] for each in same),
+            median(each["latency_ms"] for each in same),
+        )
+        for same in found.values()
+    ]
+    return chosen_of(recipe, ways, metric)
+
+
+def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Finalized:
+    """Returns the recipe with the best of the ways; one of them is the recipe's own."""
+    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+    own = next(way for way in ways if all(recipe.get(path) == value for path, value in way.values.items()))
+    others = [way for way in ways if way != own]
+    gains = [sign * (np.array(way.scores) - np.array(own.scores)) for way in others]
+    noise = half_width(gains, 1.0 - (1.0 - LEVEL) / max(1, len(gains)))
+    best = max([own, *others], key=lambda way: sign * way.mean)
+    chosen = best if sign * (best.mean - own.mean) > noise else own
+    return Finalized(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
+
+
+def _measured(recipe: Recipe, test: bool, download: bool) -> list[dict[str, Any]]:
+    from trainable.probes.endings import measure_endings
+
+    return [vars(each) for each in measure_endings(recipe, download=download)]

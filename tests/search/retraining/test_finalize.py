@@ -1,0 +1,54 @@
+"""Tests which way to use a network is chosen, by made-up scores."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from search.retraining.finalize import Way, chosen_of
+from search.retraining.paired import half_width
+from trainable.recipe import Recipe
+
+AVERAGING, FLIP, SCALES = "regularisation.averaging.kind", "evaluation.flip", "evaluation.scales"
+
+
+def way(averaging: str, flip: bool, *scores: float) -> Way:
+    values: dict[str, Any] = {AVERAGING: averaging, FLIP: flip, SCALES: [1.0]}
+    return Way(values, scores, 1.0)
+
+
+def test_a_way_that_is_clearly_better_is_chosen() -> None:
+    ways = [way("none", False, 0.90, 0.91), way("ema", False, 0.95, 0.961), way("none", True, 0.90, 0.909)]
+    found = chosen_of(Recipe(), ways, "val_accuracy")
+    assert found.chosen == ways[1]
+    assert found.recipe == Recipe().with_values({AVERAGING: "ema"})
+    assert found.ways[0] == ways[0]
+
+
+def test_within_noise_the_recipes_own_way_stays() -> None:
+    ways = [way("ema", False, 0.92, 0.90), way("none", False, 0.90, 0.91)]
+    found = chosen_of(Recipe(), ways, "val_accuracy")
+    assert found.chosen == ways[1]
+    assert found.recipe == Recipe()
+
+
+def test_a_lower_loss_is_better() -> None:
+    ways = [way("none", False, 0.5, 0.51), way("ema", False, 0.3, 0.311), way("none", True, 0.9, 0.911)]
+    assert chosen_of(Recipe(), ways, "val_loss").chosen == ways[1]
+
+
+def test_the_table_says_what_each_way_costs() -> None:
+    ways = [way("none", False, 0.90, 0.91), way("ema", True, 0.95, 0.961)]
+    table = chosen_of(Recipe(), ways, "val_accuracy").table()
+    assert table.rows[0] == ("averaging none, flip false, scales [1.0]", "0.9050", "+0.0000", "1", "")
+    assert table.rows[1][-1] == "chosen"
+
+
+def test_the_noise_is_that_of_all_comparisons_together() -> None:
+    ways = [way("none", False, 0.9, 0.9), way("ema", False, 0.9, 0.92), way("ema", True, 0.94, 0.9)]
+    gains = [np.array([0.0, 0.02]), np.array([0.04, 0.0])]
+    wanted = stats.t.ppf(1 - 0.05 / 2 / 2, 2) * np.sqrt((0.02**2 / 2 + 0.04**2 / 2) / 2 / 2)
+    found = chosen_of(Recipe(), ways, "val_accuracy")
+    assert found.noise == pytest.approx(wanted)
+    assert found.noise == pytest.approx(half_width(gains, 0.975))

@@ -1,0 +1,147 @@
+"""Tests when the figure of a recipe is verified, with which seeds it is trained again, and what it claims."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search.retraining.runs import Fresh
+from search.retraining.verify import claim_of, judged, new_seeds
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.recipe.provenance import FreshRuns, Provenance
+
+METRIC = "val_accuracy"
+
+
+def recipe_of(claimed: float = 0.9, final: FreshRuns | None = None, seed: int = 0, **known: Any) -> Recipe:
+    provenance = Provenance(objective=METRIC, metrics={METRIC: claimed}, final=final, **known)
+    return Recipe().with_values({"loop.seed": seed}).model_copy(update={"provenance": provenance})
+
+
+def final_of(*scores: float) -> FreshRuns:
+    return FreshRuns(
+        metric=METRIC,
+        seeds=tuple(range(1, len(scores) + 1)),
+        scores=scores,
+        mean=float(np.mean(scores)),
+        deviation=float(np.std(scores, ddof=1)),
+        estimate=float(np.mean(scores)),
+        low=0.0,
+        high=1.0,
+        gap=0.0,
+        fresh_splits=False,
+    )
+
+
+def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9) -> list[Fresh]:
+    """Returns runs with these test scores, whose images alone leave the gap a standard error of `images`."""
+    half = 2.5758293 * images
+    gap = {"level": 0.99, "metrics": {"accuracy": {"interval": [-half, half]}}}
+    return [
+        Fresh(
+            Recipe().with_values({"loop.seed": seed}),
+            {"test_accuracy": score, METRIC: validation, "validation_test_gap": gap},
+        )
+        for seed, score in enumerate(scores, start=1)
+    ]
+
+
+def is_verified(recipe: Recipe, runs: list[Fresh]) -> bool:
+    return judged(recipe, *claim_of(recipe), runs, has_test=True).verified
+
+
+def test_a_figure_that_the_test_part_gives_again_is_verified() -> None:
+    assert is_verified(recipe_of(0.9), runs_of(0.9, 0.905, 0.895))
+
+
+def test_a_figure_far_above_the_test_scores_is_not() -> None:
+    assert not is_verified(recipe_of(0.95), runs_of(0.76, 0.765, 0.755, images=0.01))
+
+
+def test_a_test_score_above_the_figure_is_verified_however_far() -> None:
+    assert is_verified(recipe_of(0.5), runs_of(0.9, 0.901, 0.902))
+
+
+def test_few_images_allow_a_larger_difference() -> None:
+    scores = (0.87, 0.8701, 0.8699)
+    assert not is_verified(recipe_of(0.9), runs_of(*scores, images=0.005))
+    assert is_verified(recipe_of(0.9), runs_of(*scores, images=0.02))
+
+
+def test_what_is_allowed_is_the_interval_of_the_difference() -> None:
+    found = judged(
+        recipe_of(final=final_of(0.90, 0.92)), METRIC, 0.91, runs_of(0.88, 0.9, images=0.01), has_test=True
+    )
+    of_seeds, of_claim = 0.01, 0.01  # each the deviation of 0.01414 of two runs, over the root of two
+    error = math.sqrt(of_seeds**2 + of_claim**2 + 0.01**2)
+    freedom = error**4 / (of_seeds**4 / 1 + of_claim**4 / 1)
+    from scipy import stats
+
+    assert found.allowed == pytest.approx(stats.t.ppf(0.975, freedom) * error)
+    assert found.short == pytest.approx(0.02)
+    assert (found.mean, found.claimed) == (pytest.approx(0.89), 0.91)
+
+
+def test_the_rule_verifies_what_holds_in_nineteen_cases_of_twenty() -> None:
+    luck = np.random.default_rng(0)
+    recipe = recipe_of(0.9)
+    found = []
+    for _ in range(1_000):
+        claimed = 0.9 + 0.01 * luck.standard_normal()
+        images = 0.01 * luck.standard_normal()
+        runs = runs_of(*(0.9 + images + 0.01 * luck.standard_normal(3)), images=0.01)
+        found.append(judged(recipe, METRIC, float(claimed), runs, has_test=True).verified)
+    assert np.mean(found) > 0.95
+
+
+def test_a_run_that_comes_to_nothing_is_a_recipe_that_is_not_verified() -> None:
+    runs = [*runs_of(0.9, 0.91), Fresh(Recipe(), {}, "the run diverged")]
+    found = judged(recipe_of(0.9), METRIC, 0.9, runs, has_test=True)
+    assert not found.verified
+    assert found.faults == ("seed 0: the run diverged",)
+    assert found.mean == pytest.approx(0.905)
+
+
+def test_without_a_test_part_the_validation_scores_count() -> None:
+    found = judged(recipe_of(0.9), METRIC, 0.9, runs_of(0.1, 0.1, validation=0.9), has_test=False)
+    assert (found.verified, found.part, found.scores) == (True, "validation", (0.9, 0.9))
+
+
+def test_a_loss_is_worse_where_it_is_higher() -> None:
+    provenance = Provenance(objective="val_loss", metrics={"val_loss": 0.5})
+    recipe = Recipe().model_copy(update={"provenance": provenance})
+
+    def runs(*losses: float) -> list[Fresh]:
+        return [Fresh(Recipe(), {"test_loss": loss, "val_loss": 0.5}) for loss in losses]
+
+    assert is_verified(recipe, runs(0.3, 0.31))
+    assert not is_verified(recipe, runs(0.9, 0.905, 0.9))
+
+
+def test_new_seeds_are_those_that_neither_the_search_nor_its_final_had() -> None:
+    assert new_seeds(recipe_of(), 3) == [1, 2, 3]
+    assert new_seeds(recipe_of(final=final_of(0.9, 0.9, 0.9)), 3) == [4, 5, 6]
+    assert new_seeds(recipe_of(seed=2**32 - 1), 2) == [0, 1]
+
+
+def test_the_claim_is_the_finals_estimate_or_else_the_searchs_figure() -> None:
+    assert claim_of(recipe_of(0.95, final_of(0.9, 0.92))) == (METRIC, pytest.approx(0.91))
+    assert claim_of(recipe_of(0.95)) == (METRIC, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (Recipe(), "does not say what it scored"),
+        (Recipe().model_copy(update={"provenance": Provenance(objective=METRIC)}), r"provenance\.metrics"),
+        (
+            Recipe().model_copy(update={"provenance": Provenance(objective="val_mine")}),
+            "function of your own",
+        ),
+    ],
+)
+def test_a_recipe_that_claims_nothing_cannot_be_verified(recipe: Recipe, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        claim_of(recipe)

@@ -1,0 +1,36 @@
+"""Tests that one training gives the scores of each way to use its network."""
+
+import pytest
+
+from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
+from trainable.recipe import Recipe
+from trainable.training.run import Run
+
+SMALL = Recipe().with_values(
+    {"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32", "data.flips": ["horizontal"]}
+)
+
+
+@pytest.mark.parametrize("averaging", ["none", "ema"])
+def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) -> None:
+    one_size = [each for each in measure_endings(SMALL) if each.values[SCALES] == [1.0]]
+    found = {(each.values[AVERAGING], each.values[FLIP]): each for each in one_size}
+    assert set(found) == {("none", False), ("none", True), ("ema", False), ("ema", True)}
+    for flip in (False, True):
+        run = Run(SMALL.with_values({AVERAGING: averaging, FLIP: flip}))
+        while not run.finished:
+            run.step()
+        wanted = run.evaluate("validation")
+        run.close()
+        ending = found[averaging, flip]
+        assert ending.scores["val_accuracy"] == wanted["val_accuracy"]
+        assert ending.scores["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-5)
+        assert ending.latency_ms > 0.0
+
+
+def test_a_recipes_own_way_is_among_its_endings() -> None:
+    recipe = SMALL.with_values({"evaluation.scales": [0.5, 1.0], "data.flips": []})
+    found = endings_of(recipe)
+    assert [each[SCALES] for each in found[:3]] == [[1.0], [1.0, 1.25], [0.5, 1.0]]
+    assert {each[FLIP] for each in found} == {False}
+    assert len(found) == 6

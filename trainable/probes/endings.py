@@ -1,0 +1,83 @@
+"""Scores a trained network in each way in which it may be used: weights raw or averaged, one view or several.
+
+Averaging changes nothing in the training, and neither do views at test time; so one run gives all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from trainable.data import DataSet
+from trainable.errors import RunError
+from trainable.probes.network_cost import times_to_answer
+from trainable.recipe import Recipe
+from trainable.training.run import PREFIXES, Run
+
+AVERAGING = "regularisation.averaging.kind"
+FLIP, SCALES = "evaluation.flip", "evaluation.scales"
+SEVERAL_SCALES = [1.0, 1.25]
+"""The sizes that are tried beside the image's own; larger ones cost more (sources 000:46, 004)."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Holds one way to use a trained network: the fields that say it, its validation scores and latency."""
+
+    values: dict[str, Any]
+    """The fields of the recipe, by dotted path."""
+    scores: dict[str, float]
+    """The scores of the validation part, such as `val_accuracy`."""
+    latency_ms: float
+    """From one image on the device to its answer; that of the quickest of many passes."""
+
+
+def endings_of(recipe: Recipe) -> list[dict[str, Any]]:
+    """Returns the values of each way to use a network of this recipe, its own among them."""
+    own = recipe.evaluation.model_dump(mode="json")["scales"]
+    averaging = [{AVERAGING: "none"}, {AVERAGING: "ema"}]
+    flips = [False, True] if "horizontal" in (recipe.data.flips or ()) else [recipe.evaluation.flip]
+    scales = _different([[1.0], SEVERAL_SCALES, own])
+    views = [{FLIP: flip, SCALES: scale} for flip, scale in product(flips, scales)]
+    return [{**one, **other} for one, other in product(averaging, views)]
+
+
+def measure_endings(
+    recipe: Recipe, *, data: DataSet | None = None, download: bool = False
+) -> Iterator[Ending]:
+    """Trains a recipe once and yields each of its endings, scored on the validation part.
+
+    Raises RunError where the run diverges, and what making a Run and training it raise.
+    """
+    averaged = recipe.with_values({AVERAGING: "ema"})
+    run = Run(averaged, data=data, download=download)
+    try:
+        while not run.finished:
+            run.step()
+        if run.diverged:
+            raise RunError(f"recipe {recipe.digest()}, seed {recipe.loop.seed}: the run diverged")
+        for values in endings_of(run.recipe):
+            yield _ending(run, values, download=download)
+    finally:
+        run.close()
+
+
+def _ending(run: Run, values: dict[str, Any], *, download: bool) -> Ending:
+    weights = run.weights() if values[AVERAGING] == "ema" else run.model.state_dict()
+    alike = run.recipe.with_values({**values, AVERAGING: "none"})  # such a run scores the weights that it has
+    scoring = Run(alike, data=run.data, device=run.device, download=download)
+    try:
+        trained = run.state_dict()
+        scoring.load_state_dict(
+            {**scoring.state_dict(), "model": weights, "epoch": run.epoch, "history": trained["history"]}
+        )
+        latency = 1e3 * min(times_to_answer(scoring))
+        return Ending(values, scoring.score("validation").metrics(PREFIXES["validation"]), latency)
+    finally:
+        scoring.close()
+
+
+def _different(options: list[list[float]]) -> list[list[float]]:
+    return [each for at, each in enumerate(options) if each not in options[:at]]
