@@ -76,6 +76,7 @@ def summary(outcome: Outcome) -> str:
     lines += outcome.diagnosis.lines()
     if outcome.test is not None:
         lines += _test_lines(outcome.test, outcome.intervals)
+        lines += [outcome.gaps.words()] if outcome.gaps is not None and outcome.gaps.differing else []
         provenance = outcome.recipe.provenance
         lines.append("rows are the true classes, columns the predicted ones in the same order:")
         lines += _matrix(outcome.test, provenance.class_names if provenance is not None else ())

@@ -31,7 +31,7 @@ from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.speeds import fastest
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
-from trainable.training.bootstrap import Intervals, intervals
+from trainable.training.bootstrap import Intervals, intervals_of, resampled_metrics
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, device_name, threads
 from trainable.training.evaluate import Scores
@@ -40,6 +40,7 @@ from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
 from trainable.training.pixels import as_weights_know, load_for
 from trainable.training.run import PREFIXES, Run
+from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
 from trainable.training.seeds import global_generators
 
 MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
@@ -50,14 +51,15 @@ PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
 @dataclass(frozen=True)
 class Outcome:
     """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
-    part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores,
-    which a run that diverged has not."""
+    part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores
+    and how far validation and test scores are apart, which a run that diverged has not."""
 
     recipe: Recipe
     history: tuple[EpochResult, ...]
     test: Scores | None
     diagnosis: Diagnosis
     intervals: Intervals | None = None
+    gaps: ScoreGaps | None = None
 
     @property
     def diverged(self) -> bool:
@@ -65,12 +67,14 @@ class Outcome:
 
     def tree(self) -> dict[str, Any]:
         """Returns what `train --json` prints:
-        digest, last EpochResult and test metrics, flat, the intervals of these, and the diagnosis."""
+        digest, last EpochResult and test metrics, flat, how sure these are, and the diagnosis."""
         return {**self.scores(), **self.sureness(), "diagnosis": self.diagnosis.tree()}
 
     def sureness(self) -> dict[str, Any]:
-        """Returns how sure the test metrics are, if they were asked for."""
-        return {} if self.intervals is None else {"test_intervals": self.intervals.tree(PREFIXES["test"])}
+        """Returns how sure the test metrics are, and how far from those of validation, if they were asked
+        for."""
+        bounds = {} if self.intervals is None else {"test_intervals": self.intervals.tree(PREFIXES["test"])}
+        return bounds if self.gaps is None else {**bounds, "validation_test_gap": self.gaps.tree()}
 
     def scores(self) -> dict[str, Any]:
         """Returns digest, last EpochResult and test metrics, flat."""
@@ -299,12 +303,13 @@ def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) 
         content = safetensors_bytes(tensors, metadata=_metadata(run))
         write_whole(folder / MODEL_FILE, content)
     scores = run.score("test", confusion=True, answers=True) if test else None
+    sure, gaps = _sureness(run, scores)
     named = {
         **_scores_in(run.history[-1]),
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
     recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named, code)})
-    outcome = Outcome(recipe, run.history, scores, diagnosed(run), _intervals(run, scores))
+    outcome = Outcome(recipe, run.history, scores, diagnosed(run), sure, gaps)
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, _metrics_file(outcome))
@@ -320,10 +325,19 @@ def _metadata(run: Run) -> dict[str, str]:
     return {METADATA: json.dumps({"recipe": run.recipe.digest(), STATISTICS: statistics})}
 
 
-def _intervals(run: Run, scores: Scores | None) -> Intervals | None:
-    if scores is None or scores.answers is None:
-        return None
-    return intervals(scores.answers, run.extra_metrics, seed=run.recipe.loop.seed)
+def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGaps | None]:
+    """Returns the intervals of the test scores, and how far those of validation are from them."""
+    if test is None or test.answers is None:
+        return None, None
+    seed, extra = run.recipe.loop.seed, run.extra_metrics
+    on_test = resampled_metrics(test.answers, extra, seed)
+    validation = run.score("validation", answers=True)
+    if validation.answers is None:
+        return intervals_of(on_test), None
+    on_validation = resampled_metrics(validation.answers, extra, seed + 1)  # others than those of the test
+    spoken_of = ("accuracy", *(spec.kind for spec in extra.specs), *extra.own)
+    parts = ScoredPart(validation.by_name(), on_validation), ScoredPart(test.by_name(), on_test)
+    return intervals_of(on_test), score_gaps(*parts, spoken_of)
 
 
 def diagnosed(run: Run) -> Diagnosis:

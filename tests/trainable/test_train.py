@@ -73,9 +73,41 @@ def test_each_test_metric_is_printed_and_written_with_its_interval(
         low, high = found["intervals"][f"test_{name}"]
         assert low <= written["last"][f"test_{name}"] <= high
     assert f"val_macro_f1 {written['last']['val_macro_f1']:.4f}" in printed
+    gap = written["validation_test_gap"]
+    assert list(gap["metrics"]) == ["accuracy", "macro_f1", "recall_at_precision"]
+    for name, each in gap["metrics"].items():
+        assert (each["validation"], each["test"]) == (
+            pytest.approx(written["last"][f"val_{name}"]),
+            written["last"][f"test_{name}"],
+        )
     recipe = read_recipe(tmp_path / "out" / "recipe.yaml")
     assert recipe.provenance is not None
     assert recipe.provenance.metrics["test_macro_f1"] == written["last"]["test_macro_f1"]
+
+
+@pytest.mark.parametrize("other_kind", [True, False])
+def test_a_test_part_of_another_kind_is_said_in_one_line_and_one_of_the_same_kind_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other_kind: bool
+) -> None:
+    (train_x, train_y), (val_x, val_y), (test_x, test_y) = images(240, 0), images(120, 1), images(120, 2)
+    np.savez(
+        tmp_path / "parts.npz",
+        train_images=train_x,
+        train_labels=train_y,
+        val_images=val_x,
+        val_labels=val_y,
+        test_images=255 - test_x if other_kind else test_x,
+        test_labels=test_y,
+    )
+    recipe = small_recipe({"data.path": str(tmp_path / "parts.npz"), "optimizer.lr": 0.02})
+    write_recipe(tmp_path / "recipe.yaml", recipe)
+    assert train(tmp_path / "recipe.yaml", "--test", "--out", str(tmp_path / "out")) == 0
+    printed = capsys.readouterr().out.splitlines()
+    gap = json.loads((tmp_path / "out" / "metrics.json").read_text())["validation_test_gap"]
+    assert gap["differ"] == other_kind
+    assert [line for line in printed if "val_accuracy" in line and "below" in line] == (
+        [gap["words"]] if other_kind else []
+    )
 
 
 def test_the_verdict_is_printed_and_stands_in_the_metrics_and_the_json(

@@ -8,7 +8,7 @@ formulae are those of scikit-learn with these counts as weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -70,11 +70,23 @@ def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int =
     Ten thousand images take a few seconds. A function of the caller's is called once for each resample; one
     that fails on a resample, where a class may be missing, has no interval.
     """
+    return intervals_of(resampled_metrics(answers, extra, seed, resamples))
+
+
+def resampled_metrics(
+    answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
+) -> dict[str, Array]:
+    """Returns each metric that a part is scored by, of every resample of its images: [resamples] by name."""
     random = np.random.default_rng(seed)
     parts = [_measured(answers, extra, counts) for counts in _counts(random, len(answers.labels), resamples)]
     names = [name for name in parts[0] if all(name in part for part in parts)]
-    found = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+def intervals_of(found: Mapping[str, Array]) -> Intervals:
+    """Returns the intervals of what `resampled_metrics` returned."""
     bounds = {name: np.percentile(values, PERCENTS) for name, values in found.items()}
+    resamples = len(next(iter(found.values())))
     return Intervals({name: (float(low), float(high)) for name, (low, high) in bounds.items()}, resamples)
 
 

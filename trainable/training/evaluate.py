@@ -47,14 +47,18 @@ class Scores:
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Returns the scores by name, such as `test_accuracy`, without top-5 if it is not measured."""
+        return {f"{prefix}_{name}": value for name, value in self.by_name().items()}
+
+    def by_name(self) -> dict[str, float]:
+        """Returns the scores by name, without the part's: `loss`, `accuracy`, `macro_f1`."""
         named = {
-            f"{prefix}_loss": self.loss,
-            f"{prefix}_accuracy": self.accuracy,
-            f"{prefix}_balanced_accuracy": self.balanced_accuracy,
+            "loss": self.loss,
+            "accuracy": self.accuracy,
+            "balanced_accuracy": self.balanced_accuracy,
         }
         if self.top5_accuracy is not None:
-            named[f"{prefix}_top5_accuracy"] = self.top5_accuracy
-        return named | {f"{prefix}_{name}": value for name, value in self.extra.items()}
+            named["top5_accuracy"] = self.top5_accuracy
+        return {**named, **self.extra}
 
 
 @dataclass(frozen=True)

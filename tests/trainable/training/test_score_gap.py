@@ -1,0 +1,83 @@
+"""Tests when validation and test scores are said to differ: against scipy, and how often by mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import bootstrap
+
+from trainable.training.score_gap import LEVEL, ScoredPart, ScoreGaps, score_gaps
+
+RESAMPLES = 1_000
+
+
+def part(right: NDArray[Any], seed: int, resamples: int = RESAMPLES) -> ScoredPart:
+    """Returns the accuracy of a part in which these images are right, [N] of 0 and 1."""
+    drawn = np.random.default_rng(seed).binomial(len(right), right.mean(), resamples) / len(right)
+    return ScoredPart({"accuracy": float(right.mean())}, {"accuracy": drawn})
+
+
+def drawn(images: int, accuracy: float, seed: int) -> NDArray[Any]:
+    return np.random.default_rng([seed, images]).random(images) < accuracy
+
+
+def gaps(validation: NDArray[Any], test: NDArray[Any], seed: int = 0) -> ScoreGaps:
+    return score_gaps(part(validation, 2 * seed), part(test, 2 * seed + 1), ["accuracy"])
+
+
+def test_the_interval_of_the_difference_is_scipys_bootstrap_of_two_samples() -> None:
+    validation, test = drawn(300, 0.9, 0), drawn(400, 0.7, 1)
+    theirs = bootstrap(
+        (test.astype(float), validation.astype(float)),
+        lambda first, second, axis: first.mean(axis) - second.mean(axis),
+        confidence_level=LEVEL,
+        method="percentile",
+        n_resamples=8_000,
+        rng=0,
+    ).confidence_interval
+    (ours,) = score_gaps(part(validation, 0, 8_000), part(test, 1, 8_000), ["accuracy"]).gaps
+    width = theirs.high - theirs.low
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=width / 20)
+    assert ours.difference == pytest.approx(test.mean() - validation.mean())
+
+
+def test_of_parts_of_one_kind_about_one_in_a_hundred_are_said_to_differ() -> None:
+    differing = sum(
+        bool(gaps(drawn(200, 0.9, seed), drawn(300, 0.9, seed + 5_000), seed).differing)
+        for seed in range(1_000)
+    )
+    assert differing < 25  # 0.01, and what small samples add: 0.011 to 0.015 of 4,000
+
+
+def test_a_fall_of_ten_points_on_300_images_is_always_said_with_its_figures() -> None:
+    for seed in range(50):
+        assert gaps(drawn(300, 0.95, seed), drawn(300, 0.8, seed + 5_000), seed).differing
+    found = gaps(np.arange(300) < 285, np.arange(300) < 228)
+    words = found.words()
+    assert words.startswith("test_accuracy 0.7600 is 0.1900 below val_accuracy 0.9500 (99 % interval of ")
+    assert "data.group" in words
+    assert "take validation images from the test's kind" in words
+    assert "\n" not in words
+
+
+def test_better_test_scores_are_said_too() -> None:
+    words = gaps(np.arange(300) < 228, np.arange(300) < 285).words()
+    assert "test_accuracy 0.9500 is 0.1900 above val_accuracy 0.7600" in words
+
+
+def test_scores_of_one_kind_bring_no_word_but_their_figures() -> None:
+    found = gaps(np.arange(300) < 270, np.arange(400) < 352)
+    assert (found.differing, found.words()) == ((), "")
+    tree = found.tree()
+    assert (tree["level"], tree["resamples"], tree["differ"], tree["words"]) == (0.99, RESAMPLES, False, "")
+    figures = tree["metrics"]["accuracy"]
+    assert figures["difference"] == pytest.approx(-0.02)
+    assert figures["interval"][0] < -0.02 < figures["interval"][1]
+
+
+def test_a_metric_that_one_part_has_no_resamples_of_is_left_out() -> None:
+    whole = part(drawn(50, 0.9, 0), 0)
+    assert score_gaps(whole, ScoredPart({"accuracy": 0.9}, {}), ["accuracy"]).gaps == ()

@@ -1,0 +1,124 @@
+"""Says whether a run's validation and test scores differ by more than chance allows.
+
+A search sees the validation part alone. If the test part is of another kind (another hospital, another
+camera, other varieties), its scores are others, and which recipe is best there is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainable.training.resampled_curves import Array
+
+PERCENTS = (0.5, 99.5)
+"""The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the
+difference, and one alarm in twenty trainings would teach people to ignore it."""
+LEVEL = (PERCENTS[1] - PERCENTS[0]) / 100.0
+
+ADVICE = (
+    "the test images are of another kind, have other shares of classes, or the recipe suits the validation "
+    "images by luck. `tunebook check` compares the parts; keep what was taken together in one part "
+    "(data.group), and take validation images from the test's kind"
+)
+
+
+@dataclass(frozen=True)
+class ScoredPart:
+    """Holds a run's scores on one part: each metric by its name, such as `accuracy`, on the whole part and on
+    resamples of its images, [resamples], as `bootstrap.resampled_metrics` returns them."""
+
+    values: Mapping[str, float]
+    resampled: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class ScoreGap:
+    """Holds one metric on both parts, and the interval [low, high] of test minus validation."""
+
+    metric: str
+    validation: float
+    test: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        """Returns test minus validation."""
+        return self.test - self.validation
+
+    @property
+    def differ(self) -> bool:
+        """Returns whether the interval does not hold 0: the scores differ by more than chance allows."""
+        return not self.low <= 0.0 <= self.high
+
+    def __str__(self) -> str:
+        low, high = sorted((abs(self.low), abs(self.high)))
+        side = "below" if self.difference < 0.0 else "above"
+        return (
+            f"test_{self.metric} {self.test:.4f} is {abs(self.difference):.4f} {side} val_{self.metric} "
+            f"{self.validation:.4f} ({100 * LEVEL:.0f} % interval of the difference: {low:.4f} to {high:.4f})"
+        )
+
+    def tree(self) -> dict[str, Any]:
+        return {
+            "validation": self.validation,
+            "test": self.test,
+            "difference": self.difference,
+            "interval": [self.low, self.high],
+            "differ": self.differ,
+        }
+
+
+@dataclass(frozen=True)
+class ScoreGaps:
+    """Holds how far test scores are from validation scores, a gap for each metric."""
+
+    gaps: tuple[ScoreGap, ...]
+    resamples: int
+
+    @property
+    def differing(self) -> tuple[ScoreGap, ...]:
+        """Returns the gaps that are larger than chance allows."""
+        return tuple(gap for gap in self.gaps if gap.differ)
+
+    def words(self) -> str:
+        """Returns in one line which scores differ, why they may, and what to do; nothing if none differ."""
+        if not self.differing:
+            return ""
+        return f"{'; '.join(map(str, self.differing))}: more than chance allows: {ADVICE}"
+
+    def tree(self) -> dict[str, Any]:
+        """Returns plain data for `metrics.json`."""
+        return {
+            "level": LEVEL,
+            "method": "percentile bootstrap of test minus validation, each part resampled by itself",
+            "resamples": self.resamples,
+            "differ": bool(self.differing),
+            "metrics": {gap.metric: gap.tree() for gap in self.gaps},
+            "words": self.words(),
+        }
+
+
+def score_gaps(validation: ScoredPart, test: ScoredPart, metrics: Sequence[str]) -> ScoreGaps:
+    """Returns how far test scores are from validation scores, in those of the metrics that have resamples of
+    both parts.
+
+    The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two
+    samples (Efron and Tibshirani 1993, chapter 8). The parts must be resampled independently of each other,
+    equally often. The scores may be those of one run, or means over runs of one recipe, score and resample
+    alike: then the interval is that of the mean over the runs made.
+    """
+    both = [name for name in metrics if name in validation.resampled and name in test.resampled]
+    return ScoreGaps(
+        tuple(_gap(name, validation, test) for name in both),
+        len(next(iter(test.resampled.values()), ())),
+    )
+
+
+def _gap(metric: str, validation: ScoredPart, test: ScoredPart) -> ScoreGap:
+    low, high = np.percentile(test.resampled[metric] - validation.resampled[metric], PERCENTS)
+    return ScoreGap(metric, validation.values[metric], test.values[metric], float(low), float(high))
