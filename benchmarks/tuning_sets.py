@@ -81,10 +81,17 @@ def _clothes(folder: Path) -> TuningSet:
 
 
 def _nuclei(folder: Path) -> TuningSet:
-    files = sorted((folder / "nuclei" / "images").iterdir())
     random = np.random.default_rng(0)
-    images, labels = [], []
-    for file in files:
+    images, labels, numbers = nuclei_squares(folder, random)
+    trained = (int(numbers[-1]) + 1) * 3 // 4 * SQUARES
+    order = np.concatenate([random.permutation(trained), np.arange(trained, len(labels))])
+    return _cut(images[order], labels[order], trained)
+
+
+def nuclei_squares(folder: Path, random: np.random.Generator) -> tuple[Images, Labels, Labels]:
+    """Returns squares of microscope images, their labels, and the number of the image that each is from."""
+    images, labels, numbers = [], [], []
+    for number, file in enumerate(sorted((folder / "nuclei" / "images").iterdir())):
         pixels = np.asarray(Image.open(file).convert("RGB"))
         mask = np.asarray(Image.open(folder / "nuclei" / "masks" / file.name))
         for _ in range(SQUARES):
@@ -94,10 +101,8 @@ def _nuclei(folder: Path) -> TuningSet:
             images.append(_square(Image.fromarray(pixels[cut])))
             count = len(set(np.unique(mask[cut]).tolist()) - {0})
             labels.append(sum(count >= least for least in (1, 3, 6)))
-    whole, all_labels = np.stack(images), np.array(labels)
-    trained = len(files) * 3 // 4 * SQUARES
-    order = np.concatenate([random.permutation(trained), np.arange(trained, len(all_labels))])
-    return _cut(whole[order], all_labels[order], trained)
+            numbers.append(number)
+    return np.stack(images), np.array(labels), np.array(numbers)
 
 
 def write_parts(made: TuningSet, file: Path, *, train: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +48,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 CROP = "augmentation.crop.kind"
 COMPARED = 10_000
-"""A search looks for images in two parts if it has at most so many, in memory."""
+"""A search compares the parts of its data if they have at most so many images, in memory."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def prepare(
     load = partial(load_data, trial=trial, download=download, most_bytes=most_bytes, make=code.data)
     data = load(base)
     data.refuse_leaks(study.data)
-    _say_leaks(data, say)
+    _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)
     check_metrics(code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
@@ -183,14 +184,18 @@ def prepare_again(
     return _with_images_here(prepared, hardware, say)
 
 
-def _say_leaks(data: DataSet, say: Say) -> None:
-    """Says which images are in two parts, or nearly the same as one of another part, where looking takes a
-    second: in sets of at most COMPARED images in memory. `tunebook check` looks at others too."""
+def _say_parts(data: DataSet, say: Say) -> None:
+    """Says which images are in two parts, or nearly the same as one of another part, and whether the parts
+    differ in their images or shares of classes. It looks where that takes a second or two: in sets of at most
+    COMPARED images in memory. `tunebook check` looks at others too."""
     if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
         return
     from trainable.checks.duplicates import check_leaks
+    from trainable.checks.label_shares import check_label_shares
+    from trainable.checks.parts_alike import check_parts_alike, some_of_each
 
-    for finding in check_leaks(data):
+    findings = chain(check_leaks(data), check_label_shares(data), check_parts_alike(data, some_of_each(data)))
+    for finding in findings:
         if finding.level in ("warning", "error"):
             say(f"{finding.what}: {finding.means}; {finding.do}")
 

@@ -17,11 +17,13 @@ from trainable.checks.gradients import check_model_gradients
 from trainable.checks.groups import check_groups
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.imbalance import check_accuracy
+from trainable.checks.label_shares import check_label_shares
 from trainable.checks.labels import check_labels
 from trainable.checks.learning import check_learning, teach
 from trainable.checks.loader import check_loader
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
+from trainable.checks.parts_alike import check_parts_alike, known_images
 from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
@@ -40,8 +42,8 @@ Tool = Literal["gradcheck"]
 
 SECONDS = 60.0
 """The checks together have this time;
-each part that trains has a share of it, and stops when its share is used up."""
-LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.2, 0.1, 0.2, 0.1
+each part that trains or computes features has a share of it, and stops when its share is used up."""
+ALIKE, LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.1, 0.2, 0.1, 0.2, 0.1
 """These are shares of that time;
 the check of one batch tries twice, and three times if the tries are short."""
 
@@ -85,7 +87,7 @@ def check(
     if images is None:
         images = load_for(recipe, device, own_model=model is not None, download=download)
     subject = make_subject(recipe, images, model, device, download=download)
-    found = [*check_data(subject, full=full)]
+    found = [*check_data(subject, seconds, full=full)]
     found += check_lessons(subject, seconds)
     found += check_network(subject, seconds, cpus)
     if "gradcheck" in tools:
@@ -99,14 +101,16 @@ def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
     return chosen(names, get_args(Tool), watching)
 
 
-def check_data(subject: Subject, *, full: bool = False) -> Iterator[Finding]:
-    """Yields findings about images and labels, without training."""
+def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False) -> Iterator[Finding]:
+    """Yields findings about images and labels, without training the network."""
     data = subject.data
     yield from check_labels(data)
+    yield from check_label_shares(data)
     yield check_accuracy(data)
     if full:
         yield from check_decoding(data)
     yield from check_pixels(data)
+    yield from check_parts_alike(data, *known_images(subject, ALIKE * seconds))
     known = None if subject.is_own else pretrained_input(subject.recipe.model)
     yield from check_normalisation(data, subject.recipe, subject.device, known)
     yield from check_duplicates(data, full=full)

@@ -9,6 +9,7 @@ from typing import Literal
 Level = Literal["error", "warning", "note", "passed"]
 CheckName = Literal[
     "class balance",
+    "label shares",
     "validation size",
     "accuracy",
     "decoding",

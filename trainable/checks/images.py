@@ -1,10 +1,9 @@
-"""Checks the pixels: are they decodable, in one range, alike in all parts, and normalised?"""
+"""Checks the pixels: are they decodable, in one range, and normalised?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
-from trainable.data import DataInfo, DataSet, FilePart, Split
+from trainable.data import DataInfo, DataSet, FilePart
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
 from trainable.data.measure import some
@@ -22,7 +21,7 @@ from trainable.models.pretrained_input import PretrainedInput
 from trainable.recipe import Recipe
 
 SAMPLE = 500
-"""At most so many images of a part are looked at."""
+"""At most so many training images are looked at."""
 
 MANY_BLANK = 0.01
 """From this share on, images of a single colour are a fault of the set rather than an oddity."""
@@ -30,13 +29,6 @@ MANY_BLANK = 0.01
 LEAST_SPAN = 8
 """A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains
 of images in [0, 1] (or of a mask) after a cast to whole numbers."""
-
-SHIFT, SURE = 0.5, 5.0
-"""Two parts differ if their means are half a standard deviation of images apart (Cohen's medium effect, 1988,
-section 2.2) and five standard errors, which happens by chance once in a million."""
-
-ENOUGH = 20
-"""Each part needs so many images for such a comparison."""
 
 OFF_CENTRE, OFF_SCALE = 0.1, 1.25
 """Normalised training images may lie this far from mean 0 and deviation 1: the mean in addition to its
@@ -73,14 +65,8 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
 
 
 def check_pixels(data: DataSet) -> Iterator[Finding]:
-    """Yields findings about a sample of each part's pixels, and about how the parts compare."""
-    sampled = {
-        name: _Sample(pixels(data, part, some(len(part), SAMPLE)))
-        for name, part in data.parts.items()
-        if len(part)
-    }
-    yield from _values(sampled["train"], data.info.channels)
-    yield from _alike(sampled)
+    """Yields findings about the pixels of a sample of training images."""
+    yield from _values(pixels(data, data.train, some(len(data.train), SAMPLE)), data.info.channels)
 
 
 def check_normalisation(
@@ -156,20 +142,7 @@ def _broken(part: FilePart, form: Form) -> Iterator[Broken]:
         yield from decode(Selection(source, indices[start : start + BLOCK]), form)[1]
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Holds images uint8 [n, C, H, W] of one part."""
-
-    images: Pixels
-
-    def features(self) -> Floats:
-        """Returns each image's mean and deviation of every channel, [n, 2C]."""
-        wide = self.images.astype(np.float64)
-        return np.concatenate([wide.mean((2, 3)), wide.std((2, 3))], axis=1)
-
-
-def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
-    images = sample.images
+def _values(images: Pixels, channels: int) -> Iterator[Finding]:
     low, high = images.min((0, 2, 3)).astype(int), images.max((0, 2, 3)).astype(int)
     constant = [str(channel) for channel in range(channels) if low[channel] == high[channel]]
     blank = float((images.max((1, 2, 3)) == images.min((1, 2, 3))).mean())
@@ -199,36 +172,6 @@ def _values(sample: _Sample, channels: int) -> Iterator[Finding]:
         found = f"{what}; the three channels are equal in every image"
         means = "the images are grey: two thirds of the memory, and part of the first layer, are wasted"
         yield Finding("pixel values", "note", found, means, "data.channels: 1")
-
-
-def _alike(sampled: Mapping[Split, _Sample]) -> Iterator[Finding]:
-    train = sampled["train"].features()
-    for name, sample in sampled.items():
-        if name != "train":
-            yield _compared(name, train, sample.features())
-
-
-def _compared(name: str, train: Floats, other: Floats) -> Finding:
-    """Compares the brightness and contrast of images:
-    returns a finding from an effect size and its standard errors."""
-    if min(len(train), len(other)) < ENOUGH:
-        return passed("parts alike", f"{len(other)} {name} images are too few to compare with training")
-    size = math.sqrt(len(train) * len(other) / (len(train) + len(other)))
-    apart = np.abs(train.mean(0) - other.mean(0))
-    scale = np.sqrt((train.var(0) + other.var(0)) / 2)
-    effect = np.divide(apart, scale, out=np.where(apart > 0, np.inf, 0.0), where=scale > 0)
-    worst = int(effect.argmax())
-    kind = "mean" if worst < train.shape[1] // 2 else "contrast"
-    what = f"{kind} {train[:, worst].mean():.0f} in training, {other[:, worst].mean():.0f} in {name}"
-    if effect[worst] > SHIFT and effect[worst] * size > SURE:
-        return Finding(
-            "parts alike",
-            "warning",
-            f"{what}: {effect[worst]:.1f} standard deviations apart",
-            f"{name} images were prepared differently from training images: their scores say little",
-            "prepare all parts alike: range, inversion, colours, crop; or split anew (data.split_seed)",
-        )
-    return passed("parts alike", what)
 
 
 def _is_off(mean: float, deviation: float, noise: float) -> bool:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from trainable.data import idx
 from trainable.data.arrays import Arrays, collect
 from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
-from trainable.data.groups import Shared, shared_groups, shared_series, with_groups
+from trainable.data.groups import Shared, groups_by_part, numbered, shared_groups, shared_series, with_groups
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say, make_cache
 from trainable.data.manifest import is_manifest
@@ -41,7 +41,7 @@ from trainable.data.members import members_of
 from trainable.data.parts import ArrayPart, FilePart, Members, Part, Views
 from trainable.data.reading import read
 from trainable.data.remote_data import cached, cached_objects, data_root
-from trainable.data.source import Collection, Flip, Selection, Split
+from trainable.data.source import Collection, Flip, Integers, Selection, Split
 from trainable.errors import DataError
 from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
@@ -117,8 +117,9 @@ class DataSet:
     """For data behind a URI, this is their copy on the machine that loaded them."""
     objects: tuple[str, ...] = ()
     """These are the URIs of a manifest's images, of which `copy` is the folder."""
-    grouped: bool = False
-    """It is known what stays in one part, such as a patient."""
+    groups: Mapping[Split, Integers] | None = None
+    """If it is known what stays in one part, such as a patient, these are the groups of each part's images,
+    as numbers [n]."""
     shared: tuple[Shared, ...] = ()
     """These groups are in two parts; where none are known, these series are, by the names of the files."""
     cache: ImageCache | None = None
@@ -133,6 +134,11 @@ class DataSet:
         """Returns the parts that exist, by name, in this order."""
         parts: dict[Split, Part] = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
+
+    @property
+    def grouped(self) -> bool:
+        """Returns whether it is known what stays in one part, such as a patient."""
+        return self.groups is not None
 
     @property
     def selections(self) -> Members:
@@ -291,7 +297,7 @@ def _assemble(
         interpolation=form.interpolation,
         stored=stored.names,
     )
-    groups = collection.groups
+    groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(
         info,
         parts["train"],
@@ -301,10 +307,8 @@ def _assemble(
         copy=collection.copy,
         objects=collection.objects,
         cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
-        grouped=groups is not None,
-        shared=shared_series(members, len(collection.classes))
-        if groups is None
-        else shared_groups(members, groups),
+        groups=None if groups is None else numbered(groups),
+        shared=shared_series(members, len(collection.classes)) if groups is None else shared_groups(groups),
     )
 
 

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import get_args
 
+import numpy as np
+
 from trainable.data.parts import Members
-from trainable.data.source import Collection, FileSource, Source, Split
+from trainable.data.source import Collection, FileSource, Integers, Source, Split
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 
@@ -121,16 +123,26 @@ def _without_folders(match: re.Match[str], folders: AbstractSet[str]) -> str:
     return text
 
 
-def shared_groups(members: Members, groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
-    """Returns the groups that two parts have, for each pair of parts that has any."""
+def groups_by_part(members: Members, groups: Mapping[Split, Sequence[str]]) -> dict[Split, tuple[str, ...]]:
+    """Returns the group of each image of each part."""
     # A part that was split off is taken from the training images, and so are its groups.
-    found = {
-        part: Counter(
-            (groups[part] if part in groups else groups["train"])[index] for index in indices.tolist()
-        )
+    return {
+        part: tuple((groups[part] if part in groups else groups["train"])[each] for each in indices.tolist())
         for part, (_, indices) in members.items()
     }
-    return _shared(found)
+
+
+def numbered(groups: Mapping[Split, Sequence[str]]) -> dict[Split, Integers]:
+    """Returns the groups of each part's images as numbers [n], the same for a group in all parts."""
+    numbers = {
+        name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(groups.values())))
+    }
+    return {part: np.array([numbers[name] for name in names], np.int64) for part, names in groups.items()}
+
+
+def shared_groups(groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
+    """Returns the groups that two parts have, for each pair of parts that has any."""
+    return _shared({part: Counter(names) for part, names in groups.items()})
 
 
 def shared_series(members: Members, classes: int) -> tuple[Shared, ...]:

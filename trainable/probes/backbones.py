@@ -18,28 +18,22 @@ from numpy.typing import NDArray
 from torch import nn
 
 from trainable.data import DataSet, Split
-from trainable.data.loading import Loader, make_loader
 from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import ModelError
 from trainable.files.host_memory import available_bytes
-from trainable.models.cut import Cut, cut_before_head
 from trainable.probes.live_bytes import held_bytes
 from trainable.probes.memory_estimate import SMALLEST, draw_line
 from trainable.recipe import Recipe
-from trainable.recipe.speeds import Format
-from trainable.training import precision
-from trainable.training.evaluate import full_precision
+from trainable.training.part_features import Floats, part_features
 
 TRAIN, VALIDATION = 5_000, 2_000
 """At most so many images of each part are looked at, the same for every network."""
-BATCH = 64
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """The grid of heads: scikit-learn's C, the inverse of the decay, for standardised features."""
 STEPS = 200
 MEMORY_BATCH = 32
 
-Floats = NDArray[np.float32]
 Booleans = NDArray[np.bool_]
 
 
@@ -70,23 +64,14 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
 
     Raises ModelError for a network that cannot be cut before its head.
     """
-    network = network.to(device).eval()
-    side = data.info.image_size
-    cut = cut_before_head(network, torch.zeros(2, data.info.channels, side, side, device=device))
-    if cut is None:
+    chosen: dict[Split, Integers] = {
+        "train": some(len(data.train), TRAIN),
+        "validation": some(len(data.validation), VALIDATION),
+    }
+    found = part_features(network, data, recipe, device, chosen)
+    if found is None:
         raise ModelError(f"{type(network).__name__}: its features cannot be told from its head")
-    number_format = precision.resolve(recipe.precision, device)
-    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
-    try:
-        parts: tuple[tuple[Split, int], ...] = (("train", TRAIN), ("validation", VALIDATION))
-        found = [
-            _computed(cut, loader, part, some(len(data.parts[part]), most), number_format)
-            for part, most in parts
-        ]
-    finally:
-        loader.close()
-    (train, train_labels), (validation, validation_labels) = found
-    return Features(train, train_labels, validation, validation_labels)
+    return Features(*found["train"], *found["validation"])
 
 
 def best_head(features: Features) -> HeadScore:
@@ -138,16 +123,3 @@ def training_bytes(network: nn.Module, shape: tuple[int, int, int], images: int 
     take(SMALLEST)  # makes AdamW's averages, which are held from then on
     held = held_bytes([network.state_dict(), optimizer.state_dict()])
     return draw_line(take, held, available_bytes() // 2).bytes(images)
-
-
-@torch.inference_mode()
-def _computed(
-    cut: Cut, loader: Loader, part: Split, chosen: Integers, number_format: Format
-) -> tuple[Floats, Integers]:
-    features, labels = [], []
-    autocast = precision.autocast(number_format, loader.device)
-    for images, truth in loader.evaluate(part, chosen, BATCH):
-        with autocast:
-            features.append(full_precision(cut.features(images)).flatten(1).cpu())
-        labels.append(truth.cpu())
-    return torch.cat(features).numpy(), torch.cat(labels).numpy()

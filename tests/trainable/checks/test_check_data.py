@@ -96,15 +96,6 @@ def test_normalised_images_have_mean_0_and_deviation_1_and_a_little_off_is_a_war
     assert [each.level for each in check_normalisation(raw, small_recipe(), CPU)] == ["error"]
 
 
-def test_parts_that_differ_as_little_as_samples_do_are_alike() -> None:
-    """Twenty pairs of parts of one origin raise no false alarm."""
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        images = random.integers(0, 256, (60, 1, 1)) // 2 + random.integers(0, 99, (60, 6, 6))
-        parts = [(half.astype(np.uint8), np.arange(30) % 2) for half in (images[:30], images[30:])]
-        assert by_name(list(check_pixels(from_arrays(*parts))))["parts alike"].level == "passed"
-
-
 def test_grey_images_stored_in_colour_are_a_note() -> None:
     grey = np.random.default_rng(0).integers(0, 256, (40, 6, 6, 1), dtype=np.uint8)
     data = from_arrays((grey.repeat(3, axis=3), np.arange(40) % 2))

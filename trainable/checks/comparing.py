@@ -1,0 +1,66 @@
+"""Says which parts of a data set are compared with each other, and what it means if they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainable.checks.finding import CheckName, Finding, passed, unchecked
+from trainable.data import Split
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Says whether two parts differ by more than chance and custom allow, and by what."""
+
+    differ: bool
+    what: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """Holds what it means, and what to do, if the test part differs; the same for validation; and for a
+    validation part that differs from training as the test part does."""
+
+    test: tuple[str, str]
+    validation: tuple[str, str]
+    both: tuple[str, str]
+
+
+def compare_parts(
+    check: CheckName,
+    parts: Mapping[Split, T],
+    join: Callable[[T, T], T],
+    compare: Callable[[T, T], Difference | None],
+    words: Words,
+) -> Iterator[Finding]:
+    """Yields how validation differs from training, and how the test part differs from both; from validation
+    alone if that differs from training.
+
+    A difference is a warning, but a validation part of the test's kind is as it should be: that it differs
+    from training is a note. `compare` returns None for parts that are too small.
+    """
+    train, validation = parts["train"], parts["validation"]
+    learnt = compare(train, validation)
+    apart = learnt is not None and learnt.differ
+    if "test" not in parts:
+        yield _finding(check, "validation against training", learnt, words.validation)
+        return
+    seen = validation if apart else join(train, validation)
+    tested = compare(seen, parts["test"])
+    if learnt is not None and learnt.differ and tested is not None and not tested.differ:
+        yield Finding(check, "note", f"validation against training: {learnt.what}", *words.both)
+    else:
+        yield _finding(check, "validation against training", learnt, words.validation)
+    against = "validation" if apart else "training and validation"
+    yield _finding(check, f"test against {against}", tested, words.test)
+
+
+def _finding(check: CheckName, pair: str, found: Difference | None, words: tuple[str, str]) -> Finding:
+    if found is None:
+        return unchecked(check, f"{pair}: too few images, or groups of images, in classes that both have")
+    what = f"{pair}: {found.what}"
+    return Finding(check, "warning", what, *words) if found.differ else passed(check, what)

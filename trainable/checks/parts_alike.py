@@ -1,0 +1,136 @@
+"""Checks that the images of validation and test are of the training images' kind.
+
+A test part from elsewhere (another hospital, other varieties of a fruit) is not known by its classes, nor
+always by its brightness. A classifier that tells its images from the others finds it before a search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from trainable.checks.comparing import Difference, Words, compare_parts
+from trainable.checks.finding import Finding
+from trainable.checks.image_statistics import statistics_of
+from trainable.checks.sampling import pixels
+from trainable.checks.subject import Subject
+from trainable.checks.two_samples import Floats, Sample, class_weights, tell_apart
+from trainable.data import DataSet, Split
+from trainable.data.measure import some
+from trainable.data.source import Integers
+from trainable.training.part_features import part_features
+
+MOST = 1_000
+"""At most so many images of a part are looked at."""
+FEWEST, TIMED = 100, 16
+"""A network's features are not computed if there is no time for FEWEST images of each part, by the time that
+TIMED of each take."""
+
+MEDIUM = 0.64
+"""Parts differ if the interval of the AUC is above this: if one number told them apart, its means would be
+half a standard deviation apart, which Cohen (1988, section 2.2) calls a medium effect. docs/decisions/0028
+has how often parts of one kind are above it, and which differences are found."""
+
+WORDS = Words(
+    test=(
+        "test images are of another kind than those that recipes are chosen by: validation scores say little "
+        "about them, and another recipe may be best there",
+        "take validation images from the test's kind; prepare all parts alike (colours, crop, size, saving), "
+        "and keep what was taken together in one part (data.group)",
+    ),
+    validation=(
+        "validation images are of another kind than training images: scores are of what no network has seen",
+        "split anew (data.split_seed) or by group (data.group), and prepare all parts alike (colours, crop, "
+        "size, saving); if it is the kind that the model is for, add such images to training",
+    ),
+    both=(
+        "validation images are of the test's kind, so recipes are chosen for it, but trained on another",
+        "add images of that kind to training, if there are any",
+    ),
+)
+
+
+def check_parts_alike(
+    data: DataSet, chosen: Mapping[Split, Integers], known: Mapping[Split, Floats] | None = None
+) -> Iterator[Finding]:
+    """Yields a finding for validation against training, and for the test part against both.
+
+    Images at the `chosen` positions of each part are compared, by simple statistics and by what is `known` of
+    them besides, features [n, F]. Of the test part, labels say only which images are of one class. Raises
+    DataError naming images that cannot be decoded.
+    """
+    simple = {part: statistics_of(pixels(data, data.parts[part], at)) for part, at in chosen.items()}
+    samples = {
+        part: Sample(
+            each.values if known is None else np.concatenate([each.values, known[part]], axis=1),
+            data.parts[part].labels[chosen[part]],
+            None if data.groups is None else data.groups[part][chosen[part]],
+        )
+        for part, each in simple.items()
+    }
+    compare = partial(_difference, names=simple["train"].names)
+    yield from compare_parts("parts alike", samples, Sample.joined, compare, WORDS)
+
+
+def some_of_each(data: DataSet, most: int = MOST) -> dict[Split, Integers]:
+    """Returns the positions of a sample of each part's images."""
+    return {name: some(len(part), most) for name, part in data.parts.items()}
+
+
+def known_images(
+    subject: Subject, seconds: float
+) -> tuple[dict[Split, Integers], dict[Split, Floats] | None]:
+    """Returns the positions of a sample of each part's images, and what the body of the recipe's pretrained
+    network makes of them: features [n, F], or None if it has no such network, or not in so many seconds."""
+    data = subject.data
+    if subject.is_own or subject.recipe.model.weights is None:
+        return some_of_each(data), None
+    look = partial(part_features, subject.network(), data, subject.recipe, subject.device)
+    few = some_of_each(data, TIMED)
+    afforded = int(TIMED * seconds / min(_seconds(look, few) for _ in range(2)))
+    chosen = some_of_each(data, min(MOST, afforded))
+    found = look(chosen) if afforded >= FEWEST else None
+    if found is None:
+        return some_of_each(data), None
+    return chosen, {part: features.astype(np.float64) for part, (features, _) in found.items()}
+
+
+def _seconds(look: Callable[[Mapping[Split, Integers]], object], chosen: Mapping[Split, Integers]) -> float:
+    began = time.perf_counter()
+    look(chosen)
+    return time.perf_counter() - began
+
+
+def _difference(first: Sample, second: Sample, names: Sequence[str]) -> Difference | None:
+    found = tell_apart(first, second)
+    if found is None:
+        return None
+    what = f"images are told apart with {found}, where 0.5 is chance"
+    if found.low <= MEDIUM:
+        return Difference(False, what)
+    return Difference(True, f"{what}; of single figures, most by {_most_different(first, second, names)}")
+
+
+def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
+    """Returns the name and the means of the figure that lies furthest apart, in standard deviations, among
+    images of the same classes."""
+    held = class_weights(
+        np.concatenate([first.labels, second.labels]),
+        np.repeat([False, True], [len(first.labels), len(second.labels)]),
+    )
+    means, variances = [], []
+    for sample, weights in zip((first, second), np.split(held, [len(first.labels)]), strict=True):
+        figures = sample.features[:, : len(names)]
+        means.append(np.average(figures, axis=0, weights=weights))
+        variances.append(np.average((figures - means[-1]) ** 2, axis=0, weights=weights))
+    apart = np.abs(means[1] - means[0])
+    deviations = np.sqrt((variances[0] + variances[1]) / 2)
+    effects = np.divide(apart, deviations, out=np.where(apart > 0.0, np.inf, 0.0), where=deviations > 0.0)
+    most = int(effects.argmax())
+    return (
+        f"{names[most]}: {means[1][most]:.0f} against {means[0][most]:.0f} of 255 "
+        f"({effects[most]:.1f} standard deviations)"
+    )

@@ -1,0 +1,159 @@
+"""Measures how well a classifier tells two samples of images apart (Lopez-Paz and Oquab, arXiv 1610.06545).
+
+If the samples are of one kind, no classifier does better than chance on images that it has not seen. Images
+are compared with those of their own class alone, so that other shares of the classes are no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainable.data.source import Integers
+from trainable.training.resampled_curves import auroc, ranked
+
+FOLDS = 5
+STRENGTH = 0.01
+"""scikit-learn's C, the inverse of the decay, for standardised features: from 0.001 to 0.1 it hardly matters
+(docs/decisions/0028)."""
+STEPS = 100
+RESAMPLES = 200
+PERCENTS = (2.5, 97.5)
+
+FEW, FEW_GROUPS = 20, 8
+"""Each sample needs so many images, and so many groups if images have groups, for an interval."""
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Holds features [n, F], labels [n] and perhaps groups [n] of images."""
+
+    features: Floats
+    labels: Integers
+    groups: Integers | None = None
+
+    def joined(self, other: Sample) -> Sample:
+        """Returns both samples as one."""
+        grouped = self.groups is not None and other.groups is not None
+        return Sample(
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.groups, other.groups]) if grouped else None,
+        )
+
+    def of(self, chosen: Booleans) -> Sample:
+        """Returns the images at which `chosen` [n] is true."""
+        groups = None if self.groups is None else self.groups[chosen]
+        return Sample(self.features[chosen], self.labels[chosen], groups)
+
+
+@dataclass(frozen=True)
+class ToldApart:
+    """Holds the area under the ROC curve: the probability that the classifier takes an image of the second
+    sample, rather than one of the first of the same class, for one of the second. 0.5 is chance, 1 is always.
+    `low` and `high` are the ends of its 95 % interval."""
+
+    auc: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"AUC {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f})"
+
+
+def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
+    """Returns how well a logistic regression tells two samples apart, on images that it was not fitted to.
+
+    Scores are from cross-validation, by groups if images have them: a classifier that knows a patient again
+    has not found another kind of images. The interval is of percentiles of a bootstrap over images, or over
+    groups. Returns None if too few images are in classes of both samples, or in too few groups.
+    """
+    both = first.joined(second)
+    is_second = np.repeat([False, True], [len(first.labels), len(second.labels)])
+    weights = class_weights(both.labels, is_second)
+    shared = weights > 0.0
+    both, is_second, weights = both.of(shared), is_second[shared], weights[shared]
+    if not _enough(both, is_second):
+        return None
+    scores, fold = _held_out_scores(both, is_second, weights)
+    strata = both.labels * FOLDS + fold
+    (auc,) = area_within(strata, scores, is_second, np.ones((len(scores), 1), np.float32))
+    drawn = area_within(strata, scores, is_second, _resampled(both, is_second))
+    low, high = np.percentile(drawn, PERCENTS)
+    return ToldApart(float(auc), float(low), float(high))
+
+
+def class_weights(labels: Integers, is_second: Booleans) -> Floats:
+    """Returns weights [n] by which each class counts alike in both samples: n1 n2 / (n1 + n2) of its images
+    in each, nearly the weight of a stratum in van Elteren's test (1960). It is 0 if one sample lacks it."""
+    held = np.stack(
+        [np.bincount(labels[each], minlength=labels.max() + 1) for each in (~is_second, is_second)]
+    )
+    each_class = held.prod(0) / np.maximum(held.sum(0), 1)
+    found: Floats = each_class[labels] / held[is_second.astype(int), labels]
+    return found
+
+
+def area_within(strata: Integers, scores: Floats, is_second: Booleans, counts: NDArray[np.float32]) -> Floats:
+    """Returns the mean of the strata's areas under the ROC curve, weighted as in `class_weights`, in each
+    resample that has each image as often as counts [n, resamples] say; 0.5 in one without a pair."""
+    total, weight = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
+    for each in np.unique(strata[is_second]):
+        own = strata == each
+        area, there = auroc(ranked(scores[own], is_second[own], counts[own]))
+        seconds, all_there = counts[own & is_second].sum(0), counts[own].sum(0)
+        pairs = np.where(there, seconds * (all_there - seconds) / np.maximum(all_there, 1.0), 0.0)
+        total, weight = total + pairs * np.where(there, area, 0.0), weight + pairs
+    return np.divide(total, weight, out=np.full_like(total, 0.5), where=weight > 0.0)
+
+
+def _enough(both: Sample, is_second: Booleans) -> bool:
+    parts = [both.of(each) for each in (~is_second, is_second)]
+    if min(len(part.labels) for part in parts) < FEW:
+        return False
+    return all(part.groups is None or len(np.unique(part.groups)) >= FEW_GROUPS for part in parts)
+
+
+def _held_out_scores(both: Sample, is_second: Booleans, weights: Floats) -> tuple[Floats, Integers]:
+    """Returns for each image the logit that it is of the second sample, by a classifier that never saw it,
+    and the fold that this classifier did not see.
+
+    Logits of two folds must not be compared: each classifier was fitted to the images of the other fold, so
+    that pairs tend to be the wrong way round.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    spread = both.features.std(0)
+    features = (both.features - both.features.mean(0)) / np.where(spread > 0.0, spread, 1.0)
+    scale = weights / weights.mean()
+    scores, fold = np.empty(len(weights)), np.empty(len(weights), np.int64)
+    for number, (fitted, held_out) in enumerate(_folds(both, is_second)):
+        classifier = LogisticRegression(C=STRENGTH, max_iter=STEPS, tol=1e-3)
+        classifier.fit(features[fitted], is_second[fitted], sample_weight=scale[fitted])
+        scores[held_out], fold[held_out] = classifier.decision_function(features[held_out]), number
+    return scores, fold
+
+
+def _folds(both: Sample, is_second: Booleans) -> Iterator[tuple[Integers, Integers]]:
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    kind = StratifiedKFold if both.groups is None else StratifiedGroupKFold
+    yield from kind(FOLDS, shuffle=True, random_state=0).split(both.features, is_second, both.groups)
+
+
+def _resampled(both: Sample, is_second: Booleans) -> NDArray[np.float32]:
+    """Returns how often each image is in each resample, [n, RESAMPLES]: of each sample as many images, or
+    groups, as it has are drawn with replacement."""
+    random, counts = np.random.default_rng(0), np.empty((len(is_second), RESAMPLES), np.float32)
+    for part in (~is_second, is_second):
+        drawn_from = np.arange(part.sum()) if both.groups is None else both.groups[part]
+        names, group = np.unique(drawn_from, return_inverse=True)
+        often = random.multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=RESAMPLES).T
+        counts[part] = often[group]
+    return counts

@@ -1,0 +1,54 @@
+"""Computes what the body of a network makes of images of a data set's parts, as they are shown in scoring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from trainable.data import DataSet, Split
+from trainable.data.loading import Loader, make_loader
+from trainable.data.source import Integers
+from trainable.models.cut import Cut, cut_before_head
+from trainable.recipe import Recipe
+from trainable.recipe.speeds import Format
+from trainable.training import precision
+from trainable.training.evaluate import full_precision
+
+BATCH = 64
+
+Floats = NDArray[np.float32]
+PartFeatures = tuple[Floats, Integers]
+"""Features [n, F] and labels [n]."""
+
+
+def part_features(
+    network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device, chosen: Mapping[Split, Integers]
+) -> dict[Split, PartFeatures] | None:
+    """Returns features and labels of the images at the chosen positions of each part; None for a network that
+    cannot be cut before its head. The network is left on the device, in evaluation mode."""
+    network = network.to(device).eval()
+    side = data.info.image_size
+    cut = cut_before_head(network, torch.zeros(2, data.info.channels, side, side, device=device))
+    if cut is None:
+        return None
+    number_format = precision.resolve(recipe.precision, device)
+    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
+    try:
+        return {part: _computed(cut, loader, part, at, number_format) for part, at in chosen.items()}
+    finally:
+        loader.close()
+
+
+@torch.inference_mode()
+def _computed(cut: Cut, loader: Loader, part: Split, chosen: Integers, number_format: Format) -> PartFeatures:
+    features, labels = [], []
+    autocast = precision.autocast(number_format, loader.device)
+    for images, truth in loader.evaluate(part, chosen, BATCH):
+        with autocast:
+            features.append(full_precision(cut.features(images)).flatten(1).cpu())
+        labels.append(truth.cpu())
+    return torch.cat(features).numpy(), torch.cat(labels).numpy()
