@@ -397,8 +397,8 @@ def page(record: Mapping[str, Any], options: argparse.Namespace) -> str:
         f"| test part | {' | '.join(names)} |\n|-|{'-|' * len(names)}\n{changed}\n\n"
         f"Parts as they are found:\n\n| parts | |\n|-|-|\n{wild}\n\n"
         f"Photographs of hands, 32 px: the small ResNet of width 8 trains for {EPOCHS} epochs, "
-        f"n={options.trained} splits and seeds. Mean accuracies; in how many splits `train --test` says that scores differ, and "
-        "`check` warns of images and of shares of classes.\n\n"
+        f"n={options.trained} splits and seeds. Mean accuracies; in how many splits `train --test` says that "
+        "scores differ, and `check` warns of images and of shares of classes.\n\n"
         "| test part | validation | test | scores differ | images differ | shares differ |\n|-|-|-|-|-|-|\n"
         f"{trained}\n\n"
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -24,8 +25,10 @@ from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
+from trainable.data import ArrayPart, load
 from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import make_model
+from trainable.recipe.data import Data
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
 MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
@@ -231,6 +234,26 @@ def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_
     (line,) = (each for each in said if "nearly" in each)
     assert "1 validation images (11.1%) are nearly the same as one of train" in line
     assert "data.group" in line
+
+
+def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind(tmp_path: Path) -> None:
+    digits = load(Data())
+    arrays: dict[str, Any] = {}
+    for part, key in zip(digits.parts.values(), ("train", "val", "test"), strict=True):
+        assert isinstance(part, ArrayPart)
+        images, labels = part.tensors()
+        arrays |= {f"{key}_images": images[:, 0].numpy(), f"{key}_labels": labels.numpy()}
+    said: dict[str, list[str]] = {"same": [], "other": []}
+    for kind, lines in said.items():
+        if kind == "other":
+            arrays["test_images"] = (255 - arrays["test_images"]).astype(np.uint8)
+        np.savez(tmp_path / f"{kind}.npz", **arrays)
+        study = study_of(data__path=str(tmp_path / f"{kind}.npz"), base={"precision.kind": "fp32"})
+        prepare(study, Home(tmp_path), MACHINE, say=lines.append)
+    (line,) = (each for each in said["other"] if "told apart" in each)
+    assert line.startswith("test against training and validation: images are told apart with AUC 1.00")
+    assert "take validation images from the test's kind" in line
+    assert not [each for each in said["same"] if "told apart" in each or "share" in each]
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 6])

@@ -130,7 +130,13 @@ def test_a_folders_patients_are_found_by_an_expression(tmp_path: Path) -> None:
     assert not disjoint(patients_of(Data(path=str(root))))
     spec = Data(path=str(root), group=PATTERN)
     assert disjoint(patients_of(spec)), "in both classes"
-    assert level_of(load(spec)) == "passed"
+    data = load(spec)
+    assert level_of(data) == "passed"
+    assert data.groups is not None
+    for part, numbers in data.groups.items():
+        assert len(numbers) == len(data.parts[part])
+        assert len(set(numbers.tolist())) == len(patients_of(spec)[part])
+    assert len(set(np.concatenate(list(data.groups.values())).tolist())) == 8
 
 
 def test_a_manifest_and_a_saved_data_set_have_a_column_for_them(tmp_path: Path) -> None:
