@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
 from safetensors.torch import load_file
 
+from image_changes import CHANGES, elsewhere
 from report import described, environment, write
 from trainable.checks.image_statistics import statistics_of
 from trainable.checks.label_shares import check_label_shares
@@ -40,7 +39,6 @@ from tuning_sets import make_set, nuclei_squares
 
 Images = NDArray[np.uint8]
 Integers = NDArray[np.int64]
-Change = Callable[[Image.Image], Image.Image]
 SIDE = 64
 CLOTHES = 3_000
 EPOCHS = 14
@@ -182,57 +180,6 @@ def _of(sample: Sample, chosen: Integers) -> Sample:
 # --- images of another kind ---------------------------------------------------------------------------
 
 
-def _each(change: Change) -> Callable[[Images], Images]:
-    def changed(images: Images) -> Images:
-        found = [
-            np.asarray(change(Image.fromarray(each[0] if len(each) == 1 else each.transpose(1, 2, 0))))
-            for each in images
-        ]
-        whole = np.stack(found)
-        return whole[:, None] if whole.ndim == 3 else whole.transpose(0, 3, 1, 2)
-
-    return changed
-
-
-def _saved(quality: int) -> Change:
-    def change(image: Image.Image) -> Image.Image:
-        file = io.BytesIO()
-        image.save(file, "JPEG", quality=quality)
-        return Image.open(file)
-
-    return change
-
-
-def _cropped(image: Image.Image) -> Image.Image:
-    margin, side = round(0.05 * image.width), image.width
-    return image.crop((margin, margin, side - margin, side - margin)).resize((side, side))
-
-
-def _levels(change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Callable[[Images], Images]:
-    return lambda images: np.clip(change(images.astype(np.float64)), 0, 255).astype(np.uint8)
-
-
-def _elsewhere(images: Images) -> Images:
-    """Returns photographs as of another camera in another room: softer, paler, warmer, saved smaller."""
-    soft = _each(lambda image: image.filter(ImageFilter.GaussianBlur(0.8)))(images)
-    tint = np.array([25.0, 0.0, -20.0])[:, None, None]
-    pale = _levels(lambda values: 128 + 0.8 * (values - 128) + tint)(soft)
-    return _each(_saved(30))(pale)
-
-
-CHANGES: Mapping[str, Callable[[Images], Images]] = {
-    "a tenth darker": _levels(lambda values: 0.9 * values),
-    "a fifth darker": _levels(lambda values: 0.8 * values),
-    "a tenth less contrast": _levels(lambda values: 128 + 0.9 * (values - 128)),
-    "blurred by 0.5 px": _each(lambda image: image.filter(ImageFilter.GaussianBlur(0.5))),
-    "blurred by 1 px": _each(lambda image: image.filter(ImageFilter.GaussianBlur(1))),
-    "saved as JPEG, quality 50": _each(_saved(50)),
-    "saved as JPEG, quality 20": _each(_saved(20)),
-    "noise of 8 levels": _levels(lambda values: values + np.random.default_rng(0).normal(0, 8, values.shape)),
-    "cropped by 5 % a side": _each(_cropped),
-}
-
-
 def another_kind(whole: Labelled, splits: int) -> dict[str, dict[str, Any]]:
     """Returns how often each change of a test part of each size is found, and the median AUC."""
     sample, rows = whole.sample(), {}
@@ -320,7 +267,7 @@ def scores(signs: Labelled, splits: int) -> dict[str, dict[str, Any]]:
                 train_at, validation_at, test_at = seen[300:], seen[:300], np.arange(count * 3 // 4, count)
             test = small.of(test_at)
             if kind == "elsewhere":
-                test = Labelled(_elsewhere(test.images), test.labels)
+                test = Labelled(elsewhere(test.images), test.labels)
             found.append(_said(small.of(train_at), small.of(validation_at), test, seed))
             print(kind, seed, found[-1], flush=True)
         rows[kind] = {name: [each[name] for each in found] for name in found[0]}

@@ -25,7 +25,7 @@ from trainable.training.part_features import part_features
 
 MOST = 1_000
 """At most so many images of a part are looked at."""
-FEWEST, TIMED = 100, 16
+FEWEST, TIMED = 200, 16
 """A network's features are not computed if there is no time for FEWEST images of each part, by the time that
 TIMED of each take."""
 
@@ -37,7 +37,7 @@ has how often parts of one kind are above it, and which differences are found.""
 WORDS = Words(
     test=(
         "test images are of another kind than those that recipes are chosen by: validation scores say little "
-        "about them, and another recipe may be best there",
+        "about theirs",
         "take validation images from the test's kind; prepare all parts alike (colours, crop, size, saving), "
         "and keep what was taken together in one part (data.group)",
     ),
@@ -108,10 +108,12 @@ def _difference(first: Sample, second: Sample, names: Sequence[str]) -> Differen
     found = tell_apart(first, second)
     if found is None:
         return None
-    what = f"images are told apart with {found}, where 0.5 is chance"
+    what = f"images are told apart with {found}; chance is 0.50"
     if found.low <= MEDIUM:
         return Difference(False, what)
-    return Difference(True, f"{what}; of single figures, most by {_most_different(first, second, names)}")
+    return Difference(
+        True, f"{what}; the figure that differs most is {_most_different(first, second, names)}"
+    )
 
 
 def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
@@ -131,6 +133,6 @@ def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
     effects = np.divide(apart, deviations, out=np.where(apart > 0.0, np.inf, 0.0), where=deviations > 0.0)
     most = int(effects.argmax())
     return (
-        f"{names[most]}: {means[1][most]:.0f} against {means[0][most]:.0f} of 255 "
+        f"{names[most]}, {means[1][most]:.0f} against {means[0][most]:.0f} of 255 "
         f"({effects[most]:.1f} standard deviations)"
     )

@@ -109,7 +109,7 @@ class DataSet:
     train: Part
     validation: Part
     test: Part | None
-    """A search never looks at this part."""
+    """No trial sees this part; before a search it is only compared with the others."""
     resize: Resize = field(default_factory=Stretch)
     """This says how images are made square. Training crops act on the square, in memory and from files."""
 

@@ -89,7 +89,7 @@ class ScoreGaps:
         """Returns in one line which scores differ, why they may, and what to do; nothing if none differ."""
         if not self.differing:
             return ""
-        return f"{'; '.join(map(str, self.differing))}: more than chance allows: {ADVICE}"
+        return f"{'; '.join(map(str, self.differing))}, more than chance allows: {ADVICE}"
 
     def tree(self) -> dict[str, Any]:
         """Returns plain data for `metrics.json`."""

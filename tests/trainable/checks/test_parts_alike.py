@@ -75,7 +75,7 @@ def test_a_test_part_of_another_kind_is_a_warning_that_says_by_what_and_what_to_
 ) -> None:
     validation, test = found_in(changed(digits, test=change))
     assert (validation.level, test.level) == ("passed", "warning")
-    assert f"most by {named}: " in test.what
+    assert f"the figure that differs most is {named}, " in test.what
     assert "standard deviations" in test.what
     assert "data.group" in test.do
     assert "take validation images from the test's kind" in test.do
