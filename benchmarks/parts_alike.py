@@ -1,17 +1,22 @@
 """Measures how often parts of one kind are said to differ, and which other kinds of images are found.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/parts_alike.py [--splits 200] [--weights LITE0.safetensors]
+                                                          [--parts one_kind another_kind wild checked trained]
 
 - `one kind`: random stratified splits, 70 % to train and 15 % each to validate and to test, so that every
   warning is a false one; squares of microscope images are mixed, or those of one image stay in one part.
 - `another kind`: the test images of such splits are changed, as by another camera or another program.
 - `wild`: a published test part, photographs of hands taken later, and other kinds of animal and vehicle.
-- `scores`: a network is trained; what `check` says of the parts, and `train --test` of the scores.
+- `checked` and `trained`: test parts of the same kind, changed, and taken later: what `check` says of them
+  before, and `train --test` after a network is trained.
+
+What is not asked for stays as the earlier run left it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +29,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from image_changes import CHANGES, elsewhere
-from report import described, environment, write
+from report import RESULTS, described, environment, write
 from trainable.checks.image_statistics import statistics_of
 from trainable.checks.label_shares import check_label_shares
 from trainable.checks.parts_alike import MEDIUM, check_parts_alike, some_of_each
@@ -39,6 +44,9 @@ from tuning_sets import make_set, nuclei_squares
 
 Images = NDArray[np.uint8]
 Integers = NDArray[np.int64]
+NAME = "parts-alike"
+PARTS = ("one_kind", "another_kind", "wild", "checked", "trained")
+TEST_PARTS = ("the same kind", "elsewhere", "taken later")
 SIDE = 64
 CLOTHES = 3_000
 EPOCHS = 14
@@ -67,16 +75,20 @@ def main() -> None:
     torch.set_num_threads(1)
     where = environment(1)
     sets = {name: make() for name, make in SETS.items()}
-    record = {
-        "environment": where,
-        "one_kind": {name: one_kind(each, options.splits) for name, each in sets.items()},
-        "another_kind": {
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "one_kind": lambda: {name: one_kind(each, options.splits) for name, each in sets.items()},
+        "another_kind": lambda: {
             name: another_kind(each, options.changed) for name, each in sets.items() if each.groups is None
         },
-        "wild": in_the_wild(sets, options.weights),
-        "scores": scores(sets["signs"], options.trained),
+        "wild": lambda: in_the_wild(sets, options.weights),
+        "checked": lambda: in_splits(sets["signs"], options.trained, checked),
+        "trained": lambda: in_splits(sets["signs"], options.trained, trained),
     }
-    write("parts-alike", record, page(record, options) + described(where))
+    earlier = RESULTS / f"{NAME}.json"
+    record = json.loads(earlier.read_text()) if earlier.exists() else {}
+    for part in options.parts:
+        record[part] = {"environment": where, "found": parts[part]()}
+        write(NAME, record, page(record) if len(record) == len(PARTS) else "")
 
 
 # --- the images ---------------------------------------------------------------------------------------
@@ -250,15 +262,17 @@ def varieties(weights: str | None) -> dict[str, tuple[Sample, Sample]]:
     }
 
 
-# --- scores -------------------------------------------------------------------------------------------
+# --- what is said before and after a training ---------------------------------------------------------
 
 
-def scores(signs: Labelled, splits: int) -> dict[str, dict[str, Any]]:
-    """Returns what is said of the parts and of the scores, for test parts of three kinds."""
+def in_splits(
+    signs: Labelled, splits: int, measure: Callable[[DataSet, int], dict[str, Any]]
+) -> dict[str, dict[str, list[Any]]]:
+    """Returns what is measured of data sets whose test parts are of three kinds, in each split."""
     small = Labelled(np.ascontiguousarray(signs.images[:, :, ::2, ::2]), signs.labels)
     count = len(small.labels)
-    rows: dict[str, dict[str, Any]] = {}
-    for kind in ("the same kind", "elsewhere", "taken later"):
+    rows: dict[str, dict[str, list[Any]]] = {}
+    for kind in TEST_PARTS:
         found = []
         for seed in range(splits):
             train_at, validation_at, test_at = _split(small, seed)
@@ -268,15 +282,23 @@ def scores(signs: Labelled, splits: int) -> dict[str, dict[str, Any]]:
             test = small.of(test_at)
             if kind == "elsewhere":
                 test = Labelled(elsewhere(test.images), test.labels)
-            found.append(_said(small.of(train_at), small.of(validation_at), test, seed))
+            parts = (small.of(train_at), small.of(validation_at), test)
+            data = from_arrays(*((each.images.transpose(0, 2, 3, 1), each.labels) for each in parts))
+            found.append(measure(data, seed))
             print(kind, seed, found[-1], flush=True)
         rows[kind] = {name: [each[name] for each in found] for name in found[0]}
     return rows
 
 
-def _said(train_part: Labelled, validation: Labelled, test: Labelled, seed: int) -> dict[str, Any]:
-    parts = [(each.images.transpose(0, 2, 3, 1), each.labels) for each in (train_part, validation, test)]
-    data = from_arrays(*parts)
+def checked(data: DataSet, seed: int) -> dict[str, Any]:
+    """Returns whether `check` warns of images and of shares of classes."""
+    found = (*check_label_shares(data), *check_parts_alike(data, some_of_each(data)))
+    warned = {each.check for each in found if each.level == "warning"}
+    return {"images_differ": "parts alike" in warned, "shares_differ": "label shares" in warned}
+
+
+def trained(data: DataSet, seed: int) -> dict[str, Any]:
+    """Returns what a network scores, and whether `train --test` says that scores differ."""
     recipe = Recipe().with_values(
         {
             "data.path": "hands",
@@ -292,71 +314,63 @@ def _said(train_part: Labelled, validation: Labelled, test: Labelled, seed: int)
     gaps = train(recipe, data=data, test=True).gaps
     assert gaps is not None
     (gap,) = gaps.gaps
-    warned = [
-        each.check
-        for each in (*check_label_shares(data), *check_parts_alike(data, some_of_each(data)))
-        if each.level == "warning"
-    ]
-    return {
-        "validation": gap.validation,
-        "test": gap.test,
-        "scores_differ": gap.differ,
-        "parts_warned": "parts alike" in warned,
-        "shares_warned": "label shares" in warned,
-    }
+    return {"validation": gap.validation, "test": gap.test, "scores_differ": gap.differ}
 
 
 # --- the page -----------------------------------------------------------------------------------------
 
 
-def page(record: Mapping[str, Any], options: argparse.Namespace) -> str:
+def page(record: Mapping[str, Any]) -> str:
+    found = {part: record[part]["found"] for part in PARTS}
     kind = "\n".join(
         f"| {name} | {each['compared']} | {each['auc']:.3f} ± {each['deviation']:.3f} | "
         f"{each['above_chance']:.1%} | {each['highest_low']:.2f} | {each['warned']} |"
-        for name, each in record["one_kind"].items()
+        for name, each in found["one_kind"].items()
     )
-    names = list(record["another_kind"])
-    changed = "\n".join(
+    changed = found["another_kind"]
+    names, rows = list(changed), list(next(iter(changed.values())))
+    cells = "\n".join(
         f"| {row} | "
-        + " | ".join(
-            f"{record['another_kind'][name][row]['warned']} of {options.changed} "
-            f"({record['another_kind'][name][row]['auc']:.2f})"
-            for name in names
-        )
+        + " | ".join("{warned} ({auc:.2f})".format(**changed[name][row]) for name in names)
         + " |"
-        for row in record["another_kind"][names[0]]
+        for row in rows
     )
-    wild = "\n".join(f"| {name} | {each} |" for name, each in record["wild"].items())
-    trained = "\n".join(
+    wild = "\n".join(f"| {name} | {each} |" for name, each in found["wild"].items())
+    said = "\n".join(
         f"| {name} | {np.mean(each['validation']):.3f} | {np.mean(each['test']):.3f} | "
-        f"{sum(each['scores_differ'])} | {sum(each['parts_warned'])} | {sum(each['shares_warned'])} |"
-        for name, each in record["scores"].items()
+        f"{sum(each['scores_differ'])} | {sum(found['checked'][name]['images_differ'])} | "
+        f"{sum(found['checked'][name]['shares_differ'])} |"
+        for name, each in found["trained"].items()
     )
-    return (
+    splits = len(found["trained"]["elsewhere"]["test"])
+    text = (
         "# Parts that differ\n\n"
         f"A warning is given where the lower end of the AUC's 95 % interval is above {MEDIUM}.\n\n"
-        f"One kind: {options.splits} random splits of each set, two comparisons each (validation against "
-        "training, test against both). AUC: mean ± standard deviation.\n\n"
+        "One kind: random splits of each set, with two comparisons each (validation against training, test "
+        "against both). AUC: mean ± standard deviation.\n\n"
         "| set | comparisons | AUC | lower end above 0.5 | highest lower end | warnings |\n|-|-|-|-|-|-|\n"
         f"{kind}\n\n"
-        f"Another kind: the test part is changed; splits with a warning, of {options.changed} (median AUC), "
-        "by simple statistics alone.\n\n"
-        f"| test part | {' | '.join(names)} |\n|-|{'-|' * len(names)}\n{changed}\n\n"
+        f"Another kind: the test part is changed. Warnings in {changed[names[0]][rows[0]]['of']} splits "
+        "(median AUC), by simple statistics alone.\n\n"
+        f"| test part | {' | '.join(names)} |\n|-|{'-|' * len(names)}\n{cells}\n\n"
         f"Parts as they are found:\n\n| parts | |\n|-|-|\n{wild}\n\n"
-        f"Photographs of hands, 32 px: the small ResNet of width 8 trains for {EPOCHS} epochs, "
-        f"n={options.trained} splits and seeds. Mean accuracies; in how many splits `train --test` says that "
-        "scores differ, and `check` warns of images and of shares of classes.\n\n"
+        f"Photographs of hands, 32 px: the small ResNet of width 8 trains for {EPOCHS} epochs, n={splits} "
+        "splits and seeds. Mean accuracies; in how many splits `train --test` says that scores differ, and "
+        "`check` warns of images and of shares of classes.\n\n"
         "| test part | validation | test | scores differ | images differ | shares differ |\n|-|-|-|-|-|-|\n"
-        f"{trained}\n\n"
+        f"{said}\n"
     )
+    runs = {each["environment"]["commit"]: each["environment"] for each in record.values()}
+    return "\n\n".join([text.rstrip(), *map(described, runs.values())])
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="How often parts are said to differ.")
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--changed", type=int, default=20, help="splits for each change")
-    parser.add_argument("--trained", type=int, default=20, help="trainings for each kind of test part")
+    parser.add_argument("--trained", type=int, default=20, help="splits for each kind of test part")
     parser.add_argument("--weights", help="EfficientNet-Lite0's, as timm names them")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     return parser.parse_args()
 
 

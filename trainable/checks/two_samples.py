@@ -6,6 +6,8 @@ are compared with those of their own class alone, so that other shares of the cl
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,12 +18,16 @@ from trainable.data.source import Integers
 from trainable.training.resampled_curves import auroc, ranked
 
 FOLDS = 5
-STRENGTH = 0.01
-"""scikit-learn's C, the inverse of the decay, for standardised features: from 0.001 to 0.1 it hardly matters
-(docs/decisions/0028)."""
+STRENGTH = 50.0
+"""scikit-learn's C, the inverse of the decay, is this by the number of standardised features, so that the
+prior of the logits is equally wide however many there are (docs/decisions/0028)."""
 STEPS = 100
 RESAMPLES = 200
 PERCENTS = (2.5, 97.5)
+WIDER = math.sqrt(1.0 + FOLDS / (FOLDS - 1))
+"""The interval is so much wider than that of the resamples, which know nothing of the chance in what the
+classifiers were fitted to, and any two of them share most of it (Nadeau and Bengio 2003, Machine Learning
+52:239, section 3)."""
 
 FEW, FEW_GROUPS = 20, 8
 """Each sample needs so many images, and so many groups if images have groups, for an interval."""
@@ -72,7 +78,7 @@ def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
 
     Scores are from cross-validation, by groups if images have them: a classifier that knows a patient again
     has not found another kind of images. The interval is of percentiles of a bootstrap over images, or over
-    groups. Returns None if too few images are in classes of both samples, or in too few groups.
+    groups, made WIDER. Returns None if too few images are in classes of both samples, or in too few groups.
     """
     both = first.joined(second)
     is_second = np.repeat([False, True], [len(first.labels), len(second.labels)])
@@ -85,7 +91,7 @@ def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
     strata = both.labels * FOLDS + fold
     (auc,) = area_within(strata, scores, is_second, np.ones((len(scores), 1), np.float32))
     drawn = area_within(strata, scores, is_second, _resampled(both, is_second))
-    low, high = np.percentile(drawn, PERCENTS)
+    low, high = np.clip(auc + WIDER * (np.percentile(drawn, PERCENTS) - auc), 0.0, 1.0)
     return ToldApart(float(auc), float(low), float(high))
 
 
@@ -127,6 +133,7 @@ def _held_out_scores(both: Sample, is_second: Booleans, weights: Floats) -> tupl
     Logits of two folds must not be compared: each classifier was fitted to the images of the other fold, so
     that pairs tend to be the wrong way round.
     """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     spread = both.features.std(0)
@@ -134,8 +141,10 @@ def _held_out_scores(both: Sample, is_second: Booleans, weights: Floats) -> tupl
     scale = weights / weights.mean()
     scores, fold = np.empty(len(weights)), np.empty(len(weights), np.int64)
     for number, (fitted, held_out) in enumerate(_folds(both, is_second)):
-        classifier = LogisticRegression(C=STRENGTH, max_iter=STEPS, tol=1e-3)
-        classifier.fit(features[fitted], is_second[fitted], sample_weight=scale[fitted])
+        classifier = LogisticRegression(C=STRENGTH / features.shape[1], max_iter=STEPS, tol=1e-3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # nearly converged tells images apart as well
+            classifier.fit(features[fitted], is_second[fitted], sample_weight=scale[fitted])
         scores[held_out], fold[held_out] = classifier.decision_function(features[held_out]), number
     return scores, fold
 
