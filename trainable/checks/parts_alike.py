@@ -36,8 +36,8 @@ has how often parts of one kind are above it, and which differences are found.""
 
 WORDS = Words(
     test=(
-        "test images are of another kind than those that recipes are chosen by: validation scores say little "
-        "about theirs",
+        "test images are of another kind than those that recipes are chosen by: validation scores may say "
+        "little about theirs",
         "take validation images from the test's kind; prepare all parts alike (colours, crop, size, saving), "
         "and keep what was taken together in one part (data.group)",
     ),
