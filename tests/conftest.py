@@ -118,3 +118,10 @@ def ray_session() -> Iterator[None]:
     )
     yield
     leave_ray()
+
+
+@pytest.fixture
+def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times a bundle's files in as few passes as can be, of small batches: no test depends on their time."""
+    monkeypatch.setattr("trainable.bundle.latency.SECONDS", 0.0)
+    monkeypatch.setattr("trainable.bundle.latency.BATCHES", (1, 2))

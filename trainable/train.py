@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
-from torch import nn
+from torch import Tensor, nn
 
 from trainable.curves.diagnosis import Diagnosis, diagnose
-from trainable.data import DataSet
+from trainable.data import DataInfo, DataSet
 from trainable.data.loading import statistics_of
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
@@ -114,7 +114,9 @@ def train(
     folder = _checked(out)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
-        images = _images(recipe, data, device, own_model=stands_alone(model, recipe.model), download=download)
+        images = images_of(
+            recipe, data, device, own_model=stands_alone(model, recipe.model), download=download
+        )
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         images.refuse_leaks(recipe.data)
@@ -135,7 +137,7 @@ def train(
             run.close()
 
 
-def _images(
+def images_of(
     recipe: Recipe,
     data: DataSet | MakeData | None,
     device: torch.device,
@@ -299,9 +301,7 @@ def _train(run: Run, say: Say) -> None:
 
 def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) -> Outcome:
     if folder is not None and not run.diverged:
-        tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in run.weights().items()}
-        content = safetensors_bytes(tensors, metadata=_metadata(run))
-        write_whole(folder / MODEL_FILE, content)
+        write_whole(folder / MODEL_FILE, model_file(run.weights(), run.recipe, run.data.info))
     scores = run.score("test", confusion=True, answers=True) if test else None
     sure, gaps = _sureness(run, scores)
     named = {
@@ -316,13 +316,15 @@ def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) 
     return outcome
 
 
-def _metadata(run: Run) -> dict[str, str]:
-    """Returns what a file of weights says of itself: which recipe, and by what images were normalised, as
-    `data.normalisation` for a run that begins from it."""
-    mean, std = statistics_of(run.recipe.data, run.data.info)
+def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) -> bytes:
+    """Returns the content of `model.safetensors`. Its metadata say which recipe it is of, and by what images
+    were normalised, as `data.normalisation` for a run that begins from it."""
+    mean, std = statistics_of(recipe.data, info)
     statistics = ChannelStatistics(mean=mean, std=std).model_dump(mode="json")
     # One entry: safetensors writes several in any order, and equal weights would differ in their bytes.
-    return {METADATA: json.dumps({"recipe": run.recipe.digest(), STATISTICS: statistics})}
+    metadata = {METADATA: json.dumps({"recipe": recipe.digest(), STATISTICS: statistics})}
+    tensors = {name: tensor.cpu().contiguous().clone() for name, tensor in weights.items()}
+    return safetensors_bytes(tensors, metadata=metadata)
 
 
 def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGaps | None]:

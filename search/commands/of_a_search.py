@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from search.commands.options import FAILED, Address, Download, Folder, Json, exit_with
+from search.commands.options import FAILED, Address, Download, Folder, Json, exit_with, on_this_machine
 from trainable.collector import paused
 
 
@@ -97,6 +97,24 @@ def export(
     )
 
 
+def bundle(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            parser=on_this_machine,
+            help="A search's folder or URI, or a folder that `train --out` left.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.")],
+    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
+) -> None:
+    """Write a trained network, ready to ship: ONNX, torch.export, timm, a script and a model card."""
+    from search.commands.bundle import run_bundle
+
+    run_bundle(folder, out, trial)
+
+
 def refine(
     folder: Folder,
     out: Annotated[
@@ -118,5 +136,5 @@ def refine(
 
 def add_to(app: typer.Typer) -> None:
     """Adds these commands to the command line."""
-    for command in (show, ui, sync, audit, audit_pruning, export, refine):
+    for command in (show, ui, sync, audit, audit_pruning, export, bundle, refine):
         app.command()(command)

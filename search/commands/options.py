@@ -30,7 +30,7 @@ def _with_token(address: str | None) -> str | None:
     return address
 
 
-def _folder(address: str) -> Path:
+def on_this_machine(address: str) -> Path:
     """Returns a search's folder on this machine; for a search in an object store, its copy."""
     if not is_uri(address):
         return Path(address)
@@ -40,7 +40,8 @@ def _folder(address: str) -> Path:
 
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", parser=_folder, help="A search's folder or URI: STORAGE/NAME.")
+    Path,
+    typer.Argument(metavar="DIR", parser=on_this_machine, help="A search's folder or URI: STORAGE/NAME."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Address = Annotated[

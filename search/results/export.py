@@ -43,7 +43,13 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
 
 def exported(search: Search, trial: int | None = None) -> Exported:
     """Returns the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
-    chosen = _chosen(search, trial)
+    chosen = chosen_trial(search, trial)
+    recipe = recipe_of(search, chosen)
+    return Exported(recipe, reasons(recipe, search.space), _in_words(chosen, search.study, recipe))
+
+
+def recipe_of(search: Search, chosen: Trial) -> Recipe:
+    """Returns a trial's whole recipe, with its provenance. Raises JournalError as `Trial.whole_recipe`."""
     recipe, info, facts = chosen.whole_recipe, search.info, search.facts
     provenance = Provenance(
         search=search.record.name,
@@ -63,8 +69,7 @@ def exported(search: Search, trial: int | None = None) -> Exported:
         git_commit=chosen.git_commit,
         code=search.code.digests if search.code is not None else {},
     )
-    whole = recipe.model_copy(update={"provenance": provenance})
-    return Exported(whole, reasons(recipe, search.space), _in_words(chosen, search.study, recipe))
+    return recipe.model_copy(update={"provenance": provenance})
 
 
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
@@ -87,12 +92,11 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
     )
 
 
-def _chosen(search: Search, trial: int | None) -> Trial:
+def chosen_trial(search: Search, trial: int | None) -> Trial:
+    """Returns the trial of this number, or else the best one. Raises UserError where there is none."""
     if trial is None:
         if search.best is None:
-            raise UserError(
-                f"{search.folder}: no trial has finished yet, so there is no best recipe to export"
-            )
+            raise UserError(f"{search.folder}: no trial has finished yet, so there is no best one to export")
         return search.best
     for candidate in search.trials:
         if candidate.id == trial:

@@ -57,6 +57,13 @@ def detail_side(side: int) -> int:
     return -(-side * 8 // 7)
 
 
+def enough_pixels(form: Form) -> int:
+    """Returns the height and width that a JPEG needs at least after it is decoded smaller: the larger of its
+    squares then has twice its pixels in both directions."""
+    enough = SHRINK_MARGIN * detail_side(form.side)
+    return round(enough / form.resize.ratio) if isinstance(form.resize, CenterCrop) else enough
+
+
 def square(image: Image.Image, form: Form) -> Pixels:
     """Returns the image upright, uint8 [C, form.side, form.side]. Raises whatever Pillow raises."""
     return squares(image, form, [form.side])[0]
@@ -142,12 +149,10 @@ def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
 
 
 def _draft(image: Image.Image, form: Form) -> bool:
-    """Lets a JPEG be decoded smaller, if the larger of its squares has twice its pixels in both directions
-    then. Returns whether it will be smaller."""
-    reach, before = SHRINK_MARGIN * detail_side(form.side), image.size
-    if isinstance(form.resize, CenterCrop):
-        reach = round(reach / form.resize.ratio)
-    image.draft("L" if form.channels == 1 else "RGB", (reach, reach))
+    """Lets a JPEG be decoded smaller, if enough pixels remain in both directions then. Returns whether it
+    will be smaller."""
+    enough, before = enough_pixels(form), image.size
+    image.draft("L" if form.channels == 1 else "RGB", (enough, enough))
     return image.size != before
 
 

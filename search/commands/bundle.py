@@ -1,0 +1,34 @@
+"""Writes the bundle of a search's trial, or of a recipe that was trained alone: `tunebook bundle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from search.results.search import Search
+from search.results.trained_trial import trained_trial
+from search.study import STUDY_FILE
+from trainable.bundle.trained import Trained, trained_in
+from trainable.bundle.write import check_new, write_bundle
+from trainable.errors import UserError
+from trainable.train import RECIPE_FILE
+
+
+def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
+    """Writes the bundle to a new folder, and prints what was checked. Raises UserError, ExportError among
+    them."""
+    check_new(out)
+    write_bundle(_trained(folder, trial), out, say=print)
+    print(f"bundle -> {out}")
+
+
+def _trained(folder: Path, trial: int | None) -> Trained:
+    if (folder / STUDY_FILE).exists():
+        return trained_trial(Search(folder), trial)
+    if not (folder / RECIPE_FILE).exists():
+        raise UserError(
+            f"{folder}: expected a search's folder (with {STUDY_FILE}), or one that `tunebook train "
+            f"--out` left (with {RECIPE_FILE})"
+        )
+    if trial is not None:
+        raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
+    return trained_in(folder)

@@ -1,0 +1,215 @@
+"""Tests whole bundles: what is in them, that files answer as the run does, and that no half is ever left."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from torch import nn
+
+from tests.trainable.bundle.trained_networks import DIGITS, untrained
+from tests.trainable.small_runs import SIZE, data_set, images, small_recipe
+from trainable.bundle.parity import check_parity, stored_images, top_classes
+from trainable.bundle.programs import ExportError
+from trainable.bundle.script import about
+from trainable.bundle.trained import in_fp32, scored_weights, trained_in
+from trainable.bundle.write import write_bundle
+from trainable.errors import ModelError, UserError
+from trainable.models.weights import statistics_in
+from trainable.recipe import Recipe
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import train
+from trainable.training.run import Run
+
+pytestmark = pytest.mark.usefixtures("few_passes")
+FILES = {
+    "README.md",
+    "latency.json",
+    "metrics.json",
+    "model.onnx",
+    "model.pt2",
+    "model.safetensors",
+    "predict.py",
+    "recipe.yaml",
+}
+PHOTOGRAPHS: dict[str, Any] = {
+    **DIGITS,
+    "data.image_size": 32,
+    "data.flips": ["horizontal"],
+    "optimizer": {"kind": "adamw", "lr": 0.01},
+    "loop.epochs": 2,
+}
+CUT: dict[str, Any] = {"evaluation.resize.kind": "center_crop", "evaluation.resize.ratio": 0.9}
+VIEWS: dict[str, Any] = {"evaluation.flip": True, "evaluation.scales": [1.0, 0.75]}
+
+
+def test_what_train_left_becomes_a_bundle_whose_page_says_what_was_measured(tmp_path: Path) -> None:
+    recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1, "regularisation.averaging.kind": "ema"})
+    outcome = train(recipe, out=tmp_path / "trained", test=True)
+    said: list[str] = []
+    write_bundle(trained_in(tmp_path / "trained"), tmp_path / "bundle", said.append)
+    folder = tmp_path / "bundle"
+    assert {each.name for each in folder.iterdir()} == FILES
+    assert {each.name for each in tmp_path.iterdir()} == {"trained", "bundle"}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert outcome.test is not None
+    assert metrics["test_accuracy"] == pytest.approx(outcome.test.accuracy)
+    assert metrics["same_top_class"] == {"model.onnx": 1.0, "model.pt2": 1.0}
+    assert [line.split(":")[0] for line in said[1:]] == ["model.onnx", "model.pt2"]
+    assert read_recipe(folder / "recipe.yaml").digest() == outcome.recipe.digest()
+    before, after = load_file(tmp_path / "trained/model.safetensors"), load_file(folder / "model.safetensors")
+    assert all(torch.equal(each, after[name]) for name, each in before.items())
+    assert statistics_in(folder / "model.safetensors") is not None
+    latency = json.loads((folder / "latency.json").read_text())
+    assert [list(each["batches"]) for each in latency["files"].values()] == [["1", "2"]] * 2
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.eval_results is not None
+    (result,) = card.data.eval_results
+    assert (result.dataset_split, result.metric_value) == ("test", round(outcome.test.accuracy, 4))
+    assert "| epochs | 1 of the recipe's 1 |\n| images | 1,259 to train" in card.text
+    assert "create_model" not in card.text  # timm builds no such network
+
+
+@pytest.mark.data
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "values",
+    [{**CUT, "data.channels": 1}, {**VIEWS, "data.interpolation": "bicubic"}],
+    ids=["grey, the middle", "colour, stretched, with views"],
+)
+def test_files_have_the_run_s_top_class_of_every_photograph(
+    real_images: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    path = str(real_images / "sign-language-digits" / "Dataset")
+    train(Recipe().with_values({**PHOTOGRAPHS, **values, "data.path": path}), out=tmp_path / "trained")
+    write_bundle(trained_in(tmp_path / "trained"), tmp_path / "bundle")
+    metrics = json.loads((tmp_path / "bundle" / "metrics.json").read_text())
+    assert metrics["same_top_class"] == {"model.onnx": 1.0, "model.pt2": 1.0}
+    assert metrics["images"] == 310
+    columns = zip(*metrics["test_confusion"], strict=True)
+    assert sum(any(column) for column in columns) > 3  # it answers with more than one class
+
+
+def build(classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, classes))
+
+
+def make() -> Any:
+    return images(120, seed=0)
+
+
+OWN: dict[str, Any] = {
+    "data.path": "make",
+    "data.format": "own",
+    "data.test_fraction": 0.0,
+    "model": {"kind": "own", "name": "build"},
+    "loop": {"epochs": 1, "batch_size": 32},
+    "precision.kind": "fp32",
+}
+
+
+def test_your_own_network_and_images_become_a_bundle_from_python_also_without_a_test_part(
+    tmp_path: Path,
+) -> None:
+    train(Recipe().with_values(OWN), model=build, data=make, out=tmp_path / "trained")
+    with pytest.raises(
+        UserError, match=r"code of yours, model=build, data=make, .*write the bundle from Python"
+    ):
+        trained_in(tmp_path / "trained")
+    write_bundle(trained_in(tmp_path / "trained", model=build, data=make), tmp_path / "bundle")
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert "There is no test part: **the recipe or its weights were chosen" in card
+    assert "val_accuracy" in json.loads((tmp_path / "bundle" / "metrics.json").read_text())
+
+
+def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists already; give a new folder for the bundle") as raised:
+        write_bundle(untrained(), tmp_path)
+    assert raised.value.exit_code == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_that_answers_otherwise_leaves_no_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.bundle.parity.LEAST_SHARE", 1.1)  # no file can have so much
+    trained = untrained({"model": OWN["model"]}, build)
+    with pytest.raises(ExportError, match=r"^model\.onnx: its top class is the run's for 269 of 269 images"):
+        write_bundle(trained, tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_999_of_1000_equal_answers_are_enough_and_fewer_are_not() -> None:
+    answers = torch.arange(1000).numpy()
+    other = answers.copy()
+    other[7] = 0
+    assert check_parity("model.onnx", other, answers) == 0.999
+    other[8] = 0
+    with pytest.raises(ExportError, match=r"for 998 of 1,000 images \(99\.80%\), expected at least 99\.9%"):
+        check_parity("model.onnx", other, answers)
+
+
+def test_images_of_several_sizes_are_answered_in_their_order() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def brightest(images: Any) -> Any:
+        seen.append(images.shape)
+        return images.reshape(len(images), -1)
+
+    sizes = [(1, (4, 1, 1)), (3, (4, 1, 1)), (2, (2, 2, 1))]
+    shown = [torch.eye(4)[each].reshape(size) for each, size in sizes]
+    assert top_classes(brightest, [each.numpy() for each in shown]).tolist() == [1, 3, 2]
+    assert seen == [(2, 4, 1, 1), (1, 2, 2, 1)]
+
+
+def test_the_weights_of_a_state_are_those_that_the_run_is_scored_with() -> None:
+    recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1, "regularisation.averaging.kind": "ema"})
+    for each in (recipe, in_fp32(recipe)):
+        run = Run(each)
+        run.step()
+        found = scored_weights(run.state_dict())
+        assert found.keys() == run.weights().keys()
+        assert all(torch.equal(tensor, found[name]) for name, tensor in run.weights().items())
+        run.close()
+
+
+def test_other_images_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
+    recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1})
+    outcome = train(recipe, out=tmp_path)
+    assert outcome.recipe.provenance is not None
+    content = (tmp_path / "recipe.yaml").read_text()
+    (tmp_path / "recipe.yaml").write_text(content.replace("split_seed: 0", "split_seed: 1"))
+    with pytest.raises(UserError, match="other images, or another split of them; put the former back"):
+        trained_in(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(content)
+    (tmp_path / "model.safetensors").write_bytes(b"half a file")
+    with pytest.raises(UserError, match=r"model\.safetensors: cannot be read: "):
+        trained_in(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="no such file; a run that diverged leaves none"):
+        trained_in(tmp_path)
+
+
+def test_weights_of_another_network_or_without_numbers_are_refused(tmp_path: Path) -> None:
+    known = untrained()
+    other = replace(known, weights=untrained({**DIGITS, "model.width": 16}).weights)
+    with pytest.raises(ModelError, match="the weights do not fit the recipe's network"):
+        other.network()
+    lost = replace(known, weights={name: each * float("nan") for name, each in known.weights.items()})
+    with pytest.raises(UserError, match="numbers that are not finite"):
+        write_bundle(lost, tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_images_that_python_gave_are_compared_as_the_squares_that_they_are() -> None:
+    data = data_set()
+    spec = small_recipe({"data.format": "own"}).data
+    stored = list(stored_images(data, spec, "test", about(data.info.classes, data.form)))
+    assert [each.shape for each in stored] == [(8, 8, 1)] * 20

@@ -1,0 +1,21 @@
+"""Writes the parts of a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table with a row of heads."""
+    lines = [head, ["-"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def code_block(language: str, text: str) -> str:
+    """Returns a block of code."""
+    return f"```{language}\n{text}\n```"
+
+
+def numbers(values: Sequence[float]) -> str:
+    """Returns numbers with four digits each, and commas between."""
+    return ", ".join(f"{value:.4g}" for value in values)

@@ -1,0 +1,203 @@
+"""Writes the page of a bundle: a model card of the Hugging Face Hub, from what was recorded and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainable.bundle.card_uses import uses
+from trainable.bundle.markdown import numbers, table
+from trainable.bundle.trained import Trained
+from trainable.data import DataInfo, Split
+from trainable.data.loading import statistics_of
+from trainable.models.libraries import title_of
+from trainable.recipe import Recipe
+from trainable.recipe.models import TimmModel
+from trainable.recipe.training import CenterCrop, Provenance
+from trainable.training.bootstrap import Intervals
+from trainable.training.evaluate import Scores
+from trainable.training.run import PREFIXES
+
+CLASSES_NAMED = 50
+"""So many classes are listed on the page; all are in the files."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Holds what was measured of a bundle's files and of the weights in them."""
+
+    part: Split
+    """On this part the files were compared: `test`, or `validation` of data without a test part."""
+    scores: Scores
+    intervals: Intervals
+    parity: Mapping[str, float]
+    """By file, the share of the part's images with the run's top class."""
+    latency: Mapping[str, Any]
+    """What `latency.json` holds."""
+
+
+def model_card(trained: Trained, measured: Measured) -> str:
+    """Returns the page as Markdown, with the Hub's metadata at its head."""
+    recipe, info = trained.recipe, trained.data.info
+    sections = [
+        f"---\n{_metadata(recipe, info, measured)}\n---",
+        f"# {title_of(recipe.model)} for {len(info.classes)} classes",
+        *_introduction(recipe, info),
+        "## Use",
+        *uses(recipe),
+        "## What it takes and gives",
+        _input(recipe, info),
+        "## Scores",
+        *_scores(info, measured),
+        "## Latency",
+        *_latency(measured.latency),
+        "## Training",
+        _training(trained),
+        "## Limits",
+        _limits(info, measured.part),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _metadata(recipe: Recipe, info: DataInfo, measured: Measured) -> str:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    result = EvalResult(
+        task_type="image-classification",
+        dataset_type="imagefolder",
+        dataset_name=f"images of digest {info.digest}",
+        dataset_split=measured.part,
+        metric_type="accuracy",
+        metric_value=round(measured.scores.accuracy, 4),
+    )
+    data = ModelCardData(
+        model_name=title_of(recipe.model),
+        library_name="timm" if isinstance(recipe.model, TimmModel) else "onnx",
+        pipeline_tag="image-classification",
+        tags=["image-classification", "onnx", "tunebook"],
+        metrics=["accuracy"],
+        eval_results=[result],
+    )
+    return data.to_yaml()
+
+
+def _introduction(recipe: Recipe, info: DataInfo) -> Iterator[str]:
+    yield f"An image classifier that tunebook trained by recipe {recipe.digest()}."
+    named = ", ".join(f"`{each}`" for each in info.classes[:CLASSES_NAMED])
+    more = len(info.classes) - CLASSES_NAMED
+    yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
+
+
+def _input(recipe: Recipe, info: DataInfo) -> str:
+    mean, std = statistics_of(recipe.data, info)
+    resize, evaluation = recipe.evaluation.resize, recipe.evaluation
+    side, colours = info.image_size, "grey" if info.channels == 1 else "RGB"
+    shape = "stretched"
+    if isinstance(resize, CenterCrop):
+        shape = f"cut to their middle square, {resize.ratio:g} of the shorter side, and resized"
+    views = f"the mean over scales {numbers(evaluation.scales)}" + (
+        ", each mirrored too" if evaluation.flip else ""
+    )
+    rows = {
+        "images": f"uint8 [N, H, W, {info.channels}], {colours}, of any height and width, upright "
+        "(`predict.py` turns them as EXIF says)",
+        "inside": f"{shape} to {side} x {side} px by an antialiased {info.interpolation} filter; then, on "
+        f"[0, 1], normalised by mean {numbers(mean)} and std {numbers(std)}",
+        "views": views if evaluation.flip or len(evaluation.scales) > 1 else "one",
+        "probabilities": f"float32 [N, {len(info.classes)}], in the order of the classes; computed in fp32",
+    }
+    return table(("", "what"), rows.items())
+
+
+def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
+    bounds, prefix = measured.intervals.bounds, PREFIXES[measured.part]
+    values = measured.scores.metrics(prefix)
+    rows = [
+        (name, f"{value:.4f}", _between(bounds.get(name.removeprefix(f"{prefix}_"))))
+        for name, value in values.items()
+    ]
+    yield f"On the {measured.scores.images:,} images of the {measured.part} part:"
+    yield table(("metric", "value", "95 % interval"), rows)
+    yield (
+        f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images: "
+        "they say how sure the figures are for images of this kind, and nothing of a second training."
+    )
+    if measured.part == "validation":
+        yield (
+            "There is no test part: **the recipe or its weights were chosen on these very images**, so other "
+            "images will score lower."
+        )
+    files = [(f"`{name}`", f"{share:.2%}") for name, share in measured.parity.items()]
+    yield "Each file was run on these images as they are stored. Its top class was the trained network's:"
+    yield table(("file", f"for this share of the {measured.part} part"), files)
+
+
+def _latency(latency: Mapping[str, Any]) -> Iterator[str]:
+    height, width, channels = latency["image"]
+    yield (
+        f"Milliseconds a batch, median (5th to 95th percentile of the passes), on {latency['processor']}, "
+        f"{latency['threads']} thread(s), of decoded images of {height} x {width} x {channels}:"
+    )
+    files: Mapping[str, Any] = latency["files"]
+    batches = list(next(iter(files.values()))["batches"])
+    rows = [
+        (f"`{name}`, {each['runtime']}", *(_milliseconds(each["batches"][batch]) for batch in batches))
+        for name, each in files.items()
+    ]
+    yield table(("file", *(f"batch {batch}" for batch in batches)), rows)
+
+
+def _training(trained: Trained) -> str:
+    recipe, info = trained.recipe, trained.data.info
+    rows = {
+        "recipe": f"`recipe.yaml`, digest {recipe.digest()}: `tunebook train recipe.yaml` trains it again",
+        "began from": recipe.model.weights or "weights drawn at random",
+        "epochs": f"{trained.epochs} of the recipe's {recipe.loop.epochs}",
+        "images": f"{info.train_images:,} to train, {info.validation_images:,} to validate, "
+        f"{info.test_images:,} to test; digest {info.digest}",
+        **_origin(recipe.provenance or Provenance()),
+    }
+    return table(("", "what"), rows.items())
+
+
+def _origin(known: Provenance) -> dict[str, str]:
+    """Returns what a provenance says of where the weights come from, without what it does not say."""
+    found = {
+        "search": known.search,
+        "trial": None if known.trial is None else str(known.trial),
+        "MLflow run": known.mlflow_run_id,
+        "digest of the weights it began from": known.weights_digest,
+        "commit": known.git_commit,
+        "versions": ", ".join(f"{name} {version}" for name, version in known.versions.items()),
+        "device": known.device,
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _limits(info: DataInfo, part: Split) -> str:
+    least, most = min(info.class_counts), max(info.class_counts)
+    lines = [
+        f"It knows these {len(info.classes)} classes: whatever it is shown, one of them is its answer.",
+        f"Classes had {least:,} to {most:,} training images; a class with few of them is known less well "
+        "than the accuracy says.",
+        f"Its scores are for images like those of the {part} part. Images from another camera, place or "
+        "group of people may score lower, and nothing here measures it.",
+        "Probabilities are not calibrated.",
+        "Nobody has reviewed it for any use. Its licence is for you to choose, within those of its images "
+        "and of the weights that it began from.",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _between(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+
+
+def _milliseconds(found: Mapping[str, float]) -> str:
+    middle, low, high = (_three_digits(found[name]) for name in ("median_ms", "p5_ms", "p95_ms"))
+    return f"{middle} ({low} to {high})"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"

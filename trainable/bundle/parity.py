@@ -1,0 +1,69 @@
+"""Compares what exported files answer, from an image's stored bytes on, with what a run answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+
+from trainable.bundle.answering import Answer
+from trainable.bundle.predict import stored_pixels
+from trainable.bundle.programs import ExportError
+from trainable.data import DataSet, Split
+from trainable.data.dataset import stored_members
+from trainable.data.parts import FilePart
+from trainable.data.source import Integers, Pixels, Selection
+from trainable.recipe.data import Data
+
+LEAST_SHARE = 0.999
+"""A file must have the run's top class for at least this share of the images."""
+AT_ONCE = 32
+"""Images of one size that follow each other are answered so many at a time."""
+
+
+def stored_images(data: DataSet, spec: Data, part: Split, about: dict[str, Any]) -> Iterator[Pixels]:
+    """Yields a part's images in its order as `predict.py` decodes them: uint8 [H, W, C], at their own sizes.
+
+    Of images that Python gave as arrays, the squares are all there is.
+    """
+    held = data.parts[part]
+    if isinstance(held, FilePart):
+        selection = held.selection
+    elif spec.own:
+        yield from np.moveaxis(held.images, 1, -1)
+        return
+    else:
+        selection = stored_members(spec)[part]
+    yield from _decoded(selection, about)
+
+
+def _decoded(selection: Selection, about: dict[str, Any]) -> Iterator[Pixels]:
+    for index in selection.indices.tolist():
+        with selection.source.open(index) as image:
+            yield stored_pixels(image, about)
+
+
+def top_classes(answer: Answer, images: Iterable[Pixels]) -> Integers:
+    """Returns the likeliest class of each image [H, W, C], int64 [N]; of equals the first."""
+    found = [answer(np.stack(batch)).argmax(1) for batch in _batches(images)]
+    return np.concatenate(found)
+
+
+def _batches(images: Iterable[Pixels]) -> Iterator[list[Pixels]]:
+    for _, alike in groupby(images, key=np.shape):
+        while batch := list(islice(alike, AT_ONCE)):
+            yield batch
+
+
+def check_parity(file: str, predicted: Integers, expected: Integers) -> float:
+    """Returns the share of images for which a file has the run's top class. Raises ExportError if it is below
+    LEAST_SHARE."""
+    same = int((predicted == expected).sum())
+    if same < LEAST_SHARE * len(expected):
+        raise ExportError(
+            f"{file}: its top class is the run's for {same:,} of {len(expected):,} images "
+            f"({same / len(expected):.2%}), expected at least {LEAST_SHARE:.1%}; no bundle is written"
+        )
+    return same / len(expected)

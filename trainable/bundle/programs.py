@@ -1,0 +1,84 @@
+"""Exports a classifier as a program that needs none of its code: torch's `.pt2`, and ONNX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+from trainable.bundle.classifier import Classifier
+from trainable.errors import UserError, first_line
+
+ABOUT = "tunebook"
+"""Both files have, under this name, what a program says of itself, as JSON."""
+INPUT, OUTPUT = "images", "probabilities"
+AXES = ("batch", "height", "width")
+EXAMPLE = (2, 24, 32)
+"""The example that a network is traced with has this size; no size of 1, which torch would fix."""
+
+
+class ExportError(UserError):
+    """Says that a network cannot be exported, or that what was exported answers otherwise."""
+
+    exit_code = 1
+
+
+def export_program(classifier: Classifier) -> ExportedProgram:
+    """Returns the classifier as torch's program, for any number of images of any height and width.
+
+    It does not name the files of this machine's code. Raises ExportError if torch cannot trace the network.
+    """
+    example = torch.zeros(*EXAMPLE, classifier.form.channels, dtype=torch.uint8)
+    sizes = {number: Dim(name, min=1) for number, name in enumerate(AXES)}
+    try:
+        program = torch.export.export(classifier, (example,), dynamic_shapes=(sizes,))
+    except Exception as error:  # torch raises nearly anything for code that it cannot trace
+        raise ExportError(
+            f"model.pt2: torch.export cannot trace this network: {first_line(error)}"
+        ) from error
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    return program
+
+
+def write_pt2(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
+    """Writes the program for `torch.export.load`, with `about` among its extra files."""
+    torch.export.save(program, file, extra_files={ABOUT: json.dumps(about)})
+
+
+def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
+    """Writes the program as ONNX: `images` uint8 [batch, height, width, C] -> `probabilities`.
+
+    `about` is an entry of its metadata. Raises ExportError for what ONNX has no operator for.
+    """
+    import onnx  # a second of imports that only a bundle needs
+
+    try:
+        exported = torch.onnx.export(
+            program, dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
+        )
+    except Exception as error:  # as of torch.export
+        raise ExportError(
+            f"model.onnx: torch.onnx cannot express this network: {first_line(error)}"
+        ) from error
+    assert exported is not None
+    model = exported.model_proto
+    _name_axes(model.graph)
+    for node in model.graph.node:
+        del node.metadata_props[:]  # lines and folders of this machine's code
+    onnx.helper.set_model_props(model, {ABOUT: json.dumps(about)})
+    file.write_bytes(model.SerializeToString())
+
+
+def _name_axes(graph: Any) -> None:
+    """Gives the axes of the images their names in place of torch's, such as s34."""
+    axes = graph.input[0].type.tensor_type.shape.dim
+    names = {axis.dim_param: name for axis, name in zip(axes, AXES, strict=False)}
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param in names:
+                axis.dim_param = names[axis.dim_param]

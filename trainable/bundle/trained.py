@@ -1,0 +1,113 @@
+"""Holds a recipe with the weights that it gave: what a bundle is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from trainable.data import DataSet
+from trainable.data.own import MakeData
+from trainable.errors import ModelError, UserError, first_line
+from trainable.models.own import BuildModel
+from trainable.recipe import Recipe
+from trainable.recipe.models import OwnModel, network_name
+from trainable.recipe.yamlfile import read_recipe
+from trainable.train import MODEL_FILE, RECIPE_FILE, images_of
+from trainable.training.devices import default_device
+from trainable.training.network import make_network
+from trainable.training.pixels import resolved
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Holds a recipe in which no field of `data` is open, its images, and weights by name, on the CPU."""
+
+    recipe: Recipe
+    data: DataSet
+    weights: Mapping[str, Tensor]
+    epochs: int
+    """The weights were trained for so many."""
+    build: BuildModel | None = None
+    """This builds the network if it is a person's own."""
+
+    def network(self) -> nn.Module:
+        """Returns the network, made anew, with the weights. Raises ModelError where they do not fit it."""
+        spec = self.recipe.model.model_copy(update={"weights": None})
+        network = make_network(spec, self.data.info, build=self.build)
+        try:
+            network.load_state_dict(dict(self.weights))
+        except RuntimeError as error:
+            raise ModelError(f"the weights do not fit the recipe's network: {first_line(error)}") from None
+        return network
+
+
+def trained(
+    recipe: Recipe,
+    weights: Mapping[str, Tensor],
+    *,
+    epochs: int,
+    model: BuildModel | None = None,
+    data: DataSet | MakeData | None = None,
+) -> Trained:
+    """Returns a recipe with its weights and images, which are loaded; `model` and `data` as in `train`.
+
+    Raises UserError where they are not the images that the provenance names: they would be split otherwise,
+    and images of training be scored. Raises DataError, ModelError as a run does.
+    """
+    _refuse_code_that_is_not_given(recipe, model, data)
+    images = images_of(recipe, data, default_device(), own_model=False, download=False)
+    known = recipe.provenance.data_digest if recipe.provenance is not None else None
+    if known is not None and known != images.info.digest:
+        raise UserError(
+            f"data.path {recipe.data.path}: the weights were trained with images of digest {known}, these "
+            f"have {images.info.digest}: other images, or another split of them; put the former back"
+        )
+    images.be_here()
+    return Trained(resolved(recipe, images), images, weights, epochs, model)
+
+
+def _refuse_code_that_is_not_given(recipe: Recipe, model: object, data: object) -> None:
+    needed = (
+        ("model", network_name(recipe.model), isinstance(recipe.model, OwnModel) and model is None),
+        ("data", recipe.data.path, recipe.data.own and data is None),
+    )
+    if missing := ", ".join(f"{word}={name}" for word, name, lacks in needed if lacks):
+        raise UserError(
+            f"this network uses code of yours, {missing}, which no file names: write the bundle from Python, "
+            f"write_bundle(trained_in(DIR, {missing}), OUT), or trained_trial(Search(DIR), {missing}) for a "
+            "search (docs/python.md)"
+        )
+
+
+def trained_in(
+    folder: Path, *, model: BuildModel | None = None, data: DataSet | MakeData | None = None
+) -> Trained:
+    """Returns what `tunebook train --out` left in a folder. Raises UserError for what is missing there."""
+    recipe, file = read_recipe(folder / RECIPE_FILE), folder / MODEL_FILE
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; a run that diverged leaves none")
+    try:
+        weights = load_file(file)
+    except Exception as error:  # safetensors has its own, and OSError
+        raise UserError(f"{file}: cannot be read: {first_line(error)}") from None
+    return trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
+
+
+def scored_weights(state: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Returns the weights that a run is scored with, of its state (`Run.state_dict`): the averaged ones, if
+    there are."""
+    average = state["ema"]
+    weights: dict[str, Tensor] = (state if average is None else average)["model"]
+    return {name: each.detach().to("cpu", copy=True) for name, each in weights.items()}
+
+
+def in_fp32(recipe: Recipe) -> Recipe:
+    """Returns the recipe that scores given weights as exported files compute: in fp32, as they are."""
+    return recipe.with_values(
+        {"precision.kind": "fp32", "loop.compile": False, "regularisation.averaging.kind": "none"}
+    )
