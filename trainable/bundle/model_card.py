@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trainable.bundle.card_uses import uses
@@ -13,8 +14,9 @@ from trainable.data import DataInfo, Split
 from trainable.data.loading import statistics_of
 from trainable.models.libraries import title_of
 from trainable.recipe import Recipe
-from trainable.recipe.models import TimmModel
-from trainable.recipe.training import CenterCrop, Provenance
+from trainable.recipe.models import TimmModel, is_published
+from trainable.recipe.provenance import Provenance
+from trainable.recipe.training import CenterCrop
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
 from trainable.training.run import PREFIXES
@@ -152,13 +154,20 @@ def _training(trained: Trained) -> str:
     recipe, info = trained.recipe, trained.data.info
     rows = {
         "recipe": f"`recipe.yaml`, digest {recipe.digest()}: `tunebook train recipe.yaml` trains it again",
-        "began from": recipe.model.weights or "weights drawn at random",
+        "began from": _beginning(recipe.model.weights),
         "epochs": f"{trained.epochs} of the recipe's {recipe.loop.epochs}",
         "images": f"{info.train_images:,} to train, {info.validation_images:,} to validate, "
         f"{info.test_images:,} to test; digest {info.digest}",
         **_origin(recipe.provenance or Provenance()),
     }
     return table(("", "what"), rows.items())
+
+
+def _beginning(weights: str | None) -> str:
+    """Returns what a network began from, without the folder of a file."""
+    if weights is None:
+        return "weights drawn at random"
+    return f"published weights: {weights}" if is_published(weights) else Path(weights).name
 
 
 def _origin(known: Provenance) -> dict[str, str]:

@@ -57,9 +57,9 @@ def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> N
     """
     check_new(out)
     part: Split = "validation" if trained.data.test is None else "test"
-    scores, sure = _run_scores(trained, part)
-    say(f"accuracy {scores.accuracy:.4f} on the {scores.images:,} images of the {part} part, in fp32")
     with _moved_to(out) as folder:
+        scores, sure = _run_scores(trained, part)
+        say(f"accuracy {scores.accuracy:.4f} on the {scores.images:,} images of the {part} part, in fp32")
         described = _write_forms(trained, folder)
         answers = {ONNX_FILE: answer_of_onnx(folder / ONNX_FILE), PT2_FILE: answer_of_pt2(folder / PT2_FILE)}
         parity: dict[str, float] = {}
