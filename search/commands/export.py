@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from search.commands.options import FAILED
 from search.record.home import VERIFICATION_FILE
 from search.results import report
-from search.results.export import Exported, exported
+from search.results.export import Exported, exported, exported_file
 from search.results.search import Search
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance, Verification
 from trainable.recipe.yamlfile import write_whole
 
+if TYPE_CHECKING:
+    from search.results.formats.write import Format
+
 
 def run_export(
-    folder: Path,
+    source: Path,
     out: Path,
     trial: int | None,
     *,
@@ -28,26 +32,51 @@ def run_export(
     simplified: bool,
     finalized: bool,
     verified: int | None,
+    form: Format,
+    gpus: int | None,
+    batch: int | None,
+    images: Path | None,
     download: bool,
 ) -> None:
-    """Write the recipe to `out`: made simpler, then finalized, then verified, as far as each is asked for.
+    """Write the recipe of a search, or of a file, to `out`: made simpler, then finalized, then verified, then
+    moved to other hardware, in the format that is asked for.
 
     Ends the command with exit code 1 where the recipe is not verified; it is written all the same. Raises
-    UserError as the three do, and nothing is written then.
+    UserError as these steps do, and nothing is written then.
     """
-    search = Search(folder)
-    found = exported(search, trial)
+    _check(source, trial, verified, gpus, batch)
+    found = exported_file(source) if source.is_file() else exported(Search(source), trial)
     if simplified:
         found = _simplified(found, seeds, download)
     if finalized:
         found = _finalized(found, seeds, download)
-    verification = None
     if verified is not None:
-        found, verification = _verified(found, verified, search, download)
-    found.write(out)
-    print(f"{found.words} -> {out}")
-    if verification is not None and not verification.verified:
+        found = _verified(found, verified, download)
+        if source.is_dir():
+            _keep(found.recipe, source)
+    if form == "tunebook" and (gpus, batch, images) == (None, None, None):
+        found.write(out)
+        words = found.words
+    else:
+        from search.results.formats.write import export_as
+
+        words = export_as(found, out, form, gpus=gpus, batch=batch, images=images)
+    print(f"{words} -> {out}")
+    verification = found.recipe.provenance and found.recipe.provenance.verification
+    if verified is not None and not (verification and verification.verified):
         raise typer.Exit(FAILED)
+
+
+def _check(
+    source: Path, trial: int | None, verified: int | None, gpus: int | None, batch: int | None
+) -> None:
+    if trial is not None and source.is_file():
+        raise UserError(f"--trial {trial}: {source} is a recipe; only a search has trials")
+    if verified is not None and (gpus is not None or batch is not None):
+        raise UserError(
+            "--verify: it trains what is exported on this machine, so leave --gpus and --batch to a later "
+            "export of the file that it writes"
+        )
 
 
 def _simplified(found: Exported, seeds: int, download: bool) -> Exported:
@@ -96,18 +125,23 @@ def _changed(
     return replace(found, recipe=changed, reasons={**found.reasons, **why}, words=words)
 
 
-def _verified(found: Exported, runs: int, search: Search, download: bool) -> tuple[Exported, Verification]:
+def _verified(found: Exported, runs: int, download: bool) -> Exported:
     from search.retraining.verify import verify
 
-    has_test = search.info.test_images > 0
+    has_test = found.info.test_images > 0
     verification = verify(found.recipe, runs, has_test=has_test, download=download, say=report.say)
     report.say(in_words(verification))
     before = found.recipe.provenance or Provenance()
     provenance = before.model_copy(update={"verification": verification})
-    recipe = found.recipe.model_copy(update={"provenance": provenance})
-    record = {"recipe": recipe.digest(), **verification.model_dump(mode="json")}
-    write_whole(search.folder / VERIFICATION_FILE, f"{json.dumps(record, indent=2)}\n".encode())
-    return replace(found, recipe=recipe), verification
+    return replace(found, recipe=found.recipe.model_copy(update={"provenance": provenance}))
+
+
+def _keep(recipe: Recipe, folder: Path) -> None:
+    """Writes what a recipe's verification said to the folder of its search, for the report."""
+    assert recipe.provenance is not None
+    assert recipe.provenance.verification is not None
+    record = {"recipe": recipe.digest(), **recipe.provenance.verification.model_dump(mode="json")}
+    write_whole(folder / VERIFICATION_FILE, f"{json.dumps(record, indent=2)}\n".encode())
 
 
 def in_words(found: Verification) -> str:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from search.commands.options import FAILED, Address, Download, Folder, Json, exit_with, on_this_machine
+from search.commands.options import (
+    FAILED,
+    Address,
+    Download,
+    Folder,
+    Json,
+    SearchOrRecipe,
+    exit_with,
+    on_this_machine,
+)
 from trainable.collector import paused
 
 
@@ -62,8 +72,18 @@ def audit_pruning(
     exit_with(driver.audit_pruning(folder, share, address=address, download=download))
 
 
+class Format(StrEnum):
+    """Names the formats that `export` writes."""
+
+    TUNEBOOK = "tunebook"
+    TIMM = "timm"
+    TORCHVISION = "torchvision"
+    PADDLECLAS = "paddleclas"
+    SCRIPT = "script"
+
+
 def export(
-    folder: Folder,
+    source: SearchOrRecipe,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None,
     simplify: Annotated[
@@ -80,19 +100,34 @@ def export(
         int | None,
         typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=2),
     ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="Another program's format, or one script in PyTorch.")
+    ] = Format.TUNEBOOK,
+    gpus: Annotated[int | None, typer.Option(help="Move the recipe to so many GPUs.", min=1)] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Move it to this effective batch, over all GPUs.", min=1)
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="NEW_DIR", help="Write the parts of the data there too, as class folders."),
+    ] = None,
     download: Download = False,
 ) -> None:
-    """Write a trial's recipe, with its provenance, as YAML."""
+    """Write a trial's recipe with its provenance as YAML, or for another program, or for other hardware."""
     from search.commands.export import run_export
 
     run_export(
-        folder,
+        source,
         out,
         trial,
         seeds=seeds,
         simplified=simplify,
         finalized=finalize,
         verified=verify,
+        form=form.value,
+        gpus=gpus,
+        batch=batch,
+        images=images,
         download=download,
     )
 

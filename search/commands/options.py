@@ -43,6 +43,14 @@ Folder = Annotated[
     Path,
     typer.Argument(metavar="DIR", parser=on_this_machine, help="A search's folder or URI: STORAGE/NAME."),
 ]
+SearchOrRecipe = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR|RECIPE",
+        parser=on_this_machine,
+        help="A search's folder or URI: STORAGE/NAME; or a recipe's file.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Address = Annotated[
     str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")

@@ -7,25 +7,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from search.facts.hardware import local_hardware, per_trial
+from search.facts.measured import cached_or_measured
 from search.record.trials import Trial
 from search.results.search import Search
-from search.study import Study
+from search.study import Resources, Study
 from spaces.catalog.explain import reasons
+from spaces.facts import Facts
 from spaces.space import Space
+from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance
-from trainable.recipe.yamlfile import to_yaml, write_recipe
+from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Holds a trial's recipe with its provenance, the reason for each value, and which trial it is."""
+    """Holds a recipe with its provenance, the reason for each value, which one it is in words, and what is
+    known of its images and of the hardware that it was trained on."""
 
     recipe: Recipe
     reasons: Mapping[str, str]
     words: str
+    info: DataInfo
+    facts: Facts
 
     def write(self, out: Path) -> None:
         write_recipe(out, self.recipe, self.reasons)
@@ -45,7 +52,19 @@ def exported(search: Search, trial: int | None = None) -> Exported:
     """Returns the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
     chosen = chosen_trial(search, trial)
     recipe = recipe_of(search, chosen)
-    return Exported(recipe, reasons(recipe, search.space), _in_words(chosen, search.study, recipe))
+    words = _in_words(chosen, search.study, recipe)
+    return Exported(recipe, reasons(recipe, search.space), words, search.info, search.facts)
+
+
+def exported_file(file: Path) -> Exported:
+    """Returns the recipe of a file, with what this machine measures of its data. Raises UserError."""
+    recipe = read_recipe(file)
+    measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()))
+    facts, provenance = measured.facts, recipe.provenance
+    if provenance is not None and provenance.device is not None:
+        facts = facts.model_copy(update={"gpus": float(provenance.device == "cuda")})
+    words = f"recipe {recipe.digest()} of {file.name}"
+    return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
 
 
 def recipe_of(search: Search, chosen: Trial) -> Recipe:

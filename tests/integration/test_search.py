@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from ray.tune.experiment import Trial
 from search.record.cursor import read_cursor, run_ids
 from search.record.journal import EndEvent, RetryEvent
 from search.results.audit import audit
+from search.results.export import exported
+from search.results.formats.write import export_as
 from search.results.search import Search
 from search.running import driver
 from search.running.switch import StopSwitch
@@ -67,6 +70,22 @@ def test_the_exported_recipe_gives_the_trial_s_numbers_again_exactly(finished: P
     same = [name for name in best.metrics if name.startswith(("val_", "train_"))]
     assert len(same) >= 5
     assert {name: again[name] for name in same} == {name: best.metrics[name] for name in same}
+
+
+def test_a_search_is_exported_for_other_programs_and_other_hardware(finished: Path, tmp_path: Path) -> None:
+    best = Search(finished).progress.best
+    assert best is not None
+    found, parts = exported(Search(finished)), tmp_path / "parts"
+    said = export_as(found, tmp_path / "large.yaml", "tunebook", gpus=2, batch=64, images=parts)
+    moved = read_recipe(tmp_path / "large.yaml")
+    assert said.startswith(f"trial {best.id} (finished")
+    assert (moved.loop.batch_size, moved.optimizer.lr) == (64, best.whole_recipe.optimizer.lr)
+    assert moved.provenance is not None
+    assert moved.provenance.trial == best.id
+    assert not moved.provenance.metrics, "nobody has trained it"
+    assert (parts / "train_list.txt").exists()
+    export_as(found, tmp_path / "train.py", "script")
+    ast.parse((tmp_path / "train.py").read_text())
 
 
 def test_the_exported_recipe_says_where_it_comes_from(finished: Path) -> None:

@@ -12,7 +12,7 @@ from trainable.bundle.answering import Answer
 from trainable.bundle.predict import stored_pixels
 from trainable.bundle.programs import ExportError
 from trainable.data import DataSet, Split
-from trainable.data.dataset import stored_members
+from trainable.data.dataset import stored_parts
 from trainable.data.parts import FilePart
 from trainable.data.source import Integers, Pixels, Selection
 from trainable.recipe.data import Data
@@ -35,7 +35,7 @@ def stored_images(data: DataSet, spec: Data, part: Split, about: dict[str, Any])
         yield from np.moveaxis(held.images, 1, -1)
         return
     else:
-        selection = stored_members(spec)[part]
+        selection = stored_parts(spec)[0][part]
     yield from _decoded(selection, about)
 
 

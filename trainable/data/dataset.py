@@ -217,14 +217,18 @@ def stored_side(spec: Data, *, download: bool = False) -> int | None:
     It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which
     decoding will explain. Raises DataError as `load` does.
     """
-    measured = channels_and_side(sample(stored_members(spec, download=download)["train"]))
+    measured = channels_and_side(sample(stored_parts(spec, download=download)[0]["train"]))
     return None if measured is None else measured[1]
 
 
-def stored_members(spec: Data, *, download: bool = False) -> Members:
-    """Returns the images of each part as they are stored, in the order of the part, whether or not a data set
-    holds them decoded. Files behind a URI are copied first, once. Raises DataError as `load` does."""
-    return members_of(_collection(spec, download), spec)
+def stored_parts(spec: Data, *, download: bool = False) -> tuple[Members, tuple[str, ...]]:
+    """Returns the images of each part as they are stored, in the order of the part, and the classes' names.
+
+    It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
+    Raises DataError as `load` does.
+    """
+    collection = _collection(spec, download)
+    return members_of(collection, spec), collection.classes
 
 
 def _collection(spec: Data, download: bool) -> Collection:

@@ -23,7 +23,7 @@ def from_torchvision(
 
     name = spec.name
     check_torchvision_name(name)
-    options = {"num_classes": classes, **_torchvision_options(name, image_size)}
+    options = {"num_classes": classes, **torchvision_options(name, image_size)}
     try:
         model: nn.Module = models.get_model(name, weights=None, **options)
     except (ValueError, RuntimeError, AssertionError) as error:
@@ -114,7 +114,7 @@ def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -
     )
 
 
-def _torchvision_options(name: str, image_size: int) -> dict[str, Any]:
+def torchvision_options(name: str, image_size: int) -> dict[str, Any]:
     """Returns the arguments of models that are built for one size, or that train with a second head."""
     if name.startswith("vit_"):
         return {"image_size": image_size}

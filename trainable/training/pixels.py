@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from trainable.data import DataSet, load, resolve
+from trainable.data import DataInfo, DataSet, load, resolve
 from trainable.data.measure import DeviceKind
 from trainable.errors import ModelError
 from trainable.models.libraries import title_of
@@ -54,12 +54,19 @@ def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download
     `data.normalisation` becomes `data`, or the numbers of the weights where there are any. Raises ModelError
     as `pretrained_input` does, and where `pretrained` is asked for and nothing is known of the weights.
     """
-    filled = resolve(recipe.data, data.info)
+    return resolved_for(recipe, data.info, own_model=own_model, download=download)
+
+
+def resolved_for(
+    recipe: Recipe, info: DataInfo, *, own_model: bool = False, download: bool = False
+) -> Recipe:
+    """Returns what `resolved` does, from what is known of the images alone."""
+    filled = resolve(recipe.data, info)
     if filled.normalisation in (None, "pretrained"):
         known = None if own_model else pretrained_input(recipe.model, download=download)
         if known is None and filled.normalisation == "pretrained":
             raise _nothing_known(recipe)
-        numbers = "data" if known is None else known.statistics(data.info.channels)
+        numbers = "data" if known is None else known.statistics(info.channels)
         filled = filled.model_copy(update={"normalisation": numbers})
     return recipe.model_copy(update={"data": filled})
 

@@ -41,9 +41,19 @@ def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float
     if not isinstance(spec, schedules.OneCycle) or not spec.cycle_momentum:
         return None
     since = max(0.0, progress - spec.warmup_epochs)
+    return _along_legs(spec, leg_momenta(spec), since, epochs - spec.warmup_epochs, step)
+
+
+def leg_rates(spec: schedules.OneCycle) -> tuple[float, ...]:
+    """Returns the factors of the rate at the ends of a 1cycle's legs."""
+    begin, end = 1.0 / spec.div, 1.0 / spec.div / spec.final_div
+    return (begin, 1.0, begin, end) if spec.equal_legs else (begin, 1.0, end)
+
+
+def leg_momenta(spec: schedules.OneCycle) -> tuple[float, ...]:
+    """Returns the momenta at the ends of a 1cycle's legs."""
     low, high = spec.momentum_low, spec.momentum_high
-    values = (high, low, high, high) if spec.equal_legs else (high, low, high)
-    return _along_legs(spec, values, since, epochs - spec.warmup_epochs, step)
+    return (high, low, high, high) if spec.equal_legs else (high, low, high)
 
 
 def cycle_ends(spec: schedules.Schedule, epochs: int) -> tuple[int, ...]:
@@ -88,10 +98,8 @@ def _shape(spec: schedules.Schedule, since: float, length: float, step: float) -
         case schedules.SGDR(cycle_epochs=first, growth=growth, final_factor=final):
             begin, cycle = _cycle(since, first, growth)
             return _half_cosine(1.0, final, max(0.0, since - begin) / cycle)
-        case schedules.OneCycle(div=div, final_div=final_div, equal_legs=equal_legs):
-            begin, end = 1.0 / div, 1.0 / div / final_div
-            rates = (begin, 1.0, begin, end) if equal_legs else (begin, 1.0, end)
-            return _along_legs(spec, rates, since, length, step)
+        case schedules.OneCycle():
+            return _along_legs(spec, leg_rates(spec), since, length, step)
         case schedules.Cyclic(lowest=lowest):
             return lowest + (1.0 - lowest) * _triangle(spec, since)
         case _:
@@ -120,7 +128,7 @@ def _along_legs(
     spec: schedules.OneCycle, values: Sequence[float], since: float, length: float, step: float
 ) -> float:
     """Interpolates between the values at the ends of a 1cycle's legs, `since` epochs after it began."""
-    ends = _legs(spec, length, step)
+    ends = legs(spec, length, step)
     leg = next((leg for leg in range(1, len(ends)) if since <= ends[leg]), len(ends) - 1)
     begin, end = ends[leg - 1], ends[leg]
     position = min(1.0, (since - begin) / (end - begin)) if begin < end else 1.0
@@ -129,7 +137,7 @@ def _along_legs(
     return values[leg - 1] + (values[leg] - values[leg - 1]) * position
 
 
-def _legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
+def legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
     """Returns where the legs begin and end, in epochs after warm-up;
     in a run of a few steps one may be empty."""
     up = max(0.0, spec.rise * length - step)

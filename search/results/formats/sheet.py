@@ -1,0 +1,120 @@
+"""Collects what a format says of a recipe, and lists what it cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
+from trainable.recipe.trees import leaves
+
+NO_RESULT = (
+    "data.cache",
+    "data.in_memory",
+    "data.leaks",
+    "evaluation.batch_size",
+    "loop.prefetch",
+    "loop.workers",
+)
+"""These fields change how fast a run is, or whether it starts, and none of its results."""
+PARTS = (
+    *("path", "format", "name", "columns", "root", "group", "train", "validation", "test"),
+    *("validation_fraction", "test_fraction", "split_seed", "train_limit"),
+)
+"""These fields of `data` decide which images there are, and which is in which part."""
+
+
+class Unsaid(NamedTuple):
+    """Names a field or a section that a format cannot say, its value in the recipe, and why."""
+
+    path: str
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        return on_one_line(f"{self.path}: {_shown(self.value)}: {self.why}")
+
+
+@dataclass
+class Sheet:
+    """Collects a format's arguments, and what it cannot say, in the order of the recipe."""
+
+    recipe: Recipe
+    arguments: dict[str, Any] = field(default_factory=dict)
+    unsaid: list[Unsaid] = field(default_factory=list)
+
+    def say(self, **arguments: Any) -> None:
+        """Adds arguments of the format."""
+        self.arguments |= arguments
+
+    def cannot(self, path: str, why: str) -> None:
+        """Lists a field, or a whole section, with its value."""
+        self.unsaid.append(Unsaid(path, _value_at(self.recipe, path), why))
+
+    def only(self, path: str, value: Any, why: str) -> None:
+        """Lists a field unless it has the one value that the format stands for."""
+        if _value_at(self.recipe, path) != value:
+            self.cannot(path, why)
+
+    def only_parts(self, why: str) -> None:
+        """Lists the fields of `data` that decide on the parts, as one: the format takes parts as they are."""
+        data, defaults = self.recipe.tree()["data"], Recipe().tree()["data"]
+        value = {name: data[name] for name in PARTS if name == "path" or data[name] != defaults[name]}
+        self.unsaid.append(Unsaid("data", value, why))
+
+    def lines(self) -> Iterator[str]:
+        """Yields what the format cannot say, a line each."""
+        order = [path for path, _ in self.recipe.leaves()]
+
+        def place(each: Unsaid) -> int:
+            return next(number for number, path in enumerate(order) if f"{path}.".startswith(f"{each.path}."))
+
+        yield from map(str, sorted(self.unsaid, key=place))
+
+
+def header(title: str, sheet: Sheet, usage: str, warnings: tuple[str, ...]) -> str:
+    """Returns the head of an exported file as comment lines, each beginning with `# `."""
+    listed = [f"  {line}" for line in sheet.lines()]
+    said = (
+        [f"What this format cannot say of the recipe ({len(listed)}):", *listed]
+        if listed
+        else ["It says all of the recipe."]
+    )
+    alone = f"Not looked at, since no result depends on them: {', '.join(NO_RESULT)}."
+    lines = [title, usage, *(f"Not seen: {each}." for each in warnings), *said, alone]
+    return "".join(f"# {on_one_line(line)}\n" for line in lines)
+
+
+def on_one_line(text: str) -> str:
+    """Returns a text whose line ends are spaces: a value that somebody wrote must not end a comment."""
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    return indent + " ".join(text.split())
+
+
+def _value_at(recipe: Recipe, path: str) -> Any:
+    """Returns a field's value; of a section its kind, and what differs from the kind's own values."""
+    node: Any = recipe
+    for name in path.split("."):
+        node = getattr(node, name)
+    return _named(node) if isinstance(node, Spec) else recipe.get(path)
+
+
+def _named(section: Spec) -> dict[str, Any]:
+    """Returns a section's kind, and its fields that differ from the kind's own values."""
+    plain = section.model_dump(mode="json")
+    found = {"kind": section.kind} if hasattr(section, "kind") else {}
+    for name, known in type(section).model_fields.items():
+        value = getattr(section, name)
+        if name != "kind" and value != known.get_default(call_default_factory=True):
+            found[name] = _named(value) if isinstance(value, Spec) else plain[name]
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{path} {_shown(each)}" for path, each in leaves(value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

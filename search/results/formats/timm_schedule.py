@@ -1,0 +1,171 @@
+"""Writes a recipe's schedule as timm's arguments, and measures how far timm's own rates are from it."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any, NamedTuple, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.results.formats.sheet import Sheet
+from search.results.formats.winner import Winner
+from trainable.recipe import schedules
+from trainable.training.schedule import cycle_ends, factor
+
+ROUNDING = 1e-6
+"""Rates that differ by less of the highest rate are the same."""
+SMOOTH = ("cosine", "poly")
+BENDS, POINTS = np.linspace(1.0, 2.0, 201).round(3), 1_000
+"""These exponents of progress are tried, on so many points of the run."""
+EXACT_DIGITS = 12
+"""0.7 * 10 epochs are 7.000000000000001: so many digits are kept."""
+
+
+def say_schedule(sheet: Sheet, winner: Winner) -> None:
+    """Says the schedule, its rates changing with each step, and lists what of it timm cannot do."""
+    spec, epochs, lr = sheet.recipe.schedule, sheet.recipe.loop.epochs, sheet.arguments["lr"]
+    sheet.say(sched_on_updates=True, epochs=epochs)
+    sheet.say(**_shape(spec, epochs, updates(winner), lr))
+    sheet.say(**_warmup(spec, epochs, updates(winner), lr))
+    if (
+        sheet.arguments["warmup_epochs"]
+        and sheet.arguments["sched"] in SMOOTH
+        and not sheet.arguments.get("warmup_prefix")
+    ):
+        sheet.say(lr_k_decay=_bend(sheet.arguments, epochs))
+    if isinstance(spec, schedules.OneCycle) and spec.cycle_momentum:
+        sheet.cannot("schedule.cycle_momentum", "timm leaves the momentum as it is")
+    if updates(winner) != winner.steps:
+        sheet.cannot("loop", f"timm takes {updates(winner)} steps an epoch, and the recipe {winner.steps}")
+        return
+    apart = largest_distance(sheet, winner)
+    if apart.share > ROUNDING:
+        sheet.cannot("schedule", f"{_why(spec)}; {apart}")
+
+
+def _bend(arguments: Mapping[str, Any], epochs: int) -> float:
+    """Returns the exponent of progress with which a shape over the whole run is nearest to one that begins
+    after a warm-up of so many epochs: timm's k-decay (arXiv 2004.05909)."""
+    rising = arguments["warmup_epochs"] / epochs
+    progress = np.linspace(rising, 1.0, POINTS)
+    wanted = _fall(arguments, (progress - rising) / (1.0 - rising))
+    found = {bend: np.abs(_fall(arguments, progress**bend) - wanted).max() for bend in BENDS}
+    return float(min(found, key=lambda bend: found[bend]))
+
+
+def _fall(arguments: Mapping[str, Any], progress: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the factors of timm's smooth shapes, without a least rate, at shares of the run."""
+    if arguments["sched"] == "cosine":
+        return (1.0 + np.cos(np.pi * progress)) / 2.0
+    return np.asarray((1.0 - progress) ** arguments["decay_rate"])
+
+
+def updates(winner: Winner) -> int:
+    """Returns how many steps train.py takes in an epoch: its last one may be of fewer parts."""
+    each = math.ceil(winner.info.train_images / winner.cut.gpus) // winner.cut.at_once
+    return -(-each // winner.cut.parts)
+
+
+def _shape(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict[str, Any]:
+    length = epochs - spec.warmup_epochs
+    match spec:
+        case schedules.Constant():
+            return {"sched": "step", "decay_epochs": epochs + 1, "decay_rate": 1.0}
+        case schedules.Cosine(final_factor=final):
+            return {"sched": "cosine", "min_lr": final * lr}
+        case schedules.Step(every=every, gamma=gamma):
+            return {"sched": "step", "decay_epochs": round(every * length, EXACT_DIGITS), "decay_rate": gamma}
+        case schedules.Poly(power=power):
+            return {"sched": "poly", "decay_rate": power}
+        case schedules.Exponential(gamma=gamma):
+            return {"sched": "step", "decay_epochs": 1.0 / steps, "decay_rate": gamma ** (1.0 / steps)}
+        case schedules.SGDR(final_factor=final) if spec.cycle_epochs == int(spec.cycle_epochs):
+            return _cycles(spec, epochs) | {"sched": "cosine", "min_lr": final * lr}
+        case schedules.OneCycle(anneal="linear"):
+            return {"sched": "poly", "decay_rate": 1.0, "min_lr": lr / spec.div / spec.final_div}
+        case schedules.OneCycle():
+            return {"sched": "cosine", "min_lr": lr / spec.div / spec.final_div}
+        case schedules.SGDR() | schedules.Cyclic():
+            return {"sched": "cosine", "min_lr": 0.0}
+        case _:
+            assert_never(spec)
+
+
+def _cycles(spec: schedules.SGDR, epochs: int) -> dict[str, Any]:
+    """Returns as many whole cycles as cover the run: timm trains to the end of the last one."""
+    whole = max(1, len(cycle_ends(spec, epochs)))
+    return {
+        "epochs": int(spec.cycle_epochs),
+        "lr_cycle_mul": spec.growth,
+        "lr_cycle_limit": whole,
+        "lr_cycle_decay": 1.0,
+    }
+
+
+def _warmup(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict[str, Any]:
+    """Returns the warm-up.
+
+    Whole epochs come before the shape, as in the recipe; train.py cannot begin the shape after a fraction.
+    """
+    rising = spec.rise * epochs if isinstance(spec, schedules.OneCycle) else spec.warmup_epochs
+    if rising * steps <= 1.0:
+        return {"warmup_epochs": 0}
+    first = lr / spec.div if isinstance(spec, schedules.OneCycle) else lr / (rising * steps)
+    if rising != int(rising) or isinstance(spec, schedules.SGDR):
+        return {"warmup_epochs": rising, "warmup_lr": first}
+    return {
+        "warmup_epochs": int(rising),
+        "warmup_lr": first,
+        "warmup_prefix": True,
+        "epochs": epochs - int(rising),
+    }
+
+
+class Distance(NamedTuple):
+    """Says how far two schedules are apart at most, as a share of the highest rate, and at which step."""
+
+    share: float
+    step: int
+    epochs: int
+
+    def __str__(self) -> str:
+        return (
+            f"rates differ by {self.share:.2%} of lr at most, at step {self.step}, over {self.epochs} epochs"
+        )
+
+
+def largest_distance(sheet: Sheet, winner: Winner) -> Distance:
+    """Returns where the rates that timm makes of the arguments differ most from the recipe's."""
+    import torch
+    from timm.scheduler import create_scheduler_v2, scheduler_kwargs
+
+    spec, epochs, steps = sheet.recipe.schedule, sheet.recipe.loop.epochs, winner.steps
+    lr = sheet.arguments["lr"]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+    made, trained = create_scheduler_v2(
+        optimizer, **scheduler_kwargs(Namespace(**sheet.arguments)), updates_per_epoch=updates(winner)
+    )
+    worst, where = 0.0, 0
+    for step in range(epochs * steps):
+        made.step_update(step)
+        wanted = factor(spec, step / steps, epochs, 1.0 / steps)
+        apart = abs(optimizer.param_groups[0]["lr"] / lr - wanted)
+        worst, where = max((worst, where), (apart, step))
+    return Distance(worst, where, int(trained))
+
+
+def _why(spec: schedules.Schedule) -> str:
+    match spec:
+        case schedules.OneCycle():
+            return "timm has no 1cycle: the file rises in a straight line and falls as its legs do"
+        case schedules.Cyclic():
+            return "timm has no triangles: the file has one cosine"
+        case schedules.SGDR():
+            return "timm's cycles are whole epochs, without a warm-up before them"
+        case _ if spec.warmup_epochs != int(spec.warmup_epochs):
+            return "timm's shape begins with the run, unless warm-ups are whole epochs; lr_k_decay bends it"
+        case _:
+            return "timm's warm-up ends a step later"

@@ -1,0 +1,62 @@
+"""Holds what is exported: one recipe with what is known of its images, and how its batch is cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spaces.facts import Facts
+from trainable.data import DataInfo
+from trainable.recipe import Recipe
+
+
+class Cut(NamedTuple):
+    """Says how an effective batch is cut: `gpus` devices, each with `parts` turns of `at_once` images."""
+
+    gpus: int
+    parts: int
+    at_once: int
+
+    @property
+    def batch(self) -> int:
+        """Returns the effective batch that this makes."""
+        return self.gpus * self.parts * self.at_once
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Holds a recipe whose `data` are resolved, and what formats ask of it.
+
+    `facts` are those of its search or, for a recipe's file, of its data and this machine; `title` says in
+    words which recipe this is, and `images` is the folder with its parts as class folders, if it was written.
+    """
+
+    recipe: Recipe
+    info: DataInfo
+    facts: Facts
+    title: str
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    gpus: int = 1
+    images: str | None = None
+
+    @property
+    def device(self) -> str:
+        """Returns the kind of device that the recipe was trained on, or is to be: cuda or cpu."""
+        return "cuda" if self.facts.gpus or self.gpus > 1 else "cpu"
+
+    @property
+    def cut(self) -> Cut:
+        """Returns how the batch is cut: in as few equal parts as memory allows, where that is known."""
+        share = math.ceil(self.recipe.loop.batch_size / self.gpus)
+        provenance = self.recipe.provenance
+        fitted = self.recipe.loop.micro_batch or (provenance and provenance.micro_batch) or share
+        parts = next(each for each in range(1, share + 1) if share % each == 0 and share // each <= fitted)
+        return Cut(self.gpus, parts, share // parts)
+
+    @property
+    def steps(self) -> int:
+        """Returns how many steps an epoch takes: the images that do not fill a batch are left out."""
+        return self.info.train_images // self.recipe.loop.batch_size

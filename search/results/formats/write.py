@@ -1,0 +1,161 @@
+"""Writes the recipe of a search, or of a file, in another format, or for another batch or number of GPUs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, assert_never
+
+from search.results.export import Exported
+from search.results.formats.images import write_parts
+from search.results.formats.sheet import Sheet, header, on_one_line
+from search.results.formats.winner import Winner
+from spaces.conditions import scalars_of
+from spaces.rules import batches
+from trainable.data.dataset import stored_parts
+from trainable.errors import UserError
+from trainable.recipe.sources import with_guide_names
+from trainable.recipe.yamlfile import to_yaml, write_whole
+
+Format = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
+
+
+def export_as(
+    found: Exported,
+    out: Path,
+    form: Format,
+    *,
+    gpus: int | None = None,
+    batch: int | None = None,
+    images: Path | None = None,
+) -> str:
+    """Writes a recipe to `out`, and to standard error what its format cannot say; returns which one it was.
+
+    Args:
+        gpus, batch: what the recipe is moved to; by default both stay as they are.
+        images: a new folder for the parts of the data, as class folders, which the file then names.
+
+    Raises UserError.
+    """
+    winner = _winner(found)
+    if gpus is not None or batch is not None:
+        winner = retargeted(winner, gpus=gpus, batch=batch)
+    if images is not None:
+        winner = _with_images(winner, images)
+    text, sheet = _written(winner, out, form)
+    write_whole(out, text.encode())
+    _tell(winner, sheet, form)
+    return winner.title
+
+
+def _winner(found: Exported) -> Winner:
+    from trainable.training.pixels import resolved_for
+
+    provenance = found.recipe.provenance
+    search = provenance.search if provenance is not None else None
+    title = found.words if search is None else f"{found.words} of the search {search}"
+    recipe = resolved_for(found.recipe, found.info)
+    return Winner(recipe, found.info, found.facts, title, found.reasons)
+
+
+def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner:
+    """Returns the recipe moved by the rules to another batch or number of GPUs, with reasons and sources.
+
+    Its scores are left out: nobody has trained it. Raises UserError for a batch that the images do not fill,
+    or that leaves a GPU without one.
+    """
+    recipe, facts = winner.recipe, winner.facts
+    batch, devices = batch or recipe.loop.batch_size, gpus or 1
+    if batch > winner.info.train_images:
+        raise UserError(
+            f"--batch {batch}: there are {winner.info.train_images:,} training images, which fill no batch"
+        )
+    if batch % devices:
+        raise UserError(
+            f"--batch {batch}: expected a multiple of the {devices} GPUs, so that each has as many images"
+        )
+    values, provenance = scalars_of(recipe), recipe.provenance
+    fitted = _limit(winner) if bool(gpus) == bool(facts.gpus) or gpus is None else None
+    changed = batches.moved(facts, values, batch=batch, gpus=gpus or int(facts.gpus), fitted=fitted)
+    new = recipe.with_values({path: ruling.what for path, ruling in changed.items()})
+    if provenance is not None:
+        unscored: dict[str, Any] = {"metrics": {}, "final": None, "simplified": None, "verification": None}
+        new = new.model_copy(update={"provenance": provenance.model_copy(update=unscored)})
+    sources = with_guide_names(ruling.source for ruling in changed.values())
+    why = {
+        path: f"{ruling.reason} ({source})"
+        for (path, ruling), source in zip(changed.items(), sources, strict=True)
+    }
+    moved = facts if gpus is None else facts.model_copy(update={"gpus": 1.0})
+    return replace(
+        winner,
+        recipe=new,
+        facts=moved,
+        title=f"{winner.title}, moved to a batch of {batch:,} on {_devices(devices)}",
+        reasons={**winner.reasons, **why},
+        warnings=tuple(batches.warnings(values, batch)),
+        gpus=devices,
+    )
+
+
+def _limit(winner: Winner) -> int | None:
+    """Returns the most images that fit into a device's memory, if the trial or a probe has met a limit."""
+    loop, provenance = winner.recipe.loop, winner.recipe.provenance
+    used = provenance.micro_batch if provenance is not None else None
+    was_cut = used is not None and used < loop.batch_size
+    return loop.micro_batch or (used if was_cut else None) or winner.facts.largest_micro_batch
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} GPUs"
+
+
+def _with_images(winner: Winner, folder: Path) -> Winner:
+    parts, classes = stored_parts(winner.recipe.data)
+    write_parts(parts, classes, folder)
+    return replace(winner, images=str(folder))
+
+
+def _written(winner: Winner, out: Path, form: Format) -> tuple[str, Sheet]:
+    match form:
+        case "tunebook":
+            sheet = Sheet(winner.recipe)
+            lines = [winner.title, *(f"Not seen: {each}." for each in winner.warnings)]
+            head = "".join(f"# {on_one_line(line)}\n" for line in lines)
+            return head + to_yaml(winner.recipe.tree(), winner.reasons), sheet
+        case "timm":
+            from search.results.formats.timm_args import TITLE, timm_sheet
+
+            return _as_yaml(winner, timm_sheet(winner), TITLE)
+        case "torchvision":
+            from search.results.formats import torchvision_args
+
+            sheet = torchvision_args.torchvision_sheet(winner)
+            head = header(winner.title, sheet, torchvision_args.TITLE, winner.warnings)
+            return head + torchvision_args.command(winner, sheet), sheet
+        case "paddleclas":
+            from search.results.formats.paddleclas import TITLE as PADDLE
+            from search.results.formats.paddleclas import paddleclas_sheet
+
+            return _as_yaml(winner, paddleclas_sheet(winner), PADDLE)
+        case "script":
+            from search.results.formats.script import script_sheet
+            from search.results.formats.script_text import script_text
+
+            sheet = script_sheet(winner)
+            return script_text(winner, sheet, out), sheet
+        case _:
+            assert_never(form)
+
+
+def _as_yaml(winner: Winner, sheet: Sheet, usage: str) -> tuple[str, Sheet]:
+    return header(winner.title, sheet, usage, winner.warnings) + to_yaml(sheet.arguments, {}), sheet
+
+
+def _tell(winner: Winner, sheet: Sheet, form: Format) -> None:
+    """Prints, to standard error, what was not seen of the recipe, and what the format cannot say."""
+    for warning in winner.warnings:
+        print(f"not seen: {warning}", file=sys.stderr)
+    for line in sheet.lines():
+        print(f"{form} cannot say {line}", file=sys.stderr)

@@ -1,0 +1,183 @@
+"""Tests that no format loses a field in silence: whatever changes in a recipe shows in what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.results.formats.paddleclas import paddleclas_sheet
+from search.results.formats.script import script_sheet
+from search.results.formats.script_text import script_text
+from search.results.formats.sheet import NO_RESULT
+from search.results.formats.timm_args import timm_sheet
+from search.results.formats.torchvision_args import torchvision_sheet
+from search.results.formats.winner import Winner
+from tests.search.results.formats.winners import recipe_of, winner_of
+from trainable.errors import RecipeError
+from trainable.recipe import Recipe
+
+
+def _script(winner: Winner) -> str:
+    sheet = script_sheet(winner)
+    return script_text(winner, sheet, Path("train.py"))
+
+
+def _shown(sheet: Callable[[Winner], Any]) -> Callable[[Winner], str]:
+    def text(winner: Winner) -> str:
+        found = sheet(winner)
+        return "\n".join([repr(found.arguments), *found.lines()])
+
+    return text
+
+
+FORMATS: dict[str, Callable[[Winner], str]] = {
+    "timm": _shown(timm_sheet),
+    "torchvision": _shown(torchvision_sheet),
+    "paddleclas": _shown(paddleclas_sheet),
+    "script": _script,
+}
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"model.kind": "timm", "model.name": "test_resnet"},
+    {"model.kind": "torchvision", "model.name": "resnet18"},
+    *({"optimizer.kind": kind} for kind in ("sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb")),
+    {"optimizer.kind": "adam_then_sgd"},
+    {"optimizer.kind": "timm", "optimizer.name": "nadamw"},
+    *({"schedule.kind": kind} for kind in ("constant", "cosine", "step", "poly", "exp")),
+    {"schedule.kind": "sgdr", "schedule.cycle_epochs": 1.0, "schedule.growth": 3},
+    *({"schedule.kind": "onecycle", "schedule.anneal": anneal} for anneal in ("cosine", "linear")),
+    *({"schedule.kind": "cyclic", "schedule.mode": mode} for mode in ("triangular2", "exp_range")),
+    *({"regularisation.clipping.kind": kind} for kind in ("norm", "adaptive")),
+    *({"regularisation.class_weights.kind": kind} for kind in ("inverse", "effective_number")),
+    {"regularisation.averaging.kind": "ema"},
+    *({"augmentation.crop.kind": kind} for kind in ("none", "pad", "resized")),
+    *({"augmentation.policy.kind": kind} for kind in ("randaugment", "trivialaugment", "autoaugment")),
+    *({"augmentation.masking.kind": kind} for kind in ("erasing", "cutout", "gridmask", "hide_and_seek")),
+    *({"augmentation.mixing.kind": kind} for kind in ("mixup", "cutmix")),
+    *({"augmentation.size.kind": kind} for kind in ("multi_scale", "progressive")),
+    *({"model.layer_rates.kind": kind} for kind in ("geometric", "decayed")),
+    {"evaluation.resize.kind": "center_crop"},
+    {"loop.sampling": "balanced"},
+]
+"""Every kind that a section may have is in one of these, with all of its fields."""
+
+OTHERS: dict[str, Any] = {
+    "data.format": "folder",
+    "data.name": "FashionMNIST",
+    "data.columns.split": "part",
+    "data.columns.group": "patient",
+    "data.root": "/images",
+    "data.group": "patient",
+    "data.train": "training",
+    "data.validation": "held",
+    "data.test": "last",
+    "data.train_limit": 100,
+    "data.channels": 1,
+    "data.normalisation": {"mean": [0.1, 0.2, 0.3], "std": [0.1, 0.2, 0.3]},
+    "data.interpolation": "bicubic",
+    "data.flips": ["horizontal", "vertical"],
+    "model.initialisation": "orthogonal",
+    "model.zero_init_residual": False,
+    "model.dropout": 0.2,
+    "model.stochastic_depth": 0.2,
+    "model.frozen_views": 2,
+    "model.depth": 14,
+    "model.stem_stride": 2,
+    "optimizer.name": "adan",
+    "augmentation.policy.policy": "svhn",
+    "precision.kind": "bf16",
+    "schedule.warmup_epochs": 1.0,
+    "augmentation.crop.fraction": 0.25,
+    "loop.micro_batch": 8,
+    "evaluation.scales": [1.0, 1.5],
+    "evaluation.metrics": [{"kind": "macro_f1"}],
+}
+"""These fields cannot be changed by a factor."""
+SEVERAL: dict[str, list[Any]] = {
+    "model.weights": ["default", __file__],
+    "optimizer.scaling": ["none", "linear"],
+    "schedule.anneal": ["linear", "cosine"],
+    "schedule.mode": ["triangular"],
+    "loop.sampling": ["balanced", "sqrt"],
+}
+"""Not every recipe can have the first of these, or has it already."""
+UNUSED: dict[str, Callable[[Recipe], bool]] = {
+    "augmentation.flip_probability": lambda recipe: not recipe.data.flips,
+    "schedule.gamma": lambda recipe: (
+        recipe.get("schedule.kind") == "cyclic" and recipe.get("schedule.mode") != "exp_range"
+    ),
+}
+"""These fields change nothing in recipes such as those."""
+FIXED = {"version", "model.name"}
+
+
+def _another(path: str, value: Any) -> Any:
+    """Returns other values for a field, of which the first that is valid is taken."""
+    if path in SEVERAL:
+        return SEVERAL[path]
+    if path in OTHERS:
+        return [OTHERS[path]]
+    match value:
+        case bool():
+            return [not value]
+        case int():
+            return [value + 1, value - 1]
+        case float():
+            return [value * 0.9, 0.1, value * 1.1]
+        case str():
+            return [f"{value}x"]
+    return []
+
+
+def _changed(recipe: Recipe, path: str, value: Any) -> Recipe | None:
+    for other in _another(path, value):
+        try:
+            changed = recipe.with_values({path: other})
+        except RecipeError:
+            continue
+        if changed != recipe:
+            return changed
+    return None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_change_of_any_field_changes_the_file_or_its_list(form: str) -> None:
+    write, lost, tried = FORMATS[form], [], set()
+    for kinds in KINDS:
+        recipe = recipe_of(**{path.replace(".", "__"): value for path, value in kinds.items()})
+        before = write(winner_of(recipe))
+        sections = {path.rpartition(".")[0] for path in kinds} or {path for path, _ in recipe.leaves()}
+        for path, value in recipe.leaves():
+            inside = not kinds or path.rpartition(".")[0] in sections
+            if not inside or path in NO_RESULT or path in FIXED or path.endswith(".kind"):
+                continue
+            if path in UNUSED and UNUSED[path](recipe):
+                continue
+            changed = _changed(recipe, path, value)
+            tried.add(path)
+            if changed is None:
+                lost.append(f"{path} of {kinds}: no other value is valid")
+            elif write(winner_of(changed)) == before:
+                lost.append(f"{path} of {kinds}: {value} and {changed.get(path)}")
+    assert not lost, "\n".join(lost)
+    assert len(tried) > 100
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_kind_of_a_section_gives_another_file(form: str) -> None:
+    texts = [
+        FORMATS[form](
+            winner_of(recipe_of(**{path.replace(".", "__"): value for path, value in kinds.items()}))
+        )
+        for kinds in KINDS[1:]
+    ]
+    same_as_default = [
+        {"schedule.kind": "cosine"},
+        {"optimizer.kind": "sgd"},
+        {"augmentation.crop.kind": "pad"},
+    ]
+    assert len(set(texts)) == len(texts) - len(same_as_default) + 1
