@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
@@ -51,8 +51,9 @@ EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 class RunStore:
     """Holds the runs of the search `search_id`, in the experiment of this name, which is created if missing.
 
-    `runs` holds the ids of those that exist. `refuse(item, why)` is called for each item that MLflow will
-    never accept; every other failure is raised, and the call may then be repeated by another RunStore.
+    `runs` holds the ids of those that exist; `client` is MLflow's. `refuse(item, why)` is called for each
+    item that MLflow will never accept; every other failure is raised, and the call may then be repeated by
+    another RunStore.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class RunStore:
     ) -> None:
         if (file := database_file(uri)) is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-        self._client = MlflowClient(tracking_uri=uri)
+        self.client = MlflowClient(tracking_uri=uri)
         self._refuse = refuse
         self._search_id = search_id
         self.experiment_id = self._find_experiment(experiment, artifacts)
@@ -77,7 +78,7 @@ class RunStore:
         own = {SEARCH_ID: self._search_id}
         if run is not None:
             own |= {TRIAL: str(run), PARENT: self.runs[None]}
-        created = self._client.create_run(self.experiment_id, began, {**tags, **own}, run_name)
+        created = self.client.create_run(self.experiment_id, began, {**tags, **own}, run_name)
         self.runs[run] = str(created.info.run_id)
         return self.runs[run]
 
@@ -98,31 +99,41 @@ class RunStore:
             self._unless_refused(
                 f"{_called(run)}: status {status}",
                 lambda: (
-                    self._client.set_terminated(run_id, status, since)
+                    self.client.set_terminated(run_id, status, since)
                     if with_end
-                    else self._client.update_run(run_id, status)
+                    else self.client.update_run(run_id, status)
                 ),
             )
 
+    def log_data(self, run: Run, data: DatasetInput) -> None:
+        """Say which images a run was trained on; twice is as good as once."""
+        run_id, what = self.runs[run], f"{_called(run)}: the data set"
+        self._unless_refused(what, lambda: self.client.log_inputs(run_id, [data]))
+
+    def save_view(self, key: str, view: str) -> None:
+        """Save how MLflow's pages show the search, as a tag of the experiment."""
+        what = "the view of MLflow's pages"
+        self._unless_refused(what, lambda: self.client.set_experiment_tag(self.experiment_id, key, view))
+
     def store_text(self, run: Run, text: str, name: str) -> None:
         """Store a text as a file of the run."""
-        self._store(f"{_called(run)}: {name}", lambda: self._client.log_text(self.runs[run], text, name))
+        self._store(f"{_called(run)}: {name}", lambda: self.client.log_text(self.runs[run], text, name))
 
     def store_file(self, run: Run, path: Path) -> None:
         """Store a copy of a file with the run."""
         self._store(
-            f"{_called(run)}: {path.name}", lambda: self._client.log_artifact(self.runs[run], str(path))
+            f"{_called(run)}: {path.name}", lambda: self.client.log_artifact(self.runs[run], str(path))
         )
 
     def _find_experiment(self, name: str, artifacts: str | None) -> str:
-        found = self._client.get_experiment_by_name(name)
+        found = self.client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(self._client.create_experiment(name, artifacts, EXPERIMENT_TAGS))
+                return str(self.client.create_experiment(name, artifacts, EXPERIMENT_TAGS))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self._client.get_experiment_by_name(name)  # another search has just created it
+                found = self.client.get_experiment_by_name(name)  # another search has just created it
         if found is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
         if found.lifecycle_stage == "deleted":
@@ -143,7 +154,7 @@ class RunStore:
     def _pages(self) -> Iterator[Any]:
         token: str | None = None
         while token != "":
-            page = self._client.search_runs(
+            page = self.client.search_runs(
                 [self.experiment_id],
                 f"tags.`{SEARCH_ID}` = '{self._search_id}'",
                 ViewType.ALL,
@@ -157,7 +168,7 @@ class RunStore:
     def _log(self, run: Run, run_id: str, items: list[Item]) -> None:
         """Log items; if a batch is refused, log each half by itself, down to the item that is at fault."""
         try:
-            self._client.log_batch(
+            self.client.log_batch(
                 run_id,
                 metrics=[item for item in items if isinstance(item, Metric)],
                 params=[item for item in items if isinstance(item, Param)],
@@ -177,7 +188,7 @@ class RunStore:
 
     def _is_gone(self, run_id: str) -> bool:
         try:
-            return bool(self._client.get_run(run_id).info.lifecycle_stage == "deleted")
+            return bool(self.client.get_run(run_id).info.lifecycle_stage == "deleted")
         except MlflowException as error:
             if not is_refusal(error):
                 raise

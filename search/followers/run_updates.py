@@ -24,6 +24,8 @@ from search.record.journal import (
 from search.record.summary import summarise
 from search.record.trials import Record, Trial
 from spaces.domains import Value
+from trainable.recipe.metrics import Mode
+from trainable.training.metrics import OBJECTIVES
 
 Run = int | None
 """A trial's number; None is the search's own run, the parent of all."""
@@ -41,6 +43,8 @@ REASON = "tunebook.reason"
 LONGEST_TAG = 5000
 """The most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000."""
 LONGEST_PARAM = 6000
+FEW_METRICS = ("val_accuracy", "val_loss", "train_loss", "applied_lr", "epoch_seconds")
+"""The numbers of an epoch that MLflow gets beside the objective, unless `tracking.metrics` is `all`."""
 
 
 class Point(NamedTuple):
@@ -66,16 +70,30 @@ class RunUpdate:
 class Outbox:
     """Applies events one by one and holds what they change, by run, until it is sent.
 
-    `objective` is the study's metric, `epochs` the budget's longest trial; `where` names the journal.
+    `objective` is the study's metric, `epochs` the budget's longest trial; `params` describe the study;
+    `every_metric` is whether each number of an epoch is sent. `where` names the journal.
     """
 
-    def __init__(self, objective: str, epochs: int, where: str = EVENTS_FILE) -> None:
+    def __init__(
+        self,
+        objective: str,
+        epochs: int,
+        where: str = EVENTS_FILE,
+        *,
+        params: Mapping[str, str] | None = None,
+        every_metric: bool = False,
+    ) -> None:
         self.record = Record(where=where)
         self.updates: dict[Run, RunUpdate] = {}
         self.recipes: dict[int, Trial] = {}
         """New trials, whose recipes are to be stored."""
+        self.best: Trial | None = None
+        """The finished trial with the best objective so far, of equals the earliest."""
         self._objective = objective
         self._epochs = epochs
+        self._params = params or {}
+        self._every_metric = every_metric
+        self._epochs_trained = 0
         self._closed = False
         """Whether the runs of a driver that was killed have been closed."""
 
@@ -132,6 +150,7 @@ class Outbox:
         self._tag(None, {f"tunebook.version.{name}": version for name, version in event.versions.items()})
         match event.state:
             case "started":
+                self._update(None).params.update(self._params)
                 self._tag(None, {STATE: "running"})
             case "resumed":
                 self._reopen(None, "running")
@@ -154,8 +173,14 @@ class Outbox:
         self._tag(event.trial, {STATE: "queued", "tunebook.own": written(event.own)})
 
     def _apply_epoch(self, event: EpochEvent) -> None:
-        at = milliseconds(event.time)
-        points = (Point(key, value, at, event.epoch) for key, value in event.result.metrics().items())
+        self._epochs_trained += 1
+        at, numbers = milliseconds(event.time), event.result.metrics()
+        asked = {self._objective, *FEW_METRICS, *event.result.extra_metrics}
+        points = (
+            Point(key, value, at, event.epoch)
+            for key, value in numbers.items()
+            if self._every_metric or key in asked
+        )
         self._update(event.trial).points.extend(points)
         rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
         self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
@@ -163,6 +188,30 @@ class Outbox:
     def _apply_end(self, event: EndEvent) -> None:
         self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))
         self._tag(event.trial, {STATE: event.state, OUTCOME: event.state, REASON: event.reason})
+        trial = self.record.trials[event.trial]
+        if event.state == "finished" and (self.best is None or self._is_better(trial, self.best)):
+            self.best = trial
+        if self.best is not None:
+            best = Point(
+                f"best_{self._objective}",
+                self._score(self.best),
+                milliseconds(event.time),
+                self._epochs_trained,
+            )
+            self._update(None).points.append(best)
+
+    @property
+    def mode(self) -> Mode:
+        """Whether a higher or a lower objective is better."""
+        settled = self.record.settled
+        return (settled.mode if settled is not None else None) or OBJECTIVES[self._objective]
+
+    def _is_better(self, one: Trial, other: Trial) -> bool:
+        mine, others = self._score(one), self._score(other)
+        return mine > others if self.mode == "max" else mine < others
+
+    def _score(self, finished: Trial) -> float:
+        return finished.metrics[self._objective]
 
     def _open_trials(self) -> list[Trial]:
         return [trial for trial in self.record.trials if not trial.ended]
@@ -170,7 +219,7 @@ class Outbox:
     def _end_search(self, status: Status, state: str, reason: str | None) -> None:
         at = milliseconds(self.record.latest)
         self._update(None).status = (status, at)
-        self._update(None).points = self._summary(at)
+        self._update(None).points.extend(self._summary(at))
         self._tag(None, {STATE: state, REASON: reason})
         for trial in self._open_trials():
             self._update(trial.id).status = ("KILLED", at)

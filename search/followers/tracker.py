@@ -8,35 +8,42 @@ with the same key, time and step is one point of its history.
 from __future__ import annotations
 
 import getpass
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
-from search.followers.consumer import Backlog, Consumer, one_line
-from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
-from search.followers.uri import artifact_location, without_password
+from search.followers.attachments import Attachments
+from search.followers.consumer import Backlog, Consumer
+from search.followers.run_updates import (
+    LONGEST_PARAM,
+    NOTE,
+    Outbox,
+    Run,
+    clip,
+    written,
+)
+from search.followers.uri import artifact_location, readable, without_password
 from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
-from search.record.home import IN_MLFLOW, Home
+from search.record.home import Home
 from search.record.journal import Event
 from search.record.trials import Trial
-from search.study import STUDY_FILE, Study
+from search.study import Study
 from search.verdicts.conclusions import Conclusion
+from trainable.data import DataInfo
+from trainable.recipe.trees import leaves
 
-if TYPE_CHECKING:  # MLflow takes 2 s to import
+if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
+    from torch.export import ExportedProgram
+
     from search.followers.mlflow_runs import RunStore
-
-RECIPE_FILE = "recipe.yaml"
-VERDICTS_FILE = "verdicts.json"
+    from search.followers.system_metrics import SystemMetrics
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
@@ -49,9 +56,9 @@ A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
 class Tracker(Consumer):
     """Sends a search to MLflow.
 
-    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text` returns a trial's whole recipe
-    as YAML, `conclude` the conclusion of a search that is over; both are called in the background thread.
-    One process at a time sends: another one's delivery fails and says so.
+    `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text`, `conclude`, `info` and
+    `program` are what `Attachments` needs; they are called in the background thread. One process at a time
+    sends: another one's delivery fails and says so.
     """
 
     receiver = "MLflow"
@@ -62,20 +69,22 @@ class Tracker(Consumer):
         study: Study,
         recipe_text: Callable[[Trial], str],
         conclude: Callable[[], Conclusion] | None = None,
+        info: Callable[[], DataInfo] | None = None,
+        program: Callable[[], ExportedProgram] | None = None,
     ) -> None:
         super().__init__(home.folder)
         if study.tracking.uri is None:
             raise ValueError("the study's tracking.uri must be resolved")
         self._home, self._folder = home, home.folder
         self._study = study
-        self._recipe_text = recipe_text
-        self._conclude = conclude
+        self._attachments = Attachments(home, study, self._refuse, recipe_text, conclude, info, program)
         address = without_password(study.tracking.uri)
         self._fresh = Cursor(uri=address, experiment=study.tracking.experiment)
         self._cursor = self._saved = self._fresh
         self._outbox = self._empty()
         self._refusals: dict[str, str] = {}
         self._store: RunStore | None = None
+        self._system: SystemMetrics | None = None
         self._lock: int | None = None
         self._closes_orphans = False
 
@@ -101,6 +110,8 @@ class Tracker(Consumer):
 
     def _release(self) -> None:
         self._store = None
+        if self._system is not None:
+            self._system.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -121,6 +132,7 @@ class Tracker(Consumer):
         try:
             store = self._store or self._connect(self._outbox.record.search_id)
             self._send(store)
+            self._measure_system(store)
             self._cursor = self._cursor.model_copy(update={"events": self._events_read})
             self._save()
         except Exception:
@@ -150,65 +162,33 @@ class Tracker(Consumer):
             store.send(run, updates[run])
             del updates[run]
         for trial in sorted(recipes):
-            self._send_recipe(store, recipes[trial])
+            self._attachments.send_of_trial(store, recipes[trial])
             del recipes[trial]
-        self._send_files(store)
+        sent = dict(self._cursor.files)
+        try:
+            self._attachments.send(store, self._outbox, sent)
+        finally:
+            self._cursor = self._cursor.model_copy(update={"files": sent})
+
+    def _measure_system(self, store: RunStore) -> None:
+        """Measure this machine from now on, if the study says so and a driver is at work here."""
+        if not self._study.tracking.system_metrics or self._closes_orphans or self._outbox.is_over:
+            return
+        if self._system is None:
+            from search.followers.system_metrics import SystemMetrics
+
+            self._system = SystemMetrics(str(self._study.tracking.uri), store.runs[None])
+        self._system.ensure()
 
     def _ensure(self, store: RunStore, run: Run) -> None:
         if run in store.runs:
             return
         began = self._outbox.began(run)
         if run is None:
-            store.create(run, self._outbox.record.name, began, {**_source_tags(), NOTE: self._plan()})
+            text = self._attachments.first_note(store.experiment_id, str(self._outbox.record.search_id))
+            store.create(run, self._outbox.record.name, began, {**_source_tags(), NOTE: text})
         else:
             store.create(run, f"trial-{run:04d}", began, _source_tags())
-
-    def _send_recipe(self, store: RunStore, trial: Trial) -> None:
-        try:
-            text = self._recipe_text(trial)
-        except Exception as error:  # not MLflow's error: a second attempt would fail too
-            self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
-            return
-        store.store_text(trial.id, text, RECIPE_FILE)
-
-    def _send_files(self, store: RunStore) -> None:
-        for name in IN_MLFLOW:
-            digest = _digest(self._folder / name)
-            if digest is not None and digest != self._cursor.files.get(name):
-                if name == STUDY_FILE:
-                    store.store_text(None, readable(self._study).yaml(), name)
-                else:
-                    store.store_file(None, self._folder / name)
-                self._note_sent(name, digest)
-        if self._conclude is not None and self._outbox.is_over:
-            self._send_conclusion(store, self._conclude)
-
-    def _send_conclusion(self, store: RunStore, conclude: Callable[[], Conclusion]) -> None:
-        """Send the verdicts as a table and in the note of the search's run, where they are not there yet."""
-        try:
-            note, table = conclude()
-        except Exception as error:  # as with a recipe: another attempt would fail too
-            self._refuse(VERDICTS_FILE, one_line(error))
-            return
-        digest = _short_hash(f"{note}\n{table}".encode())
-        if digest == self._cursor.files.get(VERDICTS_FILE):
-            return
-        store.store_text(None, table, VERDICTS_FILE)
-        shown_as = json.dumps([{"path": VERDICTS_FILE, "type": "table"}])
-        whole = clip(f"{self._plan()}\n\n{note}", LONGEST_TAG)
-        store.send(None, RunUpdate(tags={TABLES: shown_as, NOTE: whole}))
-        self._note_sent(VERDICTS_FILE, digest)
-
-    def _note_sent(self, name: str, digest: str) -> None:
-        files = {**self._cursor.files, name: digest}
-        self._cursor = self._cursor.model_copy(update={"files": files})
-
-    def _plan(self) -> str:
-        study, objective = self._study, self._study.objective
-        return (
-            f"{study.budget.trials} trials of up to {study.budget.epochs} epochs on {study.data.path}, "
-            f"for {objective.metric} ({objective.direction}). `tunebook show {quote(self._home.address)}`"
-        )
 
     def _refuse(self, item: str, why: str) -> None:
         """Note an item that MLflow will never accept; one that is refused again counts once."""
@@ -226,7 +206,13 @@ class Tracker(Consumer):
 
     def _empty(self) -> Outbox:
         study = self._study
-        return Outbox(study.objective.metric, study.budget.epochs, where=str(self._journal))
+        return Outbox(
+            study.objective.metric,
+            study.budget.epochs,
+            where=str(self._journal),
+            params=_params(study),
+            every_metric=study.tracking.metrics == "all",
+        )
 
     def _save(self) -> None:
         if self._store is not None:
@@ -262,10 +248,12 @@ def quiet_mlflow() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def readable(study: Study) -> Study:
-    """Returns the study as others may see it: without the password of its tracking URI."""
-    uri = without_password(str(study.tracking.uri))
-    return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
+def _params(study: Study) -> dict[str, str]:
+    """Returns the fields of a study that have a value, by dotted path."""
+    fields = leaves(readable(study).model_dump(mode="json"))
+    return {
+        path: clip(written(value), LONGEST_PARAM) for path, value in fields if value not in (None, [], "")
+    }
 
 
 def _source_tags() -> dict[str, str]:
@@ -273,14 +261,3 @@ def _source_tags() -> dict[str, str]:
     with suppress(KeyError, OSError):  # a container's user may have no name
         tags["mlflow.user"] = getpass.getuser()
     return tags
-
-
-def _digest(file: Path) -> str | None:
-    try:
-        return _short_hash(file.read_bytes())
-    except FileNotFoundError:
-        return None
-
-
-def _short_hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from search.study import Study
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
@@ -58,6 +59,12 @@ def without_password(uri: str) -> str:
     A database's password may hold a slash, so a path with an @ in it, after a port, is left out as well.
     """
     return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", uri))
+
+
+def readable(study: Study) -> Study:
+    """Returns the study as others may see it: without the password of its tracking URI."""
+    uri = without_password(str(study.tracking.uri))
+    return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:

@@ -20,6 +20,7 @@ BEST_FILE = "best.yaml"
 PICTURE_FILE = "trials.png"
 VERIFICATION_FILE = "verification.json"
 """It says whether the exported recipe's figure has held when it was trained again."""
+REPORT_FILE = "report.html"
 CURSOR_FILE = "mlflow.json"
 """It says how far the journal has been sent to MLflow."""
 MIRROR_FILE = "optuna.db"
@@ -48,7 +49,7 @@ IN_PARCEL = (
 )
 """The files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
 that it may hold."""
-IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE)
+IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE)
 """The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 
 

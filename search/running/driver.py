@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
@@ -47,6 +47,9 @@ from search.verdicts.conclusions import conclusion
 from search.verdicts.pruning_audit import sampled
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch.export import ExportedProgram
 
 State = Literal["finished", "interrupted", "failed"]
 Closing = Literal["finished", "interrupted", "terminated", "broken off", "failed"]
@@ -177,14 +180,25 @@ def is_same_study(home: Home, study: Study) -> bool:
     return file.exists() and read_study(file) == study
 
 
-def tracker_of(home: Home, study: Study) -> Tracker:
-    """Returns the consumer that sends the journal of a study's search to MLflow."""
+def tracker_of(home: Home, study: Study, code: Code = NO_CODE) -> Tracker:
+    """Returns the consumer that sends the journal of a study's search to MLflow.
+
+    `code` makes the network of the best trial, where it is a person's own.
+    """
     search = Search(home.folder)  # its space is read once a trial is in the journal
+
+    def program() -> ExportedProgram:
+        from search.results.winner import winner_program
+
+        return winner_program(Search(home.folder), code)
+
     return Tracker(
         home,
         study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
         lambda: conclusion(Search(home.folder).summary),
+        lambda: search.info,
+        program,
     )
 
 
@@ -264,7 +278,7 @@ def _drive(
     """
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
-    tracker, in_store = tracker_of(home, study), _in_store(home, lease)
+    tracker, in_store = tracker_of(home, study, prepared.code), _in_store(home, lease)
     switch = StopSwitch(deadline, lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")

@@ -140,8 +140,21 @@ class Limits(Spec):
 
 
 class Tracking(Spec):
+    """Says where MLflow keeps the search, and how much of it."""
+
     uri: str | None = Field(None, description="default: SQLite beside the searches")
     experiment: Annotated[str, Field(min_length=1, max_length=500)] = "tunebook"
+    metrics: Literal["few", "all"] = Field(
+        "few",
+        description="few: the objective, losses, accuracy, rate and time of each epoch; all: the rest too",
+    )
+    system_metrics: bool = Field(
+        False, description="processor, memory, disk, network and GPUs of the driver's machine"
+    )
+    register_as: Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[^/:]+$")] | None = Field(
+        None,
+        description="the name in MLflow's model registry under which the best trial's model is registered",
+    )
 
 
 class Study(Spec):

@@ -13,23 +13,37 @@ from spaces.domains import shown
 class Conclusion(NamedTuple):
     """Holds what the search's own run in MLflow gets when the search is over."""
 
-    note: str
-    """The note is Markdown."""
+    answer: str
+    """The best trial and what the search cost, in Markdown."""
+    rules: str
+    """The verdicts on the rules, in Markdown; empty before a trial has ended."""
     table: str
     """The table is JSON as MLflow's `log_table` writes it, with one row for each rule."""
 
 
 def conclusion(summary: Summary) -> Conclusion:
-    """Returns the best trial and the verdicts as a note, and the verdicts as a table."""
+    """Returns the best trial, the budget spent and saved, and the verdicts as Markdown and as a table."""
     verdicts = summary.verdicts or Verdicts()
-    parts = [_best(summary), markdown(verdicts) if verdicts.rules else ""]
-    return Conclusion("\n\n".join(filter(None, parts)), mlflow_table(verdicts))
+    rules = markdown(verdicts) if verdicts.rules else ""
+    return Conclusion(f"{_best(summary)}\n\n{_spent(summary)}", rules, mlflow_table(verdicts))
 
 
 def _best(summary: Summary) -> str:
-    best = summary.best
+    best, metric = summary.best, summary.objective
     if best is None:
         return "No trial has finished."
-    score = f"{summary.objective} {best.metrics[summary.objective]:.4f}"
+    own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
+    beside = (
+        "" if own is None or metric not in own.metrics else f" (documented recipe: {own.metrics[metric]:.4f})"
+    )
     values = ", ".join(f"{path} {shown(value)}" for path, value in best.values.items())
-    return f"**Best**: trial {best.id}, {score} after {best.epochs} epochs: {values or 'as the base'}"
+    score = f"{metric} {best.metrics[metric]:.4f}"
+    return f"**Best**: trial {best.id}, {score}{beside} after {best.epochs} epochs: {values or 'as the base'}"
+
+
+def _spent(summary: Summary) -> str:
+    hours = f"{summary.wall_seconds / 3600:.2f} hours"
+    spent = f"**Spent**: {summary.epochs_trained} epochs in {hours}"
+    if not summary.saved:
+        return spent
+    return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"

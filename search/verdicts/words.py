@@ -35,7 +35,7 @@ def markdown(verdicts: Verdicts) -> str:
     """Returns a table of the rules that the trials support or contradict; the others are counted."""
     lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
     if verdicts.clear:
-        lines += ["", "| rule | verdict | places of 100 | the rule says |", "|-|-|-|-|"]
+        lines += ["", "| rule | verdict | places of 100 | the rule says |", "|--|--|--|--|"]
         lines += [
             f"| {_plain(each.rule)} | {each.word} | {effect(each)} | {_plain(each.says)} |"
             for each in verdicts.clear

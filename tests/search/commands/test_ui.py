@@ -25,7 +25,7 @@ def test_the_pages_of_a_search_on_a_server_are_the_servers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert serve(folder_of(tmp_path, "http://tracker:5000/"), 5001) == 0
-    assert capsys.readouterr().out == "http://tracker:5000\n"
+    assert capsys.readouterr().out == "trials  http://tracker:5000\n"
 
 
 def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:

@@ -3,7 +3,15 @@
 import pytest
 
 from epoch_results import epoch_result
-from search.followers.run_updates import LONGEST_PARAM, LONGEST_TAG, Outbox, Point, clip, status_of
+from search.followers.run_updates import (
+    FEW_METRICS,
+    LONGEST_PARAM,
+    LONGEST_TAG,
+    Outbox,
+    Point,
+    clip,
+    status_of,
+)
 from search.record.journal import (
     CostEvent,
     EndEvent,
@@ -14,13 +22,13 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.study.constraints import Constraints
-from tests.search.small_events import NO_FIELDS, begun, epoch, session
+from tests.search.small_events import NO_FIELDS, begun, epoch, session, settled
 from trainable.recipe.network_cost import NetworkCost
 
 
-def outbox(*events: Event) -> Outbox:
+def outbox(*events: Event, objective: str = "val_accuracy", every: bool = False) -> Outbox:
     """Returns an outbox with these events, one a second; the first two, which begin a search, at 100 s."""
-    box = Outbox(objective="val_accuracy", epochs=3)
+    box = Outbox(objective, epochs=3, params={"seed": "0"}, every_metric=every)
     for number, event in enumerate(events):
         box.apply(event.model_copy(update={"sequence": number, "time": 100.0 + max(0, number - 1)}))
     return box
@@ -50,13 +58,46 @@ def test_a_trials_values_are_params_written_as_in_yaml() -> None:
 
 
 def test_epochs_are_points_at_their_own_time_and_step() -> None:
-    change = outbox(*STARTED, trial(0), epoch(0, 1, 0.5), epoch(0, 2, 0.75, rung=2)).updates[0]
+    change = outbox(*STARTED, trial(0), epoch(0, 1, 0.5), epoch(0, 2, 0.75, rung=2), every=True).updates[0]
     assert change.points == [
         *(Point(name, value, 102_000, 1) for name, value in epoch_result(1, 0.5).metrics().items()),
         *(Point(name, value, 103_000, 2) for name, value in epoch_result(2, 0.75).metrics().items()),
     ]
     assert change.tags["tunebook.epochs"] == "2"
     assert change.tags["tunebook.rung"] == "2"
+
+
+def test_unless_every_number_is_asked_for_an_epoch_has_the_few_that_people_look_at() -> None:
+    measured = epoch(0, 1, extra_metrics={"val_macro_f1": 0.4})
+    few = outbox(*STARTED, trial(0), measured).updates[0].points
+    assert {point.key for point in few} == {*FEW_METRICS, "val_macro_f1"}
+    by_balanced = settled(objective="val_balanced_accuracy")
+    one = outbox(STARTED[0], by_balanced, trial(0), epoch(0, 1), objective="val_balanced_accuracy")
+    assert {point.key for point in one.updates[0].points} == {*FEW_METRICS, "val_balanced_accuracy"}
+
+
+def test_the_studys_fields_are_the_searchs_params_once() -> None:
+    assert outbox(*STARTED).updates[None].params == {"seed": "0"}
+    box = outbox(*STARTED)
+    box.empty()
+    box.apply(RESUMED.model_copy(update={"sequence": 2, "time": 102.0}))
+    assert box.updates[None].params == {}
+
+
+@pytest.mark.parametrize(("objective", "better"), [("val_accuracy", 0.75), ("val_loss", 0.25)])
+def test_the_best_so_far_is_a_point_whenever_a_trial_ends(objective: str, better: float) -> None:
+    scores = {"val_accuracy": (0.5, 0.75, 0.625), "val_loss": (0.5, 0.25, 0.375)}[objective]
+    events: list[Event] = [STARTED[0], settled(epochs=3, objective=objective), *map(trial, range(4))]
+    for number, score in enumerate(scores):
+        result = epoch(number, 1, score, val_loss=score)
+        events += [result, EndEvent(trial=number, state="finished")]
+    events += [EndEvent(trial=3, state="failed")]
+    box = outbox(*events, objective=objective)
+    points = [(point.key, point.value, point.step) for point in box.updates[None].points]
+    name = f"best_{objective}"
+    assert points == [(name, 0.5, 1), (name, better, 2), (name, better, 3), (name, better, 3)]
+    assert box.best is not None
+    assert box.best.id == 1
 
 
 def test_what_a_network_costs_is_points_before_its_first_epoch() -> None:
@@ -146,7 +187,7 @@ def test_the_end_sums_the_search_up_in_numbers() -> None:
         EndEvent(trial=2, state="failed", reason="out of memory"),
         FINISHED,
     )
-    points = box.updates[None].points
+    points = [point for point in box.updates[None].points if point.milliseconds == 111_000]
     assert {point.key: point.value for point in points} == {
         "best_val_accuracy": pytest.approx(0.9),
         "best_trial": 0,
@@ -157,7 +198,7 @@ def test_the_end_sums_the_search_up_in_numbers() -> None:
         "trials_stopped": 1,
         "trials_failed": 1,
     }
-    assert {(point.step, point.milliseconds) for point in points} == {(4, 111_000)}
+    assert {point.step for point in points} == {4}
 
 
 def test_what_is_known_is_emptied_and_what_is_live_is_not_forgotten() -> None:

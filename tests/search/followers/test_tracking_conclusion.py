@@ -13,7 +13,7 @@ import pytest
 from search.followers.consumer import Backlog
 from search.followers.run_updates import LONGEST_TAG
 from search.followers.tracker import Tracker
-from search.record.home import CURSOR_FILE, Home
+from search.record.home import CURSOR_FILE, REPORT_FILE, Home
 from search.record.journal import EndEvent, Event, Journal, StartEvent
 from search.record.verdicts import Verdict, Verdicts
 from search.verdicts.conclusions import Conclusion
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 VERDICTS = Verdicts(
     (Verdict("optimizer.lr", "supported", "around 0.5", "0", 9, 8, 31.0, (18.0, 44.0)),), 17, 0.9
 )
-CONCLUSION = Conclusion("**Best**: trial 0", mlflow_table(VERDICTS))
+CONCLUSION = Conclusion("**Best**: trial 0", "**Rules**: 1 supported", mlflow_table(VERDICTS))
 
 
 def sync(folder: Path, conclude: Callable[[], Conclusion] = lambda: CONCLUSION) -> Backlog:
@@ -73,16 +73,31 @@ def test_the_verdicts_are_a_table_that_mlflow_knows_as_one(
     assert table.effect.tolist() == [31.0]
 
 
-def test_the_note_keeps_the_plan_and_adds_what_came_of_it(client: MlflowClient, folder: Path) -> None:
+def test_the_note_begins_with_the_answer_and_says_how_to_train_it_again(
+    client: MlflowClient, folder: Path
+) -> None:
     write(folder, a_search(folder))
     sync(folder)
-    assert note_of(client, folder).startswith("16 trials of up to 20 epochs on digits")
-    assert note_of(client, folder).endswith(f"`tunebook show {quote(str(folder))}`\n\n**Best**: trial 0")
+    answer, links, again, plan, rules = note_of(client, folder).split("\n\n")
+    assert (answer, rules) == ("**Best**: trial 0", "**Rules**: 1 supported")
+    assert f"viewStateShareKey=id-{folder.name}" in links
+    assert again.startswith(f"**Again**: `tunebook export {quote(str(folder))} -o best.yaml`")
+    assert plan.endswith(f"`tunebook show {quote(str(folder))}`")
+    assert plan.startswith("16 trials of up to 20 epochs on digits")
+
+
+def test_the_note_links_the_report_where_there_is_one(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    (folder / REPORT_FILE).write_text("<html></html>")
+    sync(folder)
+    (parent,), _ = runs_of(client, folder)
+    assert f"/runs/{parent.info.run_id}/artifacts/{REPORT_FILE}" in note_of(client, folder)
+    assert REPORT_FILE in files_of(client, folder)
 
 
 def test_a_note_that_is_too_long_for_a_tag_is_cut(client: MlflowClient, folder: Path) -> None:
     write(folder, a_search(folder))
-    assert sync(folder, lambda: Conclusion("x" * 9000, "{}")).complete
+    assert sync(folder, lambda: Conclusion("x" * 9000, "", "{}")).complete
     assert len(note_of(client, folder)) == LONGEST_TAG
 
 
@@ -109,8 +124,8 @@ def test_what_was_sent_is_not_sent_again_and_what_has_changed_is(
     assert contents(storage, folder) == before
     (parent,), _ = runs_of(client, folder)
     assert json.loads(text_of(client, parent, "verdicts.json", folder)) == json.loads(CONCLUSION.table)
-    sync(folder, lambda: Conclusion("**Best**: trial 3", "{}"))
-    assert note_of(client, folder).endswith("trial 3")
+    sync(folder, lambda: Conclusion("**Best**: trial 3", "", "{}"))
+    assert note_of(client, folder).startswith("**Best**: trial 3")
 
 
 def test_a_search_that_was_sent_before_it_could_be_concluded_is_concluded_by_a_sync(
@@ -131,12 +146,12 @@ def test_a_search_whose_driver_was_killed_is_concluded_by_a_sync(client: MlflowC
 
 def test_a_search_that_goes_on_is_concluded_anew_at_its_end(client: MlflowClient, folder: Path) -> None:
     write(folder, [*begun(folder), *trial(0), *epochs(0, 1), search_event(folder, "interrupted")])
-    sync(folder, lambda: Conclusion("No trial has finished.", "{}"))
-    assert note_of(client, folder).endswith("No trial has finished.")
+    sync(folder, lambda: Conclusion("No trial has finished.", "", "{}"))
+    assert note_of(client, folder).startswith("No trial has finished.")
     on: list[Event] = [StartEvent(trial=0, attempt=2, epoch=1), EndEvent(trial=0, state="finished")]
     write(folder, [search_event(folder, "resumed"), *on, search_event(folder, "finished")])
     sync(folder)
-    assert note_of(client, folder).endswith("trial 0")
+    assert note_of(client, folder).startswith("**Best**: trial 0")
 
 
 def test_a_conclusion_that_cannot_be_drawn_is_reported_and_keeps_nothing_back(

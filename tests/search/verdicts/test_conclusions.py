@@ -139,10 +139,13 @@ def test_a_space_in_which_nothing_is_believed_has_only_its_fixed_values(tmp_path
 def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder: Path) -> None:
     best = Search(folder).progress.best
     assert best is not None
-    note = conclusion(Search(folder).summary).note
-    assert note.startswith(f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}")
-    assert "| augmentation.mixing.kind | supported | +" in note
-    assert len(json.loads(conclusion(Search(folder).summary).table)["data"]) > 15
+    found = conclusion(Search(folder).summary)
+    assert found.answer.startswith(
+        f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}"
+    )
+    assert "**Spent**: " in found.answer
+    assert "| augmentation.mixing.kind | supported | +" in found.rules
+    assert len(json.loads(found.table)["data"]) > 15
 
 
 @pytest.mark.integration

@@ -1,0 +1,170 @@
+"""Sends what belongs to a search's runs in MLflow beside its events: data set, view, files, note, model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from search.followers import note
+from search.followers.consumer import one_line
+from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, RunUpdate, clip
+from search.followers.saved_view import TAG, saved_view
+from search.followers.uri import readable
+from search.record.home import IN_MLFLOW, REPORT_FILE, Home
+from search.record.trials import Trial
+from search.study import STUDY_FILE, Study
+from search.verdicts.conclusions import Conclusion
+from trainable.data import DataInfo
+
+if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
+    from mlflow.entities import DatasetInput
+    from torch.export import ExportedProgram
+
+    from search.followers.mlflow_runs import RunStore
+
+RECIPE_FILE = "recipe.yaml"
+VERDICTS_FILE = "verdicts.json"
+DATA, VIEW, MODEL = "data set", "view", "model"
+Sent = dict[str, str]
+"""The digests of what MLflow has, by the names of files and of the three above."""
+
+
+class Attachments:
+    """Sends what is new or has changed, once.
+
+    `recipe_text` returns a trial's whole recipe as YAML, `conclude` the conclusion of a search that is over,
+    `info` what is known of its images, `program` the best trial's network. All are called in the thread that
+    sends; what fails in them is refused by `refuse(item, why)`, since another attempt would fail too.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        study: Study,
+        refuse: Callable[[str, str], None],
+        recipe_text: Callable[[Trial], str],
+        conclude: Callable[[], Conclusion] | None,
+        info: Callable[[], DataInfo] | None,
+        program: Callable[[], ExportedProgram] | None,
+    ) -> None:
+        self._home, self._study, self._refuse = home, study, refuse
+        self._recipe_text, self._conclude, self._info, self._program = recipe_text, conclude, info, program
+        self._data: DatasetInput | None = None
+
+    def first_note(self, experiment_id: str, search_id: str) -> str:
+        """Returns the note of a search that has just begun."""
+        return f"{note.plan(self._study, self._home.address)}\n\n{note.links(experiment_id, search_id)}"
+
+    def send_of_trial(self, store: RunStore, trial: Trial) -> None:
+        """Send a new trial's recipe and data set."""
+        try:
+            text = self._recipe_text(trial)
+        except Exception as error:
+            self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
+            return
+        store.store_text(trial.id, text, RECIPE_FILE)
+        if (data := self._data_input()) is not None:
+            store.log_data(trial.id, data)
+
+    def send(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
+        """Send all that belongs to the search's own run, the model last, which takes longest."""
+        self._send_data(store, sent)
+        self._send_view(store, outbox, sent)
+        self._send_files(store, sent)
+        if self._conclude is not None and outbox.is_over:
+            self._send_conclusion(store, outbox, sent, self._conclude)
+        if self._program is not None and outbox.record.state == "finished" and outbox.best is not None:
+            self._send_model(store, outbox, sent, outbox.best, self._program)
+
+    def _send_data(self, store: RunStore, sent: Sent) -> None:
+        if DATA not in sent and (data := self._data_input()) is not None:
+            store.log_data(None, data)
+            sent[DATA] = data.dataset.digest
+
+    def _data_input(self) -> DatasetInput | None:
+        if self._data is None and self._info is not None:
+            from search.followers.data_input import data_input
+
+            self._data = data_input(self._info())
+        return self._data
+
+    def _send_view(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
+        """Send the view once there is a trial, and again when one has other fields."""
+        record = outbox.record
+        if not record.trials:
+            return
+        view = saved_view(record, self._study.objective.metric, outbox.mode)
+        if (digest := short_hash(view.encode())) != sent.get(VIEW):
+            store.save_view(f"{TAG}{record.search_id}", view)
+            sent[VIEW] = digest
+
+    def _send_files(self, store: RunStore, sent: Sent) -> None:
+        for name in IN_MLFLOW:
+            file = self._home.folder / name
+            digest = short_hash(file.read_bytes()) if file.exists() else None
+            if digest is None or digest == sent.get(name):
+                continue
+            if name == STUDY_FILE:
+                store.store_text(None, readable(self._study).yaml(), name)
+            else:
+                store.store_file(None, file)
+            sent[name] = digest
+
+    def _send_conclusion(
+        self, store: RunStore, outbox: Outbox, sent: Sent, conclude: Callable[[], Conclusion]
+    ) -> None:
+        """Send the verdicts as a table, and the answer in the note of the search's run."""
+        try:
+            conclusion = conclude()
+        except Exception as error:
+            self._refuse(VERDICTS_FILE, one_line(error))
+            return
+        whole = clip(self._last_note(store, outbox, conclusion), LONGEST_TAG)
+        digest = short_hash(f"{whole}\n{conclusion.table}".encode())
+        if digest != sent.get(VERDICTS_FILE):
+            store.store_text(None, conclusion.table, VERDICTS_FILE)
+            shown_as = json.dumps([{"path": VERDICTS_FILE, "type": "table"}])
+            store.send(None, RunUpdate(tags={TABLES: shown_as, NOTE: whole}))
+            sent[VERDICTS_FILE] = digest
+
+    def _last_note(self, store: RunStore, outbox: Outbox, conclusion: Conclusion) -> str:
+        address, experiment = self._home.address, store.experiment_id
+        has_report = (self._home.folder / REPORT_FILE).exists()
+        more = [
+            note.links(experiment, str(outbox.record.search_id)),
+            note.report_link(experiment, store.runs[None], REPORT_FILE) if has_report else "",
+            note.reproduce(address) if outbox.best is not None else "",
+            note.plan(self._study, address),
+        ]
+        return note.whole(conclusion, more)
+
+    def _send_model(
+        self, store: RunStore, outbox: Outbox, sent: Sent, best: Trial, program: Callable[[], ExportedProgram]
+    ) -> None:
+        """Send the best trial's model, unless MLflow has it, and register it where the study says so."""
+        name = self._study.tracking.register_as
+        if sent.get(MODEL) == (wanted := f"{best.id} {name or ''}".strip()):
+            return
+        from search.followers.logged_model import Winner
+
+        record = outbox.record
+        winner = Winner(store, str(record.search_id), record.name, best)
+        model_id = winner.stored()
+        if model_id is None:
+            assert self._info is not None, "it is given with the program"
+            try:
+                made = program()
+            except Exception as error:
+                self._refuse(f"trial {best.id}: {MODEL}", one_line(error))
+                return
+            model_id = winner.store(made, self._info())
+        if name is not None:
+            winner.register(model_id, name)
+        sent[MODEL] = wanted
+
+
+def short_hash(content: bytes) -> str:
+    """Returns 64 bits of a digest, as text."""
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,0 +1,123 @@
+"""Stores the best trial's network in MLflow as a model that anybody can load, serve and register."""
+
+from __future__ import annotations
+
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mlflow
+import numpy as np
+from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array
+
+from search.followers.mlflow_runs import RunStore
+from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
+from search.record.trials import Trial
+from trainable.data import DataInfo
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch.export import ExportedProgram
+
+CODE = Path(__file__).with_name("served_model.py")
+PACKAGES = ("mlflow", "numpy", "pandas", "torch")
+"""What the model needs where it is loaded."""
+
+
+class Winner:
+    """Stores, finds and registers the model of a search's best trial; `name` is the search's."""
+
+    def __init__(self, store: RunStore, search_id: str, name: str, trial: Trial) -> None:
+        self._client, self._experiment_id = store.client, store.experiment_id
+        self._run_id = store.runs[trial.id]
+        self._name, self._trial = name, trial
+        self._tags = {SEARCH_ID: search_id, TRIAL: str(trial.id)}
+
+    def stored(self) -> str | None:
+        """Returns the id of the model that is there already; deletes one that was stored by half."""
+        wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in self._tags.items())
+        whole = None
+        for model in self._client.search_logged_models([self._experiment_id], wanted):
+            if model.status == LoggedModelStatus.READY:
+                whole = str(model.model_id)
+            else:
+                self._client.delete_logged_model(model.model_id)
+        return whole
+
+    def store(self, program: ExportedProgram, info: DataInfo) -> str:
+        """Store the model with its files, link it to the trial's run and its last metrics; return its id."""
+        params = {path: written(value) for path, value in self._trial.values.items()}
+        created = self._client.create_logged_model(
+            self._experiment_id, self._name, self._run_id, self._tags, params, "image classifier"
+        )
+        model_id = str(created.model_id)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id))
+            self._client.log_model_artifacts(model_id, str(path))
+        self._link(model_id)
+        self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
+        return model_id
+
+    def register(self, model_id: str, name: str) -> None:
+        """Register the model under a name, as its next version, if it is not registered there yet."""
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        versions = self._client.search_model_versions(f"name = '{name}'")
+        if all(each.model_id != model_id for each in versions):
+            # its folder, as MLflow would ask its global tracking URI for `models:/ID`
+            source = self._client.get_logged_model(model_id).artifact_location
+            self._client.create_model_version(name, source, self._run_id, model_id=model_id)
+
+    def _link(self, model_id: str) -> None:
+        """Sends the trial's last metrics again with the model's id; for the run they are the same points."""
+        last = self._trial.history[-1]
+        at = milliseconds(last.time)
+        points = [
+            Metric(key, value, at, last.epoch, model_id=model_id, run_id=self._run_id)
+            for key, value in last.result.metrics().items()
+            if key.startswith("val_")
+        ]
+        self._client.log_batch(self._run_id, metrics=points)
+        self._client.log_outputs(self._run_id, [LoggedModelOutput(model_id, last.epoch)])
+
+
+def save_model(path: Path, program: ExportedProgram, info: DataInfo, model: Model | None = None) -> None:
+    """Write a model into a new folder, as MLflow's models are: network, code, signature, example."""
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        network = Path(folder) / "network.pt2"
+        torch.export.save(program, network)
+        mlflow.pyfunc.save_model(
+            path,
+            mlflow_model=model or Model(),
+            python_model=str(CODE),
+            artifacts={"network": str(network)},
+            model_config={"classes": list(info.classes)},
+            signature=_signature(info),
+            input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
+            pip_requirements=[f"{name}=={_version(name)}" for name in PACKAGES],
+        )
+
+
+def _signature(info: DataInfo) -> ModelSignature:
+    images = TensorSpec(np.dtype("uint8"), (-1, info.image_size, info.image_size, info.channels))
+    answers: list[ColSpec | TensorSpec] = [
+        ColSpec(DataType.string, "label"),
+        ColSpec(DataType.double, "probability"),
+        ColSpec(Array(DataType.double), "probabilities"),
+    ]
+    return ModelSignature(Schema([images]), Schema(answers))
+
+
+def _version(package: str) -> str:
+    """Returns an installed version as package indexes know it, without a local part such as `+cu132`."""
+    return metadata.version(package).partition("+")[0]

@@ -1,0 +1,115 @@
+"""Describes how MLflow's pages show a search: sorted, with the columns and charts that matter.
+
+MLflow keeps a view that a person saves as a tag of the experiment, and its pages open in that view where the
+address names it. The tag is what the button "Save as new view" of MLflow 3.17 writes; it is not documented,
+and a version that does not know it shows its own columns.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search.followers.run_updates import SEARCH_ID, STATE, TRIAL
+from search.record.trials import Record
+from trainable.recipe.metrics import Mode
+
+TAG = "mlflow.sharedViewState."
+"""The experiment's tag of a view begins so; the view's name in addresses follows."""
+EPOCHS = "tunebook.epochs"
+COLUMN_PIXELS = 130
+MOST_AXES = 8
+"""More parallel axes than these cannot be read in a chart of MLflow's width."""
+SECTION = "tunebook"
+
+
+def saved_view(record: Record, objective: str, mode: Mode) -> str:
+    """Returns the view of a search that has begun, as the value of its experiment tag.
+
+    Its trials are rows of their own, the best one first: state, objective, epochs and what was searched.
+    """
+    began = round((record.began or 0.0) * 1000)
+    state = json.dumps(_state(record, objective, mode)).encode()
+    packed = f"deflate;{base64.b64encode(zlib.compress(state)).decode()}"
+    return json.dumps({"name": record.name, "createdAt": began, "updatedAt": began, "state": packed})
+
+
+def view_page(experiment_id: str, search_id: str | None, *, charts: bool = False) -> str:
+    """Returns where MLflow shows a search's trials, as a table or as charts, behind a server's address.
+
+    Without a search's id it is the page of the experiment, for a search whose view is not saved.
+    """
+    page = f"#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    view = f"&viewStateShareKey={search_id}" if search_id is not None else ""
+    return f"{page}{view}&compareRunsMode=CHART" if charts else f"{page}{view}"
+
+
+def run_page(experiment_id: str, run_id: str, artifact: str = "") -> str:
+    """Returns where MLflow shows a run, or one of its files, behind a server's address."""
+    file = f"/artifacts/{artifact}" if artifact else ""
+    return f"#/experiments/{experiment_id}/runs/{run_id}{file}?workflowType=machine_learning"
+
+
+def _state(record: Record, objective: str, mode: Mode) -> dict[str, Any]:
+    values = [trial.values for trial in record.trials]
+    paths = list(dict.fromkeys(path for each in values for path in each))
+    columns = [_id("tags", STATE), _id("metrics", objective), _id("tags", EPOCHS)]
+    columns += [_id("params", path) for path in paths]
+    return {
+        "searchFilter": f"tags.`{SEARCH_ID}` = '{record.search_id}' AND tags.`{TRIAL}` LIKE '%'",
+        "orderByKey": _id("metrics", objective),
+        "orderByAsc": mode == "min",
+        "selectedColumns": columns,
+        "columnOrder": columns,
+        "columnWidths": dict.fromkeys(columns, COLUMN_PIXELS),
+        "runsHiddenMode": "FIRST_20_RUNS",
+        "compareRunCharts": _charts(objective, _in_all(paths, values)),
+        "compareRunSections": [
+            {"uuid": SECTION, "name": "Model metrics", "display": True, "isReordered": True}
+        ],
+    }
+
+
+def _in_all(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the paths that every trial has: MLflow draws no line of a trial that lacks one."""
+    return [path for path in paths if all(path in each for each in values)][:MOST_AXES]
+
+
+def _charts(objective: str, axes: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the charts in their order: the objective, what was searched, then the other curves."""
+    parallel = {"selectedParams": axes, "selectedMetrics": [objective], "showAllRuns": True}
+    others = [metric for metric in ("val_loss", "train_loss") if metric != objective]
+    return [
+        _line(objective),
+        _chart("PARALLEL", "values", **parallel),
+        *map(_line, others),
+    ]
+
+
+def _line(metric: str) -> dict[str, Any]:
+    shown = {"metricKey": metric, "selectedMetricKeys": [metric], "displayName": metric}
+    axes = {"useGlobalXaxisKey": True, "useGlobalLineSmoothing": True, "range": {}, "yAxisKey": "metric"}
+    return _chart(
+        "LINE", metric, **shown, **axes, scaleType="linear", xAxisScaleType="linear", xAxisKey="step"
+    )
+
+
+def _chart(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    """Returns a chart as MLflow's page stores it: all that the page does not fill in itself."""
+    return {
+        "uuid": f"{SECTION}-{name}",
+        "type": kind,
+        "metricSectionId": SECTION,
+        "runsCountToCompare": 20,
+        "isGenerated": False,
+        "deleted": False,
+        **more,
+    }
+
+
+def _id(kind: str, name: str) -> str:
+    """Returns what MLflow's page calls a column."""
+    return f"{kind}.`{name}`"
