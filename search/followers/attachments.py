@@ -150,7 +150,7 @@ class Attachments:
         from search.followers.logged_model import Winner
 
         record = outbox.record
-        winner = Winner(store, str(record.search_id), record.name, best)
+        winner = Winner(store, str(record.search_id), record.name, best, outbox.numbers(best.history[-1]))
         model_id = winner.stored()
         if model_id is None:
             assert self._info is not None, "it is given with the program"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mlflow
 import numpy as np
-from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
+from mlflow.entities import Dataset, LoggedModelOutput, LoggedModelStatus, Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
+from search.followers.data_input import data_input
 from search.followers.mlflow_runs import RunStore
 from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
 from search.record.trials import Trial
@@ -26,15 +29,22 @@ if TYPE_CHECKING:  # torch takes seconds to import
 CODE = Path(__file__).with_name("served_model.py")
 PACKAGES = ("mlflow", "numpy", "pandas", "torch")
 """What the model needs where it is loaded."""
+VERSIONS = "mlflow.modelVersions"
+"""The tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself."""
 
 
 class Winner:
-    """Stores, finds and registers the model of a search's best trial; `name` is the search's."""
+    """Stores, finds and registers the model of a search's best trial.
 
-    def __init__(self, store: RunStore, search_id: str, name: str, trial: Trial) -> None:
+    `name` is the search's, `numbers` are those of the trial's last epoch, as its run has them.
+    """
+
+    def __init__(
+        self, store: RunStore, search_id: str, name: str, trial: Trial, numbers: Mapping[str, float]
+    ) -> None:
         self._client, self._experiment_id = store.client, store.experiment_id
-        self._run_id = store.runs[trial.id]
-        self._name, self._trial = name, trial
+        self._run_id, self._search_run_id = store.runs[trial.id], store.runs[None]
+        self._name, self._trial, self._numbers = name, trial, numbers
         self._tags = {SEARCH_ID: search_id, TRIAL: str(trial.id)}
 
     def stored(self) -> str | None:
@@ -59,7 +69,7 @@ class Winner:
             path = Path(folder) / "model"
             save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id))
             self._client.log_model_artifacts(model_id, str(path))
-        self._link(model_id)
+        self._link(model_id, data_input(info).dataset)
         self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
         return model_id
 
@@ -70,23 +80,26 @@ class Winner:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
+        # its folder, as MLflow would ask its global tracking URI for `models:/ID`
+        source = self._client.get_logged_model(model_id).artifact_location
         versions = self._client.search_model_versions(f"name = '{name}'")
-        if all(each.model_id != model_id for each in versions):
-            # its folder, as MLflow would ask its global tracking URI for `models:/ID`
-            source = self._client.get_logged_model(model_id).artifact_location
-            self._client.create_model_version(name, source, self._run_id, model_id=model_id)
+        if all(each.source != source for each in versions):
+            made = self._client.create_model_version(name, source, self._run_id, model_id=model_id)
+            version = json.dumps([{"name": name, "version": made.version}])
+            self._client.set_logged_model_tags(model_id, {VERSIONS: version})
 
-    def _link(self, model_id: str) -> None:
-        """Sends the trial's last metrics again with the model's id; for the run they are the same points."""
+    def _link(self, model_id: str, data: Dataset) -> None:
+        """Links the model to the trial's run and the search's, and to the images and scores of validation.
+
+        The scores are sent again with the model's id; for the run they are the same points.
+        """
         last = self._trial.history[-1]
-        at = milliseconds(last.time)
-        points = [
-            Metric(key, value, at, last.epoch, model_id=model_id, run_id=self._run_id)
-            for key, value in last.result.metrics().items()
-            if key.startswith("val_")
-        ]
+        at, of = milliseconds(last.time), (model_id, data.name, data.digest, self._run_id)
+        scores = {key: value for key, value in self._numbers.items() if key.startswith("val_")}
+        points = [Metric(key, value, at, last.epoch, *of) for key, value in scores.items()]
         self._client.log_batch(self._run_id, metrics=points)
-        self._client.log_outputs(self._run_id, [LoggedModelOutput(model_id, last.epoch)])
+        for run_id in (self._run_id, self._search_run_id):
+            self._client.log_outputs(run_id, [LoggedModelOutput(model_id, last.epoch)])
 
 
 def save_model(path: Path, program: ExportedProgram, info: DataInfo, model: Model | None = None) -> None:

@@ -174,14 +174,10 @@ class Outbox:
 
     def _apply_epoch(self, event: EpochEvent) -> None:
         self._epochs_trained += 1
-        at, numbers = milliseconds(event.time), event.result.metrics()
-        asked = {self._objective, *FEW_METRICS, *event.result.extra_metrics}
-        points = (
-            Point(key, value, at, event.epoch)
-            for key, value in numbers.items()
-            if self._every_metric or key in asked
+        at, numbers = milliseconds(event.time), self.numbers(event)
+        self._update(event.trial).points.extend(
+            Point(key, value, at, event.epoch) for key, value in numbers.items()
         )
-        self._update(event.trial).points.extend(points)
         rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
         self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
 
@@ -199,6 +195,12 @@ class Outbox:
                 self._epochs_trained,
             )
             self._update(None).points.append(best)
+
+    def numbers(self, event: EpochEvent) -> dict[str, float]:
+        """Returns the numbers of an epoch that MLflow gets: all, or a few and those that a person added."""
+        asked = {self._objective, *FEW_METRICS, *event.result.extra_metrics}
+        numbers = event.result.metrics().items()
+        return {key: value for key, value in numbers if self._every_metric or key in asked}
 
     @property
     def mode(self) -> Mode:

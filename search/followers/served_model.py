@@ -21,7 +21,12 @@ class ImageClassifier(PythonModel):
         self._network = torch.export.load(context.artifacts["network"]).module()
         self._classes = context.model_config["classes"]
 
-    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # MLflow acts on hints
+    def predict(
+        self,
+        context: Any,
+        model_input: np.ndarray,  # MLflow warns of other hints
+        params: dict[str, Any] | None = None,
+    ) -> pandas.DataFrame:
         """Returns a row for each image: its label, the label's probability, and those of all classes."""
         images = torch.from_numpy(np.array(model_input, dtype=np.uint8))
         with torch.inference_mode():

@@ -232,6 +232,15 @@ def summarise(
     )
 
 
+def duration(seconds: float) -> str:
+    """Returns a time in words, such as `1 h 5 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def _state(record: Record, locked: bool) -> State:
     match record.state:
         case "finished" | "interrupted" | "failed":

@@ -23,7 +23,7 @@ from search.record.chain import START
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
 from search.record.journal import read_from
-from search.record.summary import Summary, summarise
+from search.record.summary import Summary, duration, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
@@ -199,7 +199,7 @@ class LiveView:
         to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
         to_come += self._final_epochs - sum(trial.epochs for trial in summary.repeats)
         seconds = to_come * (time.monotonic() - self._began) / trained
-        return f"about {_duration(seconds)} left" if to_come > 0.0 else ""
+        return f"about {duration(seconds)} left" if to_come > 0.0 else ""
 
 
 def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
@@ -245,7 +245,7 @@ def show(search: Search, *, as_json: bool) -> None:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
     why = f": {summary.outcome_reason}" if summary.state == "failed" and summary.outcome_reason else ""
-    line = f"{summary.search}: {summary.state}, {_duration(summary.wall_seconds)}{why}"
+    line = f"{summary.search}: {summary.state}, {duration(summary.wall_seconds)}{why}"
     console().print(line, soft_wrap=True)
     _print(search)
 
@@ -313,11 +313,3 @@ def _print_verdicts(summary: Summary, address: str) -> None:
     if verdicts.clear:
         console().print(brief_table(verdicts))
         say(promise(verdicts))
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

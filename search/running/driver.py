@@ -298,8 +298,8 @@ def _drive(
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
             state = _close(prepared, ledger, switch, tracker)
+            report.closing(Search(folder), folder / BEST_FILE, switch.fault)
         backlogs = [follower.backlog() for follower in followers]
-    report.closing(Search(folder), folder / BEST_FILE, switch.fault)
     _report_backlogs(backlogs, quote(home.address))
     return _closing(state, switch)
 

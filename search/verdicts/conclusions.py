@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from search.record.summary import Summary
+from search.record.summary import Summary, duration
 from search.record.verdicts import Verdicts
 from search.verdicts.words import markdown, mlflow_table
 from spaces.domains import shown
@@ -25,7 +25,8 @@ def conclusion(summary: Summary) -> Conclusion:
     """Returns the best trial, the budget spent and saved, and the verdicts as Markdown and as a table."""
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
-    return Conclusion(f"{_best(summary)}\n\n{_spent(summary)}", rules, mlflow_table(verdicts))
+    answer = "\n\n".join(filter(None, [_best(summary), _spent(summary), _values(summary)]))
+    return Conclusion(answer, rules, mlflow_table(verdicts))
 
 
 def _best(summary: Summary) -> str:
@@ -33,17 +34,21 @@ def _best(summary: Summary) -> str:
     if best is None:
         return "No trial has finished."
     own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
-    beside = (
-        "" if own is None or metric not in own.metrics else f" (documented recipe: {own.metrics[metric]:.4f})"
-    )
-    values = ", ".join(f"{path} {shown(value)}" for path, value in best.values.items())
-    score = f"{metric} {best.metrics[metric]:.4f}"
-    return f"**Best**: trial {best.id}, {score}{beside} after {best.epochs} epochs: {values or 'as the base'}"
+    score = f"{metric} {best.metrics[metric]:.4f} after {best.epochs} epochs"
+    if own is None or metric not in own.metrics:
+        return f"**Best**: trial {best.id}, {score}"
+    return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"
 
 
 def _spent(summary: Summary) -> str:
-    hours = f"{summary.wall_seconds / 3600:.2f} hours"
-    spent = f"**Spent**: {summary.epochs_trained} epochs in {hours}"
+    spent = f"**Spent**: {summary.epochs_trained} epochs, {duration(summary.wall_seconds)}"
     if not summary.saved:
         return spent
     return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"
+
+
+def _values(summary: Summary) -> str:
+    if summary.best is None:
+        return ""
+    values = ", ".join(f"{path} {shown(value)}" for path, value in summary.best.values.items())
+    return f"**Its values**: {values or 'as the base'}"
