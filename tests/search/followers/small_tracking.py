@@ -42,8 +42,8 @@ def client_of(storage: Path) -> MlflowClient:
     return MlflowClient(tracking_uri=f"sqlite:///{storage}/mlflow.db")
 
 
-def study_in(storage: Path, uri: str | None = None, experiment: str = "tunebook") -> Study:
-    tracking = {"uri": uri or f"sqlite:///{storage}/mlflow.db", "experiment": experiment}
+def study_in(storage: Path, uri: str | None = None, experiment: str = "tunebook", **more: Any) -> Study:
+    tracking = {"uri": uri or f"sqlite:///{storage}/mlflow.db", "experiment": experiment, **more}
     return Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "tracking": tracking})
 
 
@@ -51,8 +51,8 @@ def recipe_text(trial: Trial) -> str:
     return to_yaml(Recipe().with_values(trial.values).tree(), {})
 
 
-def tracker_of(folder: Path, study: Study | None = None) -> Tracker:
-    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text)
+def tracker_of(folder: Path, study: Study | None = None, **more: Any) -> Tracker:
+    return Tracker(Home(folder), study or study_in(folder.parent), recipe_text, **more)
 
 
 def delivered(folder: Path) -> Backlog:

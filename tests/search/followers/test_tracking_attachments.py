@@ -1,0 +1,176 @@
+"""Tests what a real MLflow database gets of a search beside its events: data set, view, model, params."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from search.record.home import CURSOR_FILE
+from tests.search.followers.small_tracking import (
+    a_search,
+    runs_of,
+    search_event,
+    study_in,
+    tracker_of,
+    write,
+)
+from tests.search.results.test_report import INFO
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
+
+
+class Brightness(nn.Module):
+    """Answers 8 x 8 pixels by their mean: the brighter, the more probable are the later classes."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images.to(torch.float32).mean((1, 2, 3))[:, None] * torch.arange(10.0) / 255.0).softmax(1)
+
+
+def program() -> ExportedProgram:
+    example = (torch.zeros(2, 8, 8, 1, dtype=torch.uint8),)
+    return torch.export.export(Brightness(), example, dynamic_shapes=({0: Dim("images")},))
+
+
+def finished(folder: Path, *, register_as: str | None = None, **more: Any) -> None:
+    """Sends a search whose trial 0 is the best; nothing may be left or refused."""
+    if not (folder / "events.jsonl").exists():
+        write(folder, a_search(folder))
+    study = study_in(folder.parent, register_as=register_as)
+    given: dict[str, Any] = {"info": lambda: INFO, "program": program, **more}
+    backlog = tracker_of(folder, study, **given).sync()
+    assert (backlog.complete, backlog.refusal) == (True, None)
+
+
+def models_of(client: MlflowClient, folder: Path) -> list[LoggedModel]:
+    (parent,), _ = runs_of(client, folder)
+    wanted = f"tags.`tunebook.search_id` = 'id-{folder.name}'"
+    return list(client.search_logged_models([parent.info.experiment_id], wanted))
+
+
+def test_every_run_names_its_images_by_their_digest_once(client: MlflowClient, folder: Path) -> None:
+    finished(folder)
+    (folder / CURSOR_FILE).unlink()
+    finished(folder)
+    (parent,), children = runs_of(client, folder)
+    for run in (parent, *children.values()):
+        (data,) = run.inputs.dataset_inputs
+        assert (data.dataset.name, data.dataset.digest) == ("digits", "0123")
+        assert json.loads(str(data.dataset.profile))["images"] == {
+            "train": 1257,
+            "validation": 5000,
+            "test": 270,
+        }
+        assert "[-1, 8, 8, 1]" in str(data.dataset.schema)
+
+
+def test_the_study_is_the_searchs_params_without_its_password(client: MlflowClient, folder: Path) -> None:
+    write(folder, a_search(folder))
+    tracker_of(folder).sync()
+    (parent,), _ = runs_of(client, folder)
+    params = parent.data.params
+    assert (params["data.path"], params["budget.trials"], params["seed"]) == ("digits", "16", "0")
+    assert "budget.hours" not in params, "what has no value is left out"
+
+
+def test_the_view_is_a_tag_of_the_experiment(client: MlflowClient, folder: Path) -> None:
+    finished(folder)
+    (parent,), _ = runs_of(client, folder)
+    tags = client.get_experiment(parent.info.experiment_id).tags
+    assert json.loads(tags[f"mlflow.sharedViewState.id-{folder.name}"])["name"] == folder.name
+
+
+def test_the_best_trials_model_is_linked_to_its_run_its_scores_and_its_images(
+    client: MlflowClient, folder: Path
+) -> None:
+    finished(folder)
+    (parent,), children = runs_of(client, folder)
+    (model,) = models_of(client, folder)
+    assert (model.name, model.source_run_id, str(model.status)) == (
+        folder.name,
+        children[0].info.run_id,
+        "READY",
+    )
+    assert model.params == {"optimizer.lr": "0.1"}
+    scores = {(metric.key, metric.value, metric.dataset_digest) for metric in model.metrics}
+    assert scores == {("val_accuracy", 0.5, "0123"), ("val_loss", 1.25, "0123")}
+    outputs = [run.outputs.model_outputs[0].model_id for run in (parent, children[0])]
+    assert outputs == [model.model_id, model.model_id]
+    history = client.get_metric_history(children[0].info.run_id, "val_accuracy")
+    assert [point.step for point in history] == [1, 2, 3], "linking adds no point"
+
+
+def test_a_model_that_is_sent_again_is_the_same_and_half_of_one_is_replaced(
+    client: MlflowClient, folder: Path
+) -> None:
+    finished(folder, register_as="again")
+    (before,) = models_of(client, folder)
+    (folder / CURSOR_FILE).unlink()
+    finished(folder, register_as="again")
+    (same,) = models_of(client, folder)
+    assert same.model_id == before.model_id
+    assert len(client.search_model_versions("name = 'again'")) == 1
+
+    tags = {"tunebook.search_id": f"id-{folder.name}", "tunebook.trial": "0"}
+    client.delete_logged_model(same.model_id)
+    half = client.create_logged_model(same.experiment_id, folder.name, tags=tags)
+    (folder / CURSOR_FILE).unlink()
+    finished(folder)
+    (other,) = models_of(client, folder)
+    assert other.model_id not in (half.model_id, same.model_id)
+
+
+def test_a_model_is_registered_under_a_name_if_asked(client: MlflowClient, folder: Path) -> None:
+    finished(folder)
+    assert client.search_model_versions(f"name = '{folder.name}'") == []
+    finished(folder, register_as=folder.name)
+    (model,) = models_of(client, folder)
+    (version,) = client.search_model_versions(f"name = '{folder.name}'")
+    assert (version.version, version.source) == (1, model.artifact_location)
+    assert json.loads(model.tags["mlflow.modelVersions"]) == [{"name": folder.name, "version": 1}]
+
+
+def test_the_stored_model_answers_with_labels(
+    client: MlflowClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    classes = tuple(f"class {number}" for number in range(10))
+    finished(folder, info=lambda: replace(INFO, classes=classes))
+    (model,) = models_of(client, folder)
+    loaded = mlflow.pyfunc.load_model(model.artifact_location)
+    images = np.zeros((3, 8, 8, 1), np.uint8)
+    images[2] = 255
+    answers = loaded.predict(images)
+    assert answers["label"].tolist() == ["class 0", "class 0", "class 9"]
+    expected = Brightness()(torch.from_numpy(images))
+    assert np.allclose(np.array(answers["probabilities"].tolist()), expected)
+    assert answers["probability"].tolist() == pytest.approx(expected.max(1).values.tolist())
+    assert loaded.metadata.signature.inputs.inputs[0].shape == (-1, 8, 8, 1)
+
+
+def test_a_model_that_cannot_be_made_is_reported_and_keeps_nothing_back(
+    client: MlflowClient, folder: Path
+) -> None:
+    def fail() -> ExportedProgram:
+        raise ValueError("no checkpoint")
+
+    write(folder, a_search(folder))
+    backlog = tracker_of(folder, info=lambda: INFO, program=fail).sync()
+    assert (backlog.complete, backlog.refusal) == (True, "trial 0: model: no checkpoint")
+    assert models_of(client, folder) == []
+
+
+def test_a_search_that_did_not_finish_has_no_model_yet(client: MlflowClient, folder: Path) -> None:
+    write(folder, [*a_search(folder)[:-1], search_event(folder, "interrupted")])
+    tracker_of(folder, info=lambda: INFO, program=program).sync()
+    assert models_of(client, folder) == []

@@ -1,0 +1,65 @@
+"""Tests the program of a search's best trial against the run that trained it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from search.results.search import Search
+from search.results.winner import winner_program
+from tests.search.results.trained_search import trained_search
+from trainable.data.parts import ArrayPart
+from trainable.errors import StateError, UserError
+from trainable.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    folder = tmp_path_factory.mktemp("searches") / "one"
+    folder.mkdir()
+    return folder, trained_search(folder)
+
+
+def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixels(
+    trained: tuple[Path, Run],
+) -> None:
+    folder, run = trained
+    part = run.data.validation
+    assert isinstance(part, ArrayPart)
+    program = winner_program(Search(folder)).module()
+    pixels, _ = part.tensors()
+    with torch.no_grad():
+        found = program(pixels.permute(0, 2, 3, 1))
+    answers = run.score("validation", answers=True).answers
+    assert answers is not None
+    assert torch.allclose(found.double(), answers.probabilities, atol=1e-5)
+    assert not torch.equal(run.weights()["head.weight"], run.model.state_dict()["head.weight"])
+
+
+def test_the_program_takes_any_number_of_images(trained: tuple[Path, Run]) -> None:
+    program = winner_program(Search(trained[0])).module()
+    for images in (1, 3, 64):
+        found = program(torch.zeros(images, 8, 8, 1, dtype=torch.uint8))
+        assert found.shape == (images, 10)
+        assert torch.allclose(found.sum(1), torch.ones(images))
+
+
+def test_without_a_checkpoint_the_error_says_where_it_is_missing(
+    trained: tuple[Path, Run], tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained[0], folder, ignore=shutil.ignore_patterns("trials"))
+    with pytest.raises(StateError, match=rf"{folder}/trials/0000: expected a checkpoint of the best trial"):
+        winner_program(Search(folder))
+
+
+def test_a_search_without_a_finished_trial_has_no_program(tmp_path: Path) -> None:
+    trained_search(tmp_path)
+    lines = (tmp_path / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / ".synced").unlink()
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:-2]))
+    with pytest.raises(UserError, match="no trial has finished"):
+        winner_program(Search(tmp_path))
