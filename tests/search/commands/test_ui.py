@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.ui import serve
-from search.record.home import UI_LOG_FILE
-from tests.search.followers.small_tracking import study_in
+from search.commands.ui import pages, serve
+from search.followers.attachments import VIEW
+from search.record.cursor import Cursor, write_cursor
+from search.record.home import REPORT_FILE, UI_LOG_FILE
+from tests.search.followers.small_tracking import begun, study_in, write
 from trainable.errors import UserError
 
 
@@ -26,6 +28,24 @@ def test_the_pages_of_a_search_on_a_server_are_the_servers(
 ) -> None:
     assert serve(folder_of(tmp_path, "http://tracker:5000/"), 5001) == 0
     assert capsys.readouterr().out == "trials  http://tracker:5000\n"
+
+
+def test_the_pages_open_in_the_searchs_own_view_with_the_report_beside_them(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
+    write(folder, begun(folder))
+    known = Cursor(uri="", experiment="tunebook", experiment_id="7", parent_run_id="9f", files={VIEW: "x"})
+    write_cursor(folder, known)
+    table = "trials  http://here/#/experiments/7/runs?workflowType=machine_learning"
+    lines = pages(folder, "http://here").splitlines()
+    assert lines == [
+        f"{table}&viewStateShareKey=id-mine",
+        f"charts  {table.split()[1]}&viewStateShareKey=id-mine&compareRunsMode=CHART",
+        "search  http://here/#/experiments/7/runs/9f?workflowType=machine_learning",
+    ]
+    (folder / REPORT_FILE).touch()
+    write_cursor(folder, known.model_copy(update={"files": {}}))  # an older version has saved no view
+    lines = pages(folder, "http://here").splitlines()
+    assert (lines[0], lines[-1]) == (table, f"report  {(folder / REPORT_FILE).as_uri()}")
 
 
 def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:

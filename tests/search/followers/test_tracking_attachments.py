@@ -14,15 +14,19 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from search.record.home import CURSOR_FILE
+from search.record.journal import Journal
 from tests.search.followers.small_tracking import (
     a_search,
+    begun,
     runs_of,
     search_event,
     study_in,
     tracker_of,
+    trial,
     write,
 )
 from tests.search.results.test_report import INFO
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,6 +84,31 @@ def test_the_study_is_the_searchs_params_without_its_password(client: MlflowClie
     params = parent.data.params
     assert (params["data.path"], params["budget.trials"], params["seed"]) == ("digits", "16", "0")
     assert "budget.hours" not in params, "what has no value is left out"
+
+
+def test_the_drivers_machine_is_measured_only_on_demand(
+    client: MlflowClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.followers.system_metrics.SECONDS", 0.05)
+
+    def measured(on: bool) -> dict[str, float]:
+        tracker = tracker_of(folder, study_in(folder.parent, system_metrics=on))
+        with Journal(folder) as journal:
+            for event in () if journal.events else [*begun(folder), *trial(0)]:
+                journal.append(event)
+            tracker.start()
+            wait_until(lambda: not on or "system/cpu_utilization_percentage" in numbers())
+            assert tracker.close(60).complete
+        return {name: value for name, value in numbers().items() if name.startswith("system/")}
+
+    def numbers() -> dict[str, float]:
+        if client.get_experiment_by_name("tunebook") is None:
+            return {}
+        parents, _ = runs_of(client, folder)
+        return dict(parents[0].data.metrics) if parents else {}
+
+    assert measured(on=False) == {}
+    assert 0.0 <= measured(on=True)["system/cpu_utilization_percentage"] <= 100.0
 
 
 def test_the_view_is_a_tag_of_the_experiment(client: MlflowClient, folder: Path) -> None:

@@ -1,0 +1,115 @@
+"""Tests MLflow's own pages of a search in a real browser: the table, the charts, the comparison, the note."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from search.commands.ui import pages
+from search.record.home import REPORT_FILE
+from search.record.journal import EndEvent
+from tests.integration.mlflow_server import Server
+from tests.missing import stop_without
+from tests.search.followers.small_tracking import (
+    a_search,
+    scored,
+    search_event,
+    study_in,
+    tracker_of,
+    trial,
+    write,
+)
+from tests.search.results.test_report import INFO
+
+pytestmark = pytest.mark.integration
+PAGE_SECONDS = 60.0
+"""A page is given so long on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Returns the addresses that `tunebook ui` prints of a search of six trials, behind a server."""
+    storage = tmp_path_factory.mktemp("searches")
+    server = Server(storage)
+    folder = storage / "digits"
+    folder.mkdir()
+    better = [*trial(4), scored(4, 1), scored(4, 2, val_accuracy=0.9), EndEvent(trial=4, state="finished")]
+    write(folder, [*a_search(folder)[:-1], *better, *trial(5), search_event(folder, "finished")])
+    study_in(storage).write(folder)
+    (folder / REPORT_FILE).write_text("<p>the report</p>")
+    assert tracker_of(folder, info=lambda: INFO).sync().complete
+    server.start()
+    yield dict(line.split("  ") for line in pages(folder, server.uri).splitlines())
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if (program := shutil.which("chromium")) is None:
+        stop_without("chromium", "chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1600, "height": 1000})
+    page.set_default_timeout(1000 * PAGE_SECONDS)
+    expect.set_options(timeout=1000 * PAGE_SECONDS)
+    yield page
+    page.close()
+
+
+def test_the_table_has_the_trials_the_best_one_first_with_what_was_searched(
+    page: Page, addresses: dict[str, str]
+) -> None:
+    page.goto(addresses["trials"])
+    names = page.get_by_role("link", name="trial-")
+    expect(names).to_have_count(6)
+    assert names.first.inner_text() == "trial-0004"
+    shown = page.locator(".ag-header-cell[col-id*='s.`']:not([col-id^='attributes'])")
+    columns = {each.get_attribute("aria-colindex"): each.get_attribute("col-id") for each in shown.all()}
+    assert [name for _, name in sorted(columns.items(), key=lambda item: int(item[0] or 0))] == [
+        "tags.`tunebook.state`",
+        "metrics.`val_accuracy`",
+        "tags.`tunebook.epochs`",
+        "params.`optimizer.lr`",
+    ]
+    expect(page.get_by_role("button", name="digits")).to_be_visible()
+    expect(page.get_by_text("6 matching runs")).to_be_visible()
+
+
+def test_the_charts_begin_with_the_objective_and_the_values(page: Page, addresses: dict[str, str]) -> None:
+    page.goto(addresses["charts"])
+    charts = page.get_by_test_id("experiment-view-compare-runs-chart-area")
+    expect(charts.get_by_text("Parallel Coordinates")).to_be_visible()
+    expect(charts.locator(".js-plotly-plot .scatterlayer path.js-line").first).to_be_attached()
+
+
+def test_marked_trials_are_compared(page: Page, addresses: dict[str, str]) -> None:
+    page.goto(addresses["trials"])
+    expect(page.get_by_role("link", name="trial-")).to_have_count(6)
+    for position in (1, 2):
+        page.get_by_role("checkbox").nth(position).check(force=True)
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_text("Comparing 2 Runs from 1 Experiment")).to_be_visible()
+    expect(page.locator(".parcoords, .js-plotly-plot").first).to_be_visible()
+
+
+def test_the_searchs_page_says_what_was_planned_links_its_trials_and_names_its_images(
+    page: Page, addresses: dict[str, str]
+) -> None:
+    page.goto(addresses["search"])
+    expect(page.get_by_text("16 trials of up to 20 epochs on digits")).to_be_visible()
+    expect(page.get_by_role("link", name="Trials", exact=True)).to_have_attribute(
+        "href", f"#{addresses['trials'].partition('#')[2]}"
+    )
+    expect(page.get_by_text("digits (0123)")).to_be_visible()
+    expect(page.get_by_text("best_val_accuracy")).to_be_visible()
+    expect(page.get_by_text("budget.trials")).to_be_visible()
