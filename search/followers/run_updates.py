@@ -197,10 +197,13 @@ class Outbox:
             self._update(None).points.append(best)
 
     def numbers(self, event: EpochEvent) -> dict[str, float]:
-        """Returns the numbers of an epoch that MLflow gets: all, or a few and those that a person added."""
-        asked = {self._objective, *FEW_METRICS, *event.result.extra_metrics}
-        numbers = event.result.metrics().items()
-        return {key: value for key, value in numbers if self._every_metric or key in asked}
+        """Returns the numbers of an epoch that MLflow gets: all, or a few and those that a person added.
+
+        The objective comes first: MLflow's pages keep the order.
+        """
+        numbers = event.result.metrics()
+        named = numbers if self._every_metric else [*FEW_METRICS, *event.result.extra_metrics]
+        return {key: numbers[key] for key in dict.fromkeys([self._objective, *named]) if key in numbers}
 
     @property
     def mode(self) -> Mode:
