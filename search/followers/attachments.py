@@ -151,18 +151,15 @@ class Attachments:
 
         record = outbox.record
         winner = Winner(store, str(record.search_id), record.name, best, outbox.numbers(best.history[-1]))
-        model_id = winner.stored()
-        if model_id is None:
+
+        def give() -> None:
             assert self._info is not None, "it is given with the program"
-            try:
-                made = program()
-            except Exception as error:
-                self._refuse(f"trial {best.id}: {MODEL}", one_line(error))
-                return
-            model_id = winner.store(made, self._info())
-        if name is not None:
-            winner.register(model_id, name)
-        sent[MODEL] = wanted
+            model_id = winner.stored() or winner.store(program(), self._info())
+            if name is not None:
+                winner.register(model_id, name)
+            sent[MODEL] = wanted
+
+        store.offer(f"trial {best.id}: {MODEL}", give)
 
 
 def short_hash(content: bytes) -> str:

@@ -107,8 +107,17 @@ class RunStore:
 
     def log_data(self, run: Run, data: DatasetInput) -> None:
         """Say which images a run was trained on; twice is as good as once."""
-        run_id, what = self.runs[run], f"{_called(run)}: the data set"
-        self._unless_refused(what, lambda: self.client.log_inputs(run_id, [data]))
+        run_id = self.runs[run]
+        self.offer(f"{_called(run)}: the data set", lambda: self.client.log_inputs(run_id, [data]))
+
+    def offer(self, what: str, call: Callable[[], object]) -> None:
+        """Do what servers of older versions do not know; they refuse it."""
+        try:
+            self._store(what, call)
+        except MlflowException as error:
+            if error.error_code != "ENDPOINT_NOT_FOUND":
+                raise
+            self._refuse(what, one_line(error))
 
     def save_view(self, key: str, view: str) -> None:
         """Save how MLflow's pages show the search, as a tag of the experiment."""

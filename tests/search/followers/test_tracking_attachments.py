@@ -199,6 +199,26 @@ def test_a_model_that_cannot_be_made_is_reported_and_keeps_nothing_back(
     assert models_of(client, folder) == []
 
 
+def test_a_server_that_knows_neither_data_sets_nor_models_gets_all_the_rest(
+    client: MlflowClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient as Client
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
+
+    def unknown(*arguments: Any, **more: Any) -> None:
+        raise MlflowException("no such page", ENDPOINT_NOT_FOUND)
+
+    for name in ("log_inputs", "search_logged_models"):
+        monkeypatch.setattr(Client, name, unknown)
+    write(folder, a_search(folder))
+    backlog = tracker_of(folder, info=lambda: INFO, program=program).sync()
+    assert backlog.complete
+    assert (backlog.refused, backlog.refusal) == (6, "trial 0: model: no such page")
+    (parent,), children = runs_of(client, folder)
+    assert (parent.info.status, len(children)) == ("FINISHED", 4)
+
+
 def test_a_search_that_did_not_finish_has_no_model_yet(client: MlflowClient, folder: Path) -> None:
     write(folder, [*a_search(folder)[:-1], search_event(folder, "interrupted")])
     tracker_of(folder, info=lambda: INFO, program=program).sync()
