@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from search.followers import note
 from search.followers.consumer import one_line
-from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, RunUpdate, clip
+from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
 from search.followers.saved_view import TAG, saved_view
 from search.followers.uri import readable
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
@@ -19,7 +19,6 @@ from search.verdicts.conclusions import Conclusion
 from trainable.data import DataInfo
 
 if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
-    from mlflow.entities import DatasetInput
     from torch.export import ExportedProgram
 
     from search.followers.mlflow_runs import RunStore
@@ -28,7 +27,7 @@ RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
 DATA, VIEW, MODEL = "data set", "view", "model"
 Sent = dict[str, str]
-"""The digests of what MLflow has, by the names of files and of the three above."""
+"""What MLflow has, by the names of files and the three above: mostly digests."""
 
 
 class Attachments:
@@ -51,7 +50,6 @@ class Attachments:
     ) -> None:
         self._home, self._study, self._refuse = home, study, refuse
         self._recipe_text, self._conclude, self._info, self._program = recipe_text, conclude, info, program
-        self._data: DatasetInput | None = None
 
     def first_note(self, experiment_id: str, search_id: str) -> str:
         """Returns the note of a search that has just begun."""
@@ -65,12 +63,13 @@ class Attachments:
             self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
             return
         store.store_text(trial.id, text, RECIPE_FILE)
-        if (data := self._data_input()) is not None:
-            store.log_data(trial.id, data)
+        self._send_data(store, trial.id)
 
     def send(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
         """Send all that belongs to the search's own run, the model last, which takes longest."""
-        self._send_data(store, sent)
+        if DATA not in sent:
+            self._send_data(store, None)
+            sent[DATA] = "sent"
         self._send_view(store, outbox, sent)
         self._send_files(store, sent)
         if self._conclude is not None and outbox.is_over:
@@ -78,17 +77,11 @@ class Attachments:
         if self._program is not None and outbox.record.state == "finished" and outbox.best is not None:
             self._send_model(store, outbox, sent, outbox.best, self._program)
 
-    def _send_data(self, store: RunStore, sent: Sent) -> None:
-        if DATA not in sent and (data := self._data_input()) is not None:
-            store.log_data(None, data)
-            sent[DATA] = data.dataset.digest
-
-    def _data_input(self) -> DatasetInput | None:
-        if self._data is None and self._info is not None:
+    def _send_data(self, store: RunStore, run: Run) -> None:
+        if (info := self._info) is not None:
             from search.followers.data_input import data_input
 
-            self._data = data_input(self._info())
-        return self._data
+            store.log_data(run, lambda: data_input(info()))
 
     def _send_view(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
         """Send the view once there is a trial, and again when one has other fields."""

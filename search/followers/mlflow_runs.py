@@ -105,10 +105,10 @@ class RunStore:
                 ),
             )
 
-    def log_data(self, run: Run, data: DatasetInput) -> None:
+    def log_data(self, run: Run, data: Callable[[], DatasetInput]) -> None:
         """Say which images a run was trained on; twice is as good as once."""
         run_id = self.runs[run]
-        self.offer(f"{_called(run)}: the data set", lambda: self.client.log_inputs(run_id, [data]))
+        self.offer(f"{_called(run)}: the data set", lambda: self.client.log_inputs(run_id, [data()]))
 
     def offer(self, what: str, call: Callable[[], object]) -> None:
         """Do what servers of older versions do not know; they refuse it."""

@@ -151,7 +151,7 @@ class Tracking(Spec):
     system_metrics: bool = Field(
         False, description="processor, memory, disk, network and GPUs of the driver's machine"
     )
-    register_as: Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[^/:]+$")] | None = Field(
+    register_as: Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[^/:'\"]+$")] | None = Field(
         None,
         description="the name in MLflow's model registry under which the best trial's model is registered",
     )

@@ -27,6 +27,8 @@ from tests.search.followers.small_tracking import (
 )
 from tests.search.results.test_report import INFO
 from tests.waiting import wait_until
+from trainable.data import DataInfo
+from trainable.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -75,6 +77,18 @@ def test_every_run_names_its_images_by_their_digest_once(client: MlflowClient, f
             "test": 270,
         }
         assert "[-1, 8, 8, 1]" in str(data.dataset.schema)
+
+
+def test_images_of_which_nothing_is_known_keep_nothing_else_back(client: MlflowClient, folder: Path) -> None:
+    def unknown() -> DataInfo:
+        raise UserError("facts.json: no such file")
+
+    write(folder, a_search(folder))
+    backlog = tracker_of(folder, info=unknown).sync()
+    assert backlog.complete
+    assert backlog.refusal == "the search: the data set: facts.json: no such file"
+    (parent,), _ = runs_of(client, folder)
+    assert parent.info.status == "FINISHED"
 
 
 def test_the_study_is_the_searchs_params_without_its_password(client: MlflowClient, folder: Path) -> None:
