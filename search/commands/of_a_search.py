@@ -29,6 +29,32 @@ def show(folder: Folder, json: Json = False) -> None:
     report.show(Search(folder), as_json=json)
 
 
+def report(
+    folder: Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="FILE.html, or FILE.json; default: both, in DIR."),
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", metavar="DIR", help="Another search, beside this one; may be repeated."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve the page at 127.0.0.1, and follow the search.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of --watch.", min=1, max=65535)] = 5050,
+    json: Json = False,
+) -> None:
+    """Write a search's report: one page, for any browser, that needs no network."""
+    from search.commands import report as reports
+
+    compared = [on_this_machine(each) for each in compare or ()]
+    if watch:
+        reports.watch(folder, port, compared)
+    else:
+        reports.run_report(folder, out, compared, as_json=json)
+
+
 def ui(
     folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 ) -> None:
@@ -171,5 +197,5 @@ def refine(
 
 def add_to(app: typer.Typer) -> None:
     """Adds these commands to the command line."""
-    for command in (show, ui, sync, audit, audit_pruning, export, bundle, refine):
+    for command in (show, report, ui, sync, audit, audit_pruning, export, bundle, refine):
         app.command()(command)

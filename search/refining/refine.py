@@ -77,7 +77,11 @@ def refined(folder: Path) -> Refined:
 
     Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
     """
-    search = Search(folder.absolute())
+    return refined_search(Search(folder.absolute()))
+
+
+def refined_search(search: Search) -> Refined:
+    """Returns the same of a search that is open already."""
     if search.summary.state == "running":
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:

@@ -1,0 +1,171 @@
+"""Scores the best trial's weights on the validation part: each class, the confusion, and the worst mistakes.
+
+It takes one pass over the part, whose result is kept in the search's folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+from search.record.trials import Trial
+from search.reporting.content import Answers, ClassScore, Mistake
+from search.results.search import Search
+from trainable.errors import UserError
+from trainable.recipe.yamlfile import write_whole
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.data import DataSet
+    from trainable.data.parts import Part
+    from trainable.data.source import Integers, Pixels
+    from trainable.training.evaluate import Scores
+
+ANSWERS_FILE = "answers.json"
+WORST = 24
+"""So many of the worst mistakes are shown."""
+THUMBNAIL_PIXELS = 96
+LONGEST_SECONDS = 60.0
+"""A part that took longer to score in the search is not scored again for the report."""
+
+
+def answers_of(search: Search) -> Answers:
+    """Returns what the best trial's weights answer, from the search's folder if it is there already.
+
+    Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand,
+    or scoring would take more than a minute.
+    """
+    if (best := search.best) is None:
+        raise UserError("no trial has finished")
+    file = search.folder / ANSWERS_FILE
+    if (kept := _kept(file, best)) is not None:
+        return kept
+    found = _computed(search, best)
+    with suppress(OSError):  # a folder that cannot be written to is scored again next time
+        write_whole(file, found.model_dump_json().encode())
+    return found
+
+
+def _kept(file: Path, best: Trial) -> Answers | None:
+    """Returns the answers in a file; None where they are another trial's, or none."""
+    try:
+        kept = Answers.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return kept if kept.trial == best.id else None
+
+
+def _computed(search: Search, best: Trial) -> Answers:
+    if search.code is not None:
+        raise UserError("the search uses code of yours, which a report does not run")
+    if (seconds := best.metrics["evaluation_seconds"]) > LONGEST_SECONDS:
+        raise UserError(
+            f"scoring took {seconds:.0f} s in the search; `tunebook train best.yaml --test` does it"
+        )
+    if best.id not in search.home.trials_with_checkpoints():
+        raise UserError(f"there is no checkpoint of trial {best.id}")
+    data, scores = _scored(search, best)
+    if scores.answers is None:
+        raise UserError("the weights of the best trial answer nothing finite")
+    return _in_words(best.id, data, scores)
+
+
+def _scored(search: Search, best: Trial) -> tuple[DataSet, Scores]:
+    """Returns the images and what the best trial's last checkpoint answers for those of validation."""
+    from trainable.checkpoints.checkpoint_store import CheckpointStore
+    from trainable.training.devices import default_device
+    from trainable.training.pixels import load_for
+    from trainable.training.run import Run
+
+    state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
+    if state is None:
+        raise UserError(f"no checkpoint of trial {best.id} can be read")
+    device, recipe = default_device(), best.whole_recipe
+    data = load_for(recipe, device)
+    run = Run(recipe, data=data, device=device)
+    run.load_state_dict(state)
+    return data, run.score("validation", confusion=True, answers=True)
+
+
+def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:
+    assert scores.confusion is not None
+    classes = data.info.classes
+    return Answers(
+        trial=trial,
+        images=scores.images,
+        accuracy=scores.accuracy,
+        classes=class_scores(classes, scores.confusion),
+        confusion=scores.confusion,
+        mistakes=_mistakes(data, scores),
+    )
+
+
+def class_scores(classes: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[ClassScore, ...]:
+    """Returns the scores of each class, from counts of images by true and predicted class; None where they
+    would be a division by 0."""
+    counts = np.array(confusion)
+    return tuple(
+        _class_score(name, int(counts[at, at]), int(counts[at].sum()), int(counts[:, at].sum()))
+        for at, name in enumerate(classes)
+    )
+
+
+def _class_score(name: str, right: int, images: int, predicted: int) -> ClassScore:
+    return ClassScore(
+        name=name,
+        images=images,
+        recall=right / images if images else None,
+        precision=right / predicted if predicted else None,
+        f1=2.0 * right / (images + predicted) if images + predicted else None,
+    )
+
+
+def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
+    """Returns the wrong answers whose true class had the least probability, the worst first."""
+    assert scores.answers is not None
+    probabilities, labels = scores.answers.probabilities.numpy(), scores.answers.labels.numpy()
+    predicted = scores.answers.predicted.numpy()
+    of_true = probabilities[np.arange(len(labels)), labels]
+    wrong = np.flatnonzero(predicted != labels)
+    worst = wrong[np.argsort(of_true[wrong], kind="stable")][:WORST]
+    pixels = _pixels(data, data.validation, worst)
+    return tuple(
+        Mistake(
+            true=data.info.classes[labels[at]],
+            predicted=data.info.classes[predicted[at]],
+            probability=float(probabilities[at, predicted[at]]),
+            probability_true=float(of_true[at]),
+            thumbnail=thumbnail(image),
+        )
+        for at, image in zip(worst, pixels, strict=True)
+    )
+
+
+def _pixels(data: DataSet, part: Part, positions: Integers) -> Pixels:
+    """Returns some images of a part, uint8 [n, C, side, side], as the network saw them."""
+    from trainable.data.decode import decode
+    from trainable.data.parts import ArrayPart
+    from trainable.data.source import Selection
+
+    if isinstance(part, ArrayPart):
+        return part.images[positions]
+    return decode(Selection(part.selection.source, part.selection.indices[positions]), data.form)[0]
+
+
+def thumbnail(pixels: Pixels) -> str:
+    """Returns an image [C, H, W] as a data URI, at most `THUMBNAIL_PIXELS` a side: a PNG where it is small,
+    since a JPEG blurs it, otherwise a JPEG."""
+    from PIL import Image
+
+    array = pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1)
+    image = Image.fromarray(np.ascontiguousarray(array))
+    image.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))
+    form, out = ("PNG" if max(image.size) <= THUMBNAIL_PIXELS // 2 else "JPEG"), io.BytesIO()
+    image.save(out, form, quality=80)
+    return f"data:image/{form.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"

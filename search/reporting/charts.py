@@ -1,0 +1,133 @@
+"""Draws the scores of a report: by epoch, by the work done, and by what networks cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from search.record.trials import TrialState
+from search.reporting.axes import Axis, axis_over, numbered_axis
+from search.reporting.content import Progress, Report, TrialRow
+from search.reporting.plots import Label, Line, Plot, Points, Spot, spots_on
+from search.results.tables import counted
+
+ORDER: tuple[TrialState, ...] = (
+    "infeasible", "stopped", "failed", "diverged", "queued", "paused", "running", "finished",
+)  # fmt: skip
+"""Trials are drawn in this order, so that those that matter lie on top."""
+PROGRESS_ROWS, COST_ROWS = 10.0, 14.0
+DASHES = 4
+"""Compared searches have so many kinds of lines, `other-0` to `other-3`."""
+
+
+def look_of(trial: TrialRow, best: int | None) -> str:
+    """Returns the class of a trial's marks: its state, or that it is the best or the documented one."""
+    return "best" if trial.id == best else f"{trial.state} own" if trial.own else trial.state
+
+
+def in_order(trials: Iterable[TrialRow], best: int | None) -> list[TrialRow]:
+    """Returns the trials as they are drawn, the best one last."""
+    return sorted(trials, key=lambda each: (each.id == best, each.own, ORDER.index(each.state)))
+
+
+def curves(report: Report) -> Plot:
+    """Returns the score of every trial by epoch; vertical lines are the rungs."""
+    search, best = report.search, report.answer.best
+    shown = [each for each in in_order(report.trials, best) if each.epochs]
+    x = numbered_axis("epoch", 0.5, search.budget_epochs + 0.5, whole=True)
+    y = axis_over(search.objective, (score for each in shown for score in each.scores.values()))
+    rungs = [upright(x.share(each)) for each in search.rungs]
+    lines = [
+        Line(look_of(each, best), spots_on(x, y, sorted(each.scores.items())), each.id) for each in shown
+    ]
+    ends = points_of(
+        shown, best, lambda each: (x.share(each.epochs), y.share(list(each.scores.values())[-1]))
+    )
+    return Plot(
+        f"{search.objective} of {counted(len(shown), 'trial')} by epoch",
+        x,
+        y,
+        lines=[*rungs, *lines],
+        points=ends,
+        labels=[Label((x.share(each), 1.0), "rung", "rung") for each in search.rungs],
+        rows=24.0,
+    )
+
+
+def _height(trial: TrialRow, y: Axis) -> float:
+    """Returns the height of a trial's last score; the bottom if it diverged before it had one."""
+    return y.share(trial.scores[max(trial.scores)]) if trial.scores else 0.0
+
+
+def upright(at: float) -> Line:
+    """Returns the dotted line at a share of the width, from the bottom to the top."""
+    return Line("rung", [(at, 0.0), (at, 1.0)])
+
+
+def points_of(trials: Iterable[TrialRow], best: int | None, spot: Callable[[TrialRow], Spot]) -> list[Points]:
+    """Returns one mark for each trial, as one layer for each look, in the order of the trials."""
+    layers: dict[str, list[TrialRow]] = {}
+    for each in trials:
+        layers.setdefault(look_of(each, best), []).append(each)
+    return [Points(look, list(map(spot, some)), [each.id for each in some]) for look, some in layers.items()]
+
+
+def progress_plots(report: Report) -> list[Plot]:
+    """Returns the best score so far by epochs, by hours and by trials, beside that of compared searches."""
+    metric = report.search.objective
+    searches = [("best", report.progress)] + [
+        (f"other-{number % DASHES}", each.progress)
+        for number, each in enumerate(report.compared)
+        if each.objective == metric
+    ]
+    y = axis_over(metric, (step.score for _, each in searches for step in each.steps))
+    return [_progress(name, searches, metric, y) for name in ("epochs", "hours", "trials")]
+
+
+def _progress(name: str, searches: Sequence[tuple[str, Progress]], metric: str, y: Axis) -> Plot:
+    x = axis_over(name, [0.0, *(getattr(each, name) for _, each in searches)])
+    lines = [Line(look, _steps(each, name, x, y)) for look, each in searches if each.steps]
+    own = searches[0][1].steps
+    points = Points(
+        "best",
+        [(x.share(getattr(each, name)), y.share(each.score)) for each in own],
+        [each.trial for each in own],
+    )
+    said = f"Best {metric} so far by {name}"
+    return Plot(said, x, y, lines=lines, points=[points] if own else [], rows=PROGRESS_ROWS)
+
+
+def _steps(progress: Progress, name: str, x: Axis, y: Axis) -> list[Spot]:
+    """Returns a line that rises where the best score does, and runs on to the work done."""
+    spots: list[Spot] = []
+    for each in progress.steps:
+        at, up = x.share(getattr(each, name)), y.share(each.score)
+        spots += [(at, spots[-1][1]), (at, up)] if spots else [(at, up)]
+    return [*spots, (x.share(getattr(progress, name)), spots[-1][1])]
+
+
+def cost_plots(report: Report) -> list[Plot]:
+    """Returns the scores of finished trials by what their networks cost; none where nothing was measured."""
+    measured = [
+        each for each in report.trials if each.costs and each.state == "finished" and each.score is not None
+    ]
+    return [_cost(report, measured, name) for name in (measured[0].costs if measured else ())]
+
+
+def _cost(report: Report, measured: Sequence[TrialRow], name: str) -> Plot:
+    metric, best = report.search.objective, report.answer.best
+    x = axis_over(
+        name, (each.costs[name] for each in measured), log=all(each.costs[name] > 0 for each in measured)
+    )
+    y = axis_over(metric, (_score(each) for each in measured))
+    front = sorted((each for each in measured if each.on_frontier), key=lambda each: each.costs[name])
+    pairs = [(each.costs[name], _score(each)) for each in front]
+    lines = [Line("frontier", spots_on(x, y, pairs))] if name == "latency_ms" and pairs else []
+    points = points_of(
+        in_order(measured, best), best, lambda each: (x.share(each.costs[name]), y.share(_score(each)))
+    )
+    return Plot(f"{metric} by {name} of finished trials", x, y, lines=lines, points=points, rows=COST_ROWS)
+
+
+def _score(trial: TrialRow) -> float:
+    assert trial.score is not None
+    return trial.score

@@ -1,0 +1,376 @@
+"""Defines the report of a search as plain data: what `report.json` holds, and all that the page is made of.
+
+Parts that do not exist yet are None or empty, and `left_out` says why. Scores are those of the objective.
+A place says how many of 100 other trials a trial beats, each pair compared at the last rung or epoch that
+both have reached (`search.verdicts.standings`): places are scores at equal fidelity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from search.record.summary import State
+from search.record.trials import TrialState
+from search.record.verdicts import Word
+from spaces.domains import Value
+from trainable.recipe.base import Spec
+from trainable.recipe.metrics import Mode
+
+VERSION: Literal[1] = 1
+
+Share = float
+"""A share in [0, 1]."""
+
+
+class Head(Spec):
+    """Says which search this is, and how far it has come."""
+
+    name: str
+    search_id: str | None
+    state: State
+    reason: str | None
+    """Why it ended as it did."""
+    address: str
+    """The folder or URI of the search, as it is given to commands."""
+    objective: str
+    mode: Mode
+    data: str
+    classes: int
+    train_images: int
+    validation_images: int
+    budget_trials: int
+    budget_epochs: int
+    """The number of epochs that the longest trial trains."""
+    rungs: tuple[int, ...]
+    """The epochs after which trials are compared."""
+    rungs_why: str
+    drivers: int
+    """How often a driver began: more than once if the search was resumed."""
+    began: float | None
+    """Seconds since 1970."""
+    versions: dict[str, str]
+    """Of the packages that the last driver ran with."""
+    constraints: str
+    """The constraints in words; empty without any."""
+
+
+class Verified(Spec):
+    """Holds the scores of the best recipe, trained again with other seeds."""
+
+    metric: str
+    mean: float
+    deviation: float
+    runs: int
+    holds: bool
+    """Whether these runs confirm the figure of the search, by the rule of `tunebook export --verify`."""
+
+
+class Answer(Spec):
+    """Holds what the search has found, and what it took."""
+
+    best: int | None
+    """The number of the best finished trial."""
+    score: float | None
+    own_score: float | None
+    """The score of the documented recipe, at its last epoch."""
+    gain: float | None
+    """The best score minus that of the documented recipe; above 0 is better, whatever the direction."""
+    why_none: str | None
+    """Why there is no best trial."""
+    verified: Verified | None = None
+    diagnosis: tuple[str, ...] = ()
+    """What the curves of the best trial say, line by line."""
+    epochs_trained: int
+    epochs_if_unpruned: int
+    saved: Share
+    driver_hours: float
+    cpu_hours: float
+    """Hours of attempts at trials, times the processors of each."""
+    gpu_hours: float
+    commands: tuple[str, ...]
+    """The commands that use the answer, or that go on."""
+
+
+class Attempt(Spec):
+    """Describes one attempt at a trial; times are seconds under a driver since the search began."""
+
+    trial: int
+    number: int
+    lane: int
+    """Attempts at the same time have different lanes: there are as many as trials ran at once."""
+    start: float
+    end: float
+    first_epoch: int
+    """The epochs that were done when it began."""
+    outcome: Literal[
+        "running", "finished", "stopped", "diverged", "failed", "infeasible", "retried", "preempted", "cut"
+    ]
+    """How it ended; `cut` is with the driver that ran it."""
+    reason: str | None
+    stalls: tuple[tuple[float, float], ...] = ()
+    """Times in which no epoch was trained, although none was due to take so long."""
+
+
+class TrialRow(Spec):
+    """Describes one trial."""
+
+    id: int
+    state: TrialState
+    own: bool
+    """Whether it is the documented recipe."""
+    epochs: int
+    score: float | None
+    """Its score at its last epoch."""
+    best_score: float | None
+    place: float | None
+    values: dict[str, Value]
+    """By dotted path."""
+    scores: dict[int, float]
+    """By epoch."""
+    train_loss: dict[int, float]
+    val_loss: dict[int, float]
+    seconds: float
+    """Of all its epochs."""
+    attempts: int
+    reason: str | None
+    costs: dict[str, float]
+    on_frontier: bool
+    digest: str | None
+    mlflow_run_id: str | None
+
+
+class BestSoFar(Spec):
+    """Holds one improvement: after how much work a finished trial was better than all before it."""
+
+    trial: int
+    score: float
+    epochs: int
+    hours: float
+    """Hours under a driver."""
+    trials: int
+    """The trials that had ended."""
+
+
+class Progress(Spec):
+    """Holds the improvements in order, and the work done so far."""
+
+    steps: tuple[BestSoFar, ...]
+    epochs: int
+    hours: float
+    trials: int
+
+
+class BeliefCurve(Spec):
+    """Holds what a rule believes of a value, for some of the trials: beliefs may follow other values."""
+
+    says: str
+    trials: int
+    density: tuple[float, ...]
+    """How much likelier values are than in uniform draws, at equal distances from the domain's low end to its
+    high end; for options one number each."""
+
+
+class Belief(Spec):
+    """Holds a rule: what it believes of one dimension, who says so, and what the trials say."""
+
+    name: str
+    path: str
+    domain: dict[str, Any]
+    """As a study writes it, such as {log: [0.001, 1.0]}."""
+    when: str | None
+    """The condition under which the dimension exists."""
+    reason: str
+    source: str
+    curves: tuple[BeliefCurve, ...]
+    verdict: Word | None
+    """None where the dimension has no belief that trials could test."""
+    effect: float | None
+    """How many more of 100 trials those that follow beat than those that depart."""
+    low: float | None
+    high: float | None
+    why: str | None
+    """Why the verdict is `untested`."""
+    trials: tuple[int, ...]
+    """The trials that have the dimension."""
+    positions: tuple[Share, ...]
+    """The position of each one's value in the domain."""
+
+
+class Importance(Spec):
+    """Holds the importance of one dimension, as a share of all."""
+
+    name: str
+    share: Share
+    low: Share
+    high: Share
+
+
+class Importances(Spec):
+    """Holds the importances of the dimensions, the largest first."""
+
+    trials: int
+    top: Share
+    """They say what decides who is among the best trials, of this share of all."""
+    explained: float | None
+    """How much of the variance of places the values explain, out of sample; 0 or less: nothing."""
+    fields: tuple[Importance, ...]
+
+
+class Finalist(Spec):
+    """Holds one of the best trials, trained again with other seeds."""
+
+    trial: int
+    search_score: float
+    """The figure of the search itself."""
+    scores: tuple[float, ...]
+    """One for each run."""
+    mean: float
+    deviation: float
+    shrunk: float
+    """The mean after shrinkage towards the mean of all finalists."""
+    low: float
+    high: float
+
+
+class AuditedRung(Spec):
+    """Holds what a rung says of the end of a run."""
+
+    epoch: int
+    rank_correlation: float
+    low: float
+    high: float
+    trials: int
+
+
+class PruningAudit(Spec):
+    """Holds what stopped trials would have reached: some were trained to the end."""
+
+    rungs: tuple[AuditedRung, ...]
+    trained: tuple[int, ...]
+    """The stopped trials that were trained to the end."""
+    better_stopped: float
+    """The chance that a trial was stopped that would have been better than the best."""
+    grace_epochs: int
+    """The grace period to take."""
+
+
+class ClassScore(Spec):
+    """Holds the scores of one class."""
+
+    name: str
+    images: int
+    recall: Share | None
+    precision: Share | None
+    f1: Share | None
+
+
+class Mistake(Spec):
+    """Holds one wrong answer."""
+
+    true: str
+    predicted: str
+    probability: Share
+    """Of the predicted class."""
+    probability_true: Share
+    thumbnail: str
+    """The image, as a data URI."""
+
+
+class Answers(Spec):
+    """Holds what the best trial's weights answer on a part."""
+
+    trial: int
+    part: Literal["validation"] = "validation"
+    """A search never looks at the test part, and neither does its report."""
+    images: int
+    accuracy: Share
+    classes: tuple[ClassScore, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """confusion[true][predicted] counts images."""
+    mistakes: tuple[Mistake, ...]
+
+
+class RecipeLine(Spec):
+    """Holds one field of the best recipe."""
+
+    path: str
+    value: str
+    reason: str
+    source: str
+    varied: bool
+    """Whether the search drew it."""
+
+
+class NextFinding(Spec):
+    """Holds one finding of `tunebook refine`."""
+
+    kind: str
+    about: str
+    seen: str
+    rule: str
+    source: str
+    advice: tuple[str, ...]
+
+
+class NextChange(Spec):
+    """Holds one change of the next study."""
+
+    field: str
+    before: str
+    after: str
+    why: str
+
+
+class NextRound(Spec):
+    """Holds what `tunebook refine` says of the next search."""
+
+    findings: tuple[NextFinding, ...]
+    changes: tuple[NextChange, ...]
+    left_alone: tuple[tuple[str, str], ...]
+    """What was examined and left as it is, and why."""
+    command: str
+
+
+class Compared(Spec):
+    """Holds another search, to be compared with this one."""
+
+    name: str
+    address: str
+    state: State
+    objective: str
+    best: int | None
+    score: float | None
+    own_score: float | None
+    trials: int
+    progress: Progress
+    values: dict[str, Value]
+    """The values of its best trial."""
+
+
+class Report(Spec):
+    """Is the whole report."""
+
+    version: Literal[1] = VERSION
+    made: float
+    """Seconds since 1970."""
+    search: Head
+    answer: Answer
+    trials: tuple[TrialRow, ...]
+    attempts: tuple[Attempt, ...]
+    resumed: tuple[float, ...]
+    """When drivers after the first one began, in seconds under a driver."""
+    progress: Progress
+    beliefs: tuple[Belief, ...]
+    verdicts: str
+    """The verdicts in one line, and what the figures mean."""
+    importances: Importances | None
+    finalists: tuple[Finalist, ...] = ()
+    pruning_audit: PruningAudit | None = None
+    answers: Answers | None
+    recipe: tuple[RecipeLine, ...]
+    next_round: NextRound | None
+    compared: tuple[Compared, ...] = ()
+    left_out: dict[str, str] = Field(default_factory=dict)
+    """Why a part is missing, by its name."""

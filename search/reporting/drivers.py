@@ -1,0 +1,142 @@
+"""Turns a journal's times into seconds under a driver, and into the attempts at trials, each in a lane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent
+from search.reporting.content import Attempt
+
+STALL_SECONDS = 30.0
+STALL_FACTOR = 3.0
+"""A stall is a wait of so many seconds, and of so many times the search's median epoch, beyond the time that
+the epoch itself took; our choice."""
+PREEMPTED = re.compile(r"preempt|taken back|drain", re.IGNORECASE)
+
+
+@dataclass
+class Clock:
+    """Counts the seconds under a driver, while events are read in order; what passes between drivers is not
+    counted."""
+
+    began: float | None = None
+    """When the driver at work began; None between drivers."""
+    before: float = 0.0
+    """The seconds under earlier drivers."""
+    latest: float = 0.0
+
+    def read(self, event: Event) -> float:
+        """Returns the seconds under a driver at an event."""
+        if isinstance(event, SearchEvent):
+            if event.state in ("started", "resumed"):
+                self._close(self.latest)
+                self.began = event.time
+            else:
+                self._close(event.time)
+        self.latest = event.time
+        return self.at(event.time)
+
+    def at(self, time: float) -> float:
+        """Returns the seconds under a driver at a time."""
+        return self.before + (max(0.0, time - self.began) if self.began is not None else 0.0)
+
+    def _close(self, end: float) -> None:
+        self.before, self.began = self.at(end), None
+
+
+@dataclass
+class _Open:
+    """Holds an attempt that has not ended, the seconds of its start and epochs, and those each epoch took."""
+
+    trial: int
+    number: int
+    first_epoch: int
+    start: float
+    marks: list[float] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+
+    def closed(self, end: float, outcome: str, reason: str | None) -> tuple[Attempt, _Open]:
+        """Returns the attempt, not yet in a lane, beside this."""
+        attempt = Attempt.model_validate(
+            {
+                "trial": self.trial,
+                "number": self.number,
+                "lane": 0,
+                "start": self.start,
+                "end": max(end, self.start),
+                "first_epoch": self.first_epoch,
+                "outcome": outcome,
+                "reason": reason,
+            }
+        )
+        return attempt, self
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Holds the attempts of a search in the order of their starts, and when its later drivers began."""
+
+    attempts: tuple[Attempt, ...]
+    resumed: tuple[float, ...]
+    seconds: float
+    """Under a driver, until the last event or `now`."""
+
+
+def timeline(events: Iterable[Event], now: float | None) -> Timeline:
+    """Returns when which trial was trained; `now` is the time if a driver is at work, else None."""
+    clock, resumed = Clock(), list[float]()
+    opened: dict[int, _Open] = {}
+    closed: list[tuple[Attempt, _Open]] = []
+    for event in events:
+        seconds = clock.read(event)
+        match event:
+            case SearchEvent(state=state):
+                closed += [each.closed(seconds, "cut", event.reason) for each in opened.values()]
+                opened.clear()
+                if state == "resumed":
+                    resumed.append(seconds)
+            case StartEvent():
+                opened[event.trial] = _Open(event.trial, event.attempt, event.epoch, seconds)
+            case EpochEvent() if event.trial in opened:
+                opened[event.trial].marks.append(seconds)
+                opened[event.trial].took.append(event.result.epoch_seconds)
+            case RetryEvent() if event.trial in opened:
+                outcome = "preempted" if PREEMPTED.search(event.reason) else "retried"
+                closed.append(opened.pop(event.trial).closed(seconds, outcome, event.reason))
+            case EndEvent() if event.trial in opened:
+                closed.append(opened.pop(event.trial).closed(seconds, event.state, event.reason))
+    end = clock.at(now if now is not None else clock.latest)
+    closed += [each.closed(end, "cut" if now is None else "running", None) for each in opened.values()]
+    return Timeline(_in_lanes(_with_stalls(closed)), tuple(resumed), end)
+
+
+def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:
+    """Returns the attempts with the times in which they waited much longer than an epoch takes."""
+    took = [seconds for _, each in closed for seconds in each.took]
+    least = max(STALL_SECONDS, STALL_FACTOR * median(took)) if took else STALL_SECONDS
+    return [
+        attempt.model_copy(update={"stalls": tuple(_stalls(attempt, each, least))})
+        for attempt, each in closed
+    ]
+
+
+def _stalls(attempt: Attempt, each: _Open, least: float) -> Iterable[tuple[float, float]]:
+    """Yields the waits of at least so many seconds; the start of an attempt and its end count as marks."""
+    begins, ends = [attempt.start, *each.marks], [*each.marks, attempt.end]
+    for begin, end, took in zip(begins, ends, [*each.took, 0.0], strict=True):
+        if end - begin - took >= least:
+            yield begin, end - took
+
+
+def _in_lanes(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Returns the attempts by start, each in the first lane that is free."""
+    free: list[float] = []
+    placed = []
+    for each in sorted(attempts, key=lambda each: (each.start, each.trial)):
+        lane = next((number for number, end in enumerate(free) if end <= each.start), len(free))
+        free[lane : lane + 1] = [each.end]
+        placed.append(each.model_copy(update={"lane": lane}))
+    return tuple(placed)

@@ -1,0 +1,194 @@
+"""Gathers the report of a search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from shlex import quote
+from typing import TypeVar
+
+from search.record.home import BEST_FILE, EVENTS_FILE
+from search.record.journal import Event, SearchEvent, read
+from search.record.verdicts import Verdicts
+from search.refining.refine import refined_search
+from search.reporting.answers import answers_of
+from search.reporting.beliefs import beliefs_of
+from search.reporting.content import Answer, Compared, Head, Importances, NextRound, RecipeLine, Report
+from search.reporting.drivers import Timeline, timeline
+from search.reporting.progress import SECONDS_PER_HOUR, progress_of
+from search.reporting.rows import next_round, recipe_lines, trial_rows
+from search.results.report import command, functions_of
+from search.results.search import Search
+from search.verdicts.standings import standings
+from search.verdicts.words import counts, promise
+from trainable.errors import UserError
+
+Found = TypeVar("Found")
+SLOW = "left out while the search goes on"
+
+
+def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
+    """Returns the report of a search, beside the searches that it is compared with.
+
+    While the search goes on, what would take seconds is left out: importances and the validation images.
+    """
+    events, summary = _events(search), search.progress
+    places, optional = standings(summary), _Optional()
+    times = timeline(events, time.time() if summary.state == "running" else None)
+    return Report(
+        made=time.time(),
+        search=_head(search, events),
+        answer=_answer(search, times),
+        trials=trial_rows(summary, places),
+        attempts=times.attempts,
+        resumed=times.resumed,
+        progress=progress_of(events, summary.objective, summary.sign),
+        beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
+        verdicts=_verdicts_in_words(search.verdicts),
+        importances=optional.part("importances", lambda: _importances(search, places)),
+        answers=optional.part("answers", lambda: answers_of(_ended(search))),
+        recipe=optional.part("recipe", lambda: _recipe(search)) or (),
+        next_round=optional.part("next_round", lambda: _next_round(search)),
+        compared=tuple(map(_compared, compared)),
+        left_out=optional.left_out,
+    )
+
+
+@dataclass
+class _Optional:
+    """Makes parts that may not be there, and remembers why one is not."""
+
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def part(self, name: str, make: Callable[[], Found]) -> Found | None:
+        try:
+            return make()
+        except UserError as error:
+            self.left_out[name] = str(error)
+            return None
+
+
+def _ended(search: Search) -> Search:
+    """Returns the search. Raises UserError while it goes on."""
+    if search.state == "running":
+        raise UserError(SLOW)
+    return search
+
+
+def _events(search: Search) -> Sequence[Event]:
+    path = search.folder / EVENTS_FILE
+    return read(path) if path.exists() else ()
+
+
+def _head(search: Search, events: Sequence[Event]) -> Head:
+    summary, study, info = search.progress, search.study, search.info
+    drivers = [each for each in events if isinstance(each, SearchEvent) and each.versions]
+    return Head(
+        name=summary.search or search.folder.name,
+        search_id=summary.search_id,
+        state=summary.state,
+        reason=summary.outcome_reason,
+        address=search.home.address,
+        objective=summary.objective,
+        mode=summary.direction,
+        data=study.data.path,
+        classes=len(info.classes),
+        train_images=info.train_images,
+        validation_images=info.validation_images,
+        budget_trials=study.budget.trials,
+        budget_epochs=summary.budget_epochs,
+        rungs=search.pruning.rungs,
+        rungs_why=search.pruning.describe(summary.budget_epochs),
+        drivers=len(drivers),
+        began=search.record.began,
+        versions=drivers[-1].versions if drivers else {},
+        constraints=str(summary.constraints),
+    )
+
+
+def _answer(search: Search, times: Timeline) -> Answer:
+    summary, facts = search.progress, search.facts
+    best, metric = summary.best, summary.objective
+    own = next((each.metrics.get(metric) for each in summary.trials if each.own), None)
+    score = best.metrics[metric] if best is not None else None
+    hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
+    return Answer(
+        best=best.id if best is not None else None,
+        score=score,
+        own_score=own,
+        gain=None if score is None or own is None else summary.sign * (score - own),
+        why_none=None if best is not None else _why_none(search),
+        diagnosis=tuple(search.diagnosis.lines()) if search.diagnosis is not None else (),
+        epochs_trained=summary.epochs_trained,
+        epochs_if_unpruned=summary.epochs_if_unpruned,
+        saved=summary.saved,
+        driver_hours=times.seconds / SECONDS_PER_HOUR,
+        cpu_hours=hours * facts.cpus,
+        gpu_hours=hours * facts.gpus,
+        commands=tuple(_commands(search)),
+    )
+
+
+def _why_none(search: Search) -> str:
+    if search.state in ("running", "interrupted"):
+        return "no trial has finished yet"
+    return search.progress.why_none_finished
+
+
+def _commands(search: Search) -> Sequence[str]:
+    """Returns the commands that use the answer; where the search has not ended, the one that goes on."""
+    address, program = quote(search.home.address), command()
+    again = search.code.again if search.code is not None else f"{program} resume {address}"
+    going_on = [again] if search.state == "interrupted" else []
+    if search.best is None:
+        return going_on
+    best_file = quote(str(search.folder / BEST_FILE))
+    if own := functions_of(search.study, search.code):
+        return [*going_on, f"train(read_recipe({str(search.folder / BEST_FILE)!r}), {own})  # in Python"]
+    test = " --test" if search.info.test_images else ""
+    train = f"{program} train {best_file} --out {quote(search.progress.search)}-model{test}"
+    return [
+        *going_on,
+        *([] if (search.folder / BEST_FILE).exists() else [f"{program} export {address} -o {best_file}"]),
+        train,
+    ]
+
+
+def _importances(search: Search, places: Mapping[int, float]) -> Importances:
+    from search.reporting.importances import importances
+
+    return importances(_ended(search).space, search.trials, places)
+
+
+def _recipe(search: Search) -> tuple[RecipeLine, ...]:
+    if search.best is None:
+        raise UserError("no trial has finished")
+    return recipe_lines(search.best, search.space)
+
+
+def _next_round(search: Search) -> NextRound:
+    return next_round(refined_search(search), search.home.address)
+
+
+def _verdicts_in_words(verdicts: Verdicts | None) -> str:
+    if verdicts is None or not verdicts.beliefs:
+        return ""
+    return f"{counts(verdicts)}, from {verdicts.trials} trials; {promise(verdicts)}"
+
+
+def _compared(search: Search) -> Compared:
+    summary = search.progress
+    times = _answer(search, timeline(_events(search), None))
+    return Compared(
+        name=summary.search or search.folder.name,
+        address=search.home.address,
+        state=summary.state,
+        objective=summary.objective,
+        best=times.best,
+        score=times.score,
+        own_score=times.own_score,
+        trials=len(summary.trials),
+        progress=progress_of(_events(search), summary.objective, summary.sign),
+        values=dict(summary.best.values) if summary.best is not None else {},
+    )

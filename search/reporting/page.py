@@ -1,0 +1,285 @@
+"""Writes the report as one page of HTML that needs no network, and no script to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from search.record.summary import duration
+from search.reporting.charts import DASHES, cost_plots, curves, progress_plots
+from search.reporting.content import Answers, Belief, Compared, Report, TrialRow
+from search.reporting.values import side_by_side, tiles
+from search.reporting.workers import troubles, workers
+from spaces.domains import Value, shown
+
+LEGEND = (
+    ("best", "the best"),
+    ("own", "documented recipe"),
+    ("finished", "finished"),
+    ("stopped", "stopped early"),
+    ("diverged", "diverged"),
+    ("failed", "failed"),
+    ("infeasible", "breaks a limit"),
+    ("running", "running"),
+)
+MOST_CLASSES = 20
+"""Of more classes the most frequent confusions are listed, instead of a matrix."""
+MOST_PAIRS = 30
+SHORTEST_HOURS = 0.1
+"""Shorter times are written in minutes and seconds."""
+DIGITS = 4
+"""So many significant digits of numbers are written for the cards of trials."""
+
+
+def page(report: Report) -> str:
+    """Returns the page, whole in itself."""
+    return _page(report, file_text("page.js"))
+
+
+def live_page(report: Report) -> str:
+    """Returns the page for a server that tells it when there is more (`search.reporting.live`)."""
+    return _page(report, file_text("page.js") + file_text("live.js"))
+
+
+def _page(report: Report, script: str) -> str:
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            report=report,
+            style=file_text("page.css"),
+            script=script,
+            data=data_of(report),
+            **_charts(report),
+            **_tables(report),
+        )
+    )
+
+
+def _charts(report: Report) -> dict[str, Any]:
+    drawn = tiles(report)
+    return {
+        "curves": curves(report),
+        "progress": progress_plots(report) if report.progress.steps else [],
+        "tiles": drawn,
+        "anchors": {each.belief.name: number for number, each in enumerate(drawn, start=1)},
+        "parallel": side_by_side(report),
+        "costs": cost_plots(report),
+        "workers": workers(report),
+    }
+
+
+def _tables(report: Report) -> dict[str, Any]:
+    answers = report.answers
+    return {
+        "contents": list(_contents(report)),
+        "legend": [(look, says) for look, says in LEGEND if look in _looks(report)],
+        "ranked": ranked(report),
+        "rivals": list(_rivals(report)),
+        "differing": list(_differing(report)),
+        "frontier": [each.id for each in report.trials if each.on_frontier],
+        "troubles": list(troubles(report)),
+        "classes": sorted(answers.classes, key=lambda each: (each.f1 is None, each.f1)) if answers else [],
+        "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
+        "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],
+    }
+
+
+def _contents(report: Report) -> Iterator[tuple[str, str]]:
+    """Yields the parts that the page has, with their titles."""
+    yield "answer", "Answer"
+    if report.compared:
+        yield "compared", "Comparison"
+    yield from (("curves", "Curves"), ("progress", "Best so far"), ("beliefs", "Beliefs"))
+    if any(each.place is not None for each in report.trials):
+        yield "parallel", "Values"
+    yield "importances", "What decides"
+    if report.finalists:
+        yield "finalists", "Finalists"
+    if report.pruning_audit is not None:
+        yield "pruning", "Early stopping"
+    yield "classes", "Mistakes"
+    if any(each.costs and each.state == "finished" for each in report.trials):
+        yield "costs", "Costs"
+    yield from (("workers", "Workers"), ("recipe", "Recipe"), ("next", "Next round"), ("trials", "Trials"))
+
+
+def _looks(report: Report) -> set[str]:
+    found = {each.state for each in report.trials} | {"own" for each in report.trials if each.own}
+    return found | ({"best"} if report.answer.best is not None else set())
+
+
+def ranked(report: Report) -> list[TrialRow]:
+    """Returns the trials in a person's order: the finished ones first, then by places."""
+
+    def key(trial: TrialRow) -> tuple[bool, float, float]:
+        sign = 1.0 if report.search.mode == "max" else -1.0
+        score = -1e300 if trial.score is None else sign * trial.score
+        if trial.state == "finished":
+            return True, score, 0.0
+        return False, -1.0 if trial.place is None else trial.place, score
+
+    return sorted(report.trials, key=key, reverse=True)
+
+
+# --- compared searches
+
+
+class Rival(NamedTuple):
+    """Holds a search of a comparison, and how its line is drawn."""
+
+    look: str
+    name: str
+    state: str
+    objective: str
+    score: float | None
+    own_score: float | None
+    trials: int
+    progress: Any
+    values: Mapping[str, Value]
+
+
+def _rivals(report: Report) -> Iterator[Rival]:
+    """Yields this search, then the others."""
+    if not report.compared:
+        return
+    best = next((each.values for each in report.trials if each.id == report.answer.best), {})
+    search, answer = report.search, report.answer
+    yield Rival(
+        "best", search.name, search.state, search.objective, answer.score, answer.own_score,
+        len(report.trials), report.progress, best,
+    )  # fmt: skip
+    for number, each in enumerate(report.compared):
+        yield _rival(f"other-{number % DASHES}", each)
+
+
+def _rival(look: str, each: Compared) -> Rival:
+    return Rival(
+        look, each.name, each.state, each.objective, each.score, each.own_score, each.trials, each.progress,
+        each.values,
+    )  # fmt: skip
+
+
+def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
+    """Yields the fields in which the best recipes of compared searches differ, with each one's value."""
+    rivals = list(_rivals(report))
+    for path in dict.fromkeys(path for each in rivals for path in each.values):
+        values = [shown(each.values[path]) if path in each.values else "" for each in rivals]
+        if len(set(values)) > 1:
+            yield path, values
+
+
+# --- what was answered
+
+
+class Cell(NamedTuple):
+    """Holds the images in one cell of a confusion matrix, and their share of those of the true class."""
+
+    images: int
+    share: float
+    right: bool
+
+
+def _confusion(answers: Answers) -> list[list[Cell]]:
+    return [
+        [Cell(images, images / max(1, sum(row)), at == number) for number, images in enumerate(row)]
+        for at, row in enumerate(answers.confusion)
+    ]
+
+
+def _pairs(answers: Answers) -> list[tuple[str, str, int]]:
+    """Returns the confusions with their counts, the most frequent first."""
+    names = [each.name for each in answers.classes]
+    found = [
+        (names[true], names[predicted], count)
+        for true, row in enumerate(answers.confusion)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    return sorted(found, key=lambda each: -each[2])
+
+
+# --- the data for the cards of trials
+
+
+def data_of(report: Report) -> dict[str, Any]:
+    """Returns what the page's script shows of each trial: fields by position, to be short."""
+    paths = list(dict.fromkeys(path for each in report.trials for path in each.values))
+    return {
+        "objective": report.search.objective,
+        "epochs": report.search.budget_epochs,
+        "best": report.answer.best,
+        "address": report.search.address,
+        "paths": paths,
+        "trials": [_card(each, paths) for each in report.trials],
+    }
+
+
+def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
+    values = [_short(trial.values[path]) if path in trial.values else "" for path in paths]
+    curves = [
+        [_rounded(by_epoch.get(epoch)) for epoch in range(1, trial.epochs + 1)]
+        for by_epoch in (trial.scores, trial.train_loss, trial.val_loss)
+    ]
+    costs = {name: _rounded(cost) for name, cost in trial.costs.items()}
+    return [
+        trial.state, trial.own, trial.epochs, _rounded(trial.score), _rounded(trial.place), values, curves,
+        round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest, trial.mlflow_run_id, costs,
+    ]  # fmt: skip
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.{DIGITS}g}")
+
+
+def _short(value: Value) -> str:
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else shown(value)
+
+
+# --- words
+
+
+def _effect(belief: Belief) -> str:
+    if belief.effect is None or belief.low is None or belief.high is None:
+        return ""
+    return f"{belief.effect:+.0f} ({belief.low:.0f} to {belief.high:.0f})"
+
+
+def _number(pattern: str) -> Any:
+    """Returns a filter that writes a number by a pattern, and nothing for None."""
+    return lambda number: "" if number is None else pattern.format(number)
+
+
+@cache
+def templates() -> Environment:
+    """Returns the templates of the page, with its filters."""
+    made = Environment(
+        loader=PackageLoader("search.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "score": _number("{:.4f}"),
+        "score3": _number("{:.3f}"),
+        "score0": _number("{:.0f}"),
+        "signed": _number("{:+.4f}"),
+        "percent0": _number("{:.0%}"),
+        "percent": lambda share: f"{100.0 * share:.4g}%",
+        "hours": lambda hours: f"{hours:.3g}" if hours >= SHORTEST_HOURS else duration(3600.0 * hours),
+        "duration": duration,
+        "effect": _effect,
+        "date": lambda time: datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    return made
+
+
+def file_text(name: str) -> str:
+    """Returns a file beside the templates, such as page.css."""
+    return (files("search.reporting") / "templates" / name).read_text()

@@ -1,0 +1,38 @@
+"""Says how the best score rose with the work that was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from search.record.journal import EndEvent, EpochEvent, Event
+from search.reporting.content import BestSoFar, Progress
+from search.reporting.drivers import Clock
+
+SECONDS_PER_HOUR = 3600.0
+
+
+def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
+    """Returns each finished trial that was better than all before it, by the epochs that all trials had
+    trained then, the hours under a driver and the trials that had ended.
+
+    `sign` is -1 where lower is better.
+    """
+    clock, last = Clock(), dict[int, float]()
+    steps: list[BestSoFar] = []
+    epochs = trials = 0
+    hours = 0.0
+    for event in events:
+        hours = clock.read(event) / SECONDS_PER_HOUR
+        match event:
+            case EpochEvent():
+                epochs += 1
+                last[event.trial] = event.result.metrics().get(metric, 0.0)
+            case EndEvent(trial=trial, state=state):
+                trials += 1
+                if state == "finished" and (not steps or sign * last[trial] > sign * steps[-1].score):
+                    steps.append(
+                        BestSoFar(trial=trial, score=last[trial], epochs=epochs, hours=hours, trials=trials)
+                    )
+            case _:
+                pass
+    return Progress(steps=tuple(steps), epochs=epochs, hours=hours, trials=trials)

@@ -1,0 +1,80 @@
+"""Turns trials, the best recipe and the next study into rows of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+
+from search.record.summary import Summary
+from search.record.trials import Trial
+from search.refining.refine import Refined
+from search.reporting.content import NextChange, NextFinding, NextRound, RecipeLine, TrialRow
+from search.results.report import command
+from spaces.catalog.explain import recipe_rows
+from spaces.space import Space
+from trainable.recipe.sources import with_guide_names
+
+
+def trial_rows(summary: Summary, places: Mapping[int, float]) -> tuple[TrialRow, ...]:
+    """Returns the trials in the order of their numbers."""
+    frontier = {trial.id for trial in summary.frontier}
+    return tuple(
+        _trial_row(each, summary, places.get(each.id), on_frontier=each.id in frontier)
+        for each in summary.trials
+    )
+
+
+def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_frontier: bool) -> TrialRow:
+    scores = trial.scores(summary.objective)
+    return TrialRow(
+        id=trial.id,
+        state=trial.state,
+        own=trial.own,
+        epochs=trial.epochs,
+        score=scores.get(trial.epochs),
+        best_score=max(scores.values(), key=lambda score: summary.sign * score, default=None),
+        place=place,
+        values=dict(trial.values),
+        scores=scores,
+        train_loss=_by_epoch(trial, "train_loss"),
+        val_loss=_by_epoch(trial, "val_loss"),
+        seconds=sum(each.epoch_seconds for each in trial.results),
+        attempts=trial.attempts,
+        reason=trial.outcome_reason,
+        costs=dict(trial.costs),
+        on_frontier=on_frontier,
+        digest=trial.digest,
+        mlflow_run_id=trial.mlflow_run_id,
+    )
+
+
+def _by_epoch(trial: Trial, metric: str) -> dict[int, float]:
+    return {each.epoch: getattr(each, metric) for each in trial.results if not each.diverged}
+
+
+def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
+    """Returns a trial's recipe, line by line.
+
+    Raises JournalError where this version would train another one.
+    """
+    rows = recipe_rows(trial.whole_recipe, space)
+    sources = with_guide_names(each.source for each in rows)
+    return tuple(
+        RecipeLine(
+            path=row.path, value=row.what, reason=row.reason, source=source, varied=row.path in trial.values
+        )
+        for row, source in zip(rows, sources, strict=True)
+    )
+
+
+def next_round(found: Refined, address: str) -> NextRound:
+    """Returns what an audit says of the next search."""
+    return NextRound(
+        findings=tuple(NextFinding.model_validate(each.json()) for each in found.findings),
+        changes=tuple(
+            NextChange(field=each.field, before=each.before, after=each.after, why=each.why)
+            for each in found.edits
+        ),
+        left_alone=tuple((each.about, each.why) for each in found.left_alone),
+        command=f"{command()} refine {quote(address)} -o {found.following.name}.yaml",
+    )

@@ -1,0 +1,155 @@
+"""Draws the trials' values: each rule's belief over them, and all of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from search.reporting.axes import Axis, domain_axis, numbered_axis
+from search.reporting.charts import in_order, look_of, points_of
+from search.reporting.content import Belief, BeliefCurve, Report, TrialRow
+from search.reporting.plots import Area, Label, Line, Plot, Spot
+from spaces.catalog.overrides import Fixed, parse
+from spaces.domains import Choice, Domain, SpaceError, fraction_of, hull
+
+BELIEF_HEIGHT = 0.55
+"""The likeliest value of a belief is so high in its plot."""
+JITTER = 0.6
+"""Points of one option are spread over so much of its share."""
+GOLDEN = 0.618033988749895
+"""Multiples of it are spread evenly (Weyl's sequence)."""
+AXES = 12
+"""So many fields at most are drawn side by side."""
+ROWS_OF_AXIS = 3.4
+TOP = 90.0
+"""Trials that beat so many of 100 others stand out."""
+
+
+class Tile(NamedTuple):
+    """Holds one rule with its plot."""
+
+    belief: Belief
+    plot: Plot
+
+
+def tiles(report: Report) -> list[Tile]:
+    """Returns a plot for each dimension: those with a clear verdict first, then those of the most trials."""
+    trials = {each.id: each for each in report.trials}
+    ordered = sorted(report.beliefs, key=lambda each: (each.verdict in (None, "untested"), -len(each.trials)))
+    return [Tile(each, _tile(each, trials, report.answer.best)) for each in ordered]
+
+
+def domain_of(belief: Belief) -> Domain:
+    """Returns the domain of a dimension."""
+    found = parse(belief.domain)
+    assert not isinstance(found, Fixed)
+    assert found.domain is not None
+    return found.domain
+
+
+def _tile(belief: Belief, trials: Mapping[int, TrialRow], best: int | None) -> Plot:
+    domain, at = domain_of(belief), dict(zip(belief.trials, belief.positions, strict=True))
+    y = numbered_axis("beats of 100", 0.0, 100.0)
+
+    def spot(trial: TrialRow) -> Spot:
+        assert trial.place is not None
+        return _jittered(domain, at[trial.id], trial.id), y.share(trial.place)
+
+    having = [trials[each] for each in belief.trials if trials[each].place is not None]
+    tallest = max(number for each in belief.curves for number in each.density)
+    curves = [_outline(domain, each, tallest) for each in belief.curves]
+    return Plot(
+        f"{belief.name}: its values in {len(having)} trials, what the rule believes, and how many of 100 "
+        "others each beats",
+        domain_axis(belief.path.rpartition(".")[2], domain),
+        y,
+        areas=[Area("belief", curves[0])],
+        lines=[Line("belief-edge", each) for each in curves],
+        points=points_of(in_order(having, best), best, spot),
+        rows=11.0,
+    )
+
+
+def _jittered(domain: Domain, position: float, trial: int) -> float:
+    """Returns a position; those of one option are spread, so that they do not hide each other."""
+    if not isinstance(domain, Choice):
+        return position
+    return position + JITTER * ((trial * GOLDEN) % 1.0 - 0.5) / len(domain.options)
+
+
+def _outline(domain: Domain, curve: BeliefCurve, tallest: float) -> list[Spot]:
+    """Returns the outline of a belief: a curve over a range, a step for each option."""
+    heights = [BELIEF_HEIGHT * each / tallest for each in curve.density]
+    if isinstance(domain, Choice):
+        count = len(heights)
+        steps = [((0.1, 0.0), (0.1, each), (0.9, each), (0.9, 0.0)) for each in heights]
+        return [((at + side) / count, up) for at, step in enumerate(steps) for side, up in step]
+    return [(at / (len(heights) - 1), each) for at, each in enumerate(heights)]
+
+
+class _Field(NamedTuple):
+    """Holds one field of a recipe with the domain that holds all of its dimensions' ranges."""
+
+    path: str
+    domain: Domain
+
+
+def side_by_side(report: Report) -> Plot | None:
+    """Returns the values of the most important fields, a line through them for each trial, and the places
+    below; None where no trial has a place."""
+    trials = [each for each in report.trials if each.place is not None]
+    fields = _fields(report)
+    if not trials or not fields:
+        return None
+    count, places = len(fields) + 1, numbered_axis("beats of 100 others", 0.0, 100.0)
+    heights = [1.0 - (number + 0.6) / count for number in range(count)]
+    lines = [
+        Line(_look(each, report.answer.best), spots, each.id)
+        for each in sorted(trials, key=lambda each: (each.id == report.answer.best, each.own, each.place))
+        if len(spots := _through(each, fields, heights, places)) > 1
+    ]
+    axes = [Line("axis", [(0.0, height), (1.0, height)]) for height in heights]
+    names = [*(each.path for each in fields), places.name]
+    numbered = [*(domain_axis(each.path, each.domain) for each in fields), places]
+    labels = [Label((0.0, height), name, "name") for height, name in zip(heights, names, strict=True)]
+    labels += [
+        Label((tick.at, height), tick.text, "tick")
+        for height, axis in zip(heights, numbered, strict=True)
+        for tick in axis.ticks
+    ]
+    says = f"The values of {len(lines)} trials in {len(fields)} fields, and how many of 100 others each beats"
+    return Plot(says, Axis(""), Axis(""), lines=[*axes, *lines], labels=labels, rows=ROWS_OF_AXIS * count)
+
+
+def _fields(report: Report) -> list[_Field]:
+    """Returns the fields that vary, in the space's order; of many, those that matter most."""
+    shares = {each.name: each.share for each in report.importances.fields} if report.importances else {}
+    weights: dict[str, float] = {}
+    domains: dict[str, list[Domain]] = {}
+    for each in report.beliefs:
+        weights[each.path] = weights.get(each.path, 0.0) + shares.get(each.name, 0.0)
+        domains.setdefault(each.path, []).append(domain_of(each))
+    kept = sorted(weights, key=lambda path: -weights[path])[:AXES]
+    return [_Field(path, hull(domains[path])) for path in domains if path in kept]
+
+
+def _look(trial: TrialRow, best: int | None) -> str:
+    assert trial.place is not None
+    known = look_of(trial, best)
+    if known == "best" or trial.own:
+        return known
+    return "top" if trial.place >= TOP else "faint"
+
+
+def _through(trial: TrialRow, fields: Sequence[_Field], heights: Sequence[float], places: Axis) -> list[Spot]:
+    """Returns the spots of a trial's values; a field that it lacks, or whose range it leaves, is skipped."""
+    spots: list[Spot] = []
+    for field, height in zip(fields, heights, strict=False):
+        if field.path in trial.values:
+            try:
+                at = fraction_of(field.domain, trial.values[field.path])
+            except SpaceError:
+                continue
+            spots.append((_jittered(field.domain, at, trial.id), height))
+    assert trial.place is not None
+    return [*spots, (places.share(trial.place), heights[-1])]

@@ -1,0 +1,92 @@
+"""Draws what each worker did when, and lists what cost time: retries, preemptions, stalls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from search.record.summary import duration
+from search.reporting.axes import Axis, Tick, numbered_axis
+from search.reporting.charts import upright
+from search.reporting.content import Attempt, Report
+from search.reporting.plots import Label, Line, Plot, Points, Spot
+from search.results.tables import counted
+
+LEAST_ROWS, ROWS_OF_LANE = 4.0, 1.3
+UNITS: Mapping[str, float] = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+"""The seconds of each unit."""
+LOST = {"retried": "tried again", "preempted": "machine taken back", "cut": "cut with its driver"}
+"""How attempts end whose trial goes on in another one, in words."""
+
+
+def workers(report: Report) -> Plot | None:
+    """Returns what each worker did when; None before the first attempt at a trial."""
+    if not (attempts := report.attempts):
+        return None
+    end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
+    x, y = _time(end), _lanes(lanes)
+    bars = [Line(f"bar {_look(each)}", _along(each, x, y), each.trial) for each in attempts]
+    stalls = [
+        Line("stall", [(x.share(at), _height(each, y)) for at in stall])
+        for each in attempts
+        for stall in each.stalls
+    ]
+    return Plot(
+        f"What {counted(lanes, 'worker')} did in {duration(end)}: {counted(len(attempts), 'attempt')}",
+        x,
+        y,
+        lines=[*(upright(x.share(each)) for each in report.resumed), *bars, *stalls],
+        points=_ends([each for each in attempts if each.outcome in LOST], x, y),
+        labels=[Label((x.share(each), 1.0), "resumed", "rung") for each in report.resumed],
+        rows=max(LEAST_ROWS, ROWS_OF_LANE * lanes),
+    )
+
+
+def _time(end: float) -> Axis:
+    """Returns the axis of seconds, labelled in the largest unit of which there are two."""
+    unit = max((name for name in UNITS if end >= 2 * UNITS[name]), key=UNITS.__getitem__, default="seconds")
+    labelled = numbered_axis(unit, 0.0, end / UNITS[unit] or 1.0)
+    return replace(labelled, high=labelled.high * UNITS[unit])
+
+
+def _lanes(count: int) -> Axis:
+    """Returns the axis of lanes; the first one is at the top."""
+    return Axis("worker", ticks=tuple(Tick(1.0 - (at + 0.5) / count, str(at + 1)) for at in range(count)))
+
+
+def _height(attempt: Attempt, y: Axis) -> float:
+    return y.ticks[attempt.lane].at
+
+
+def _along(attempt: Attempt, x: Axis, y: Axis) -> list[Spot]:
+    return [(x.share(each), _height(attempt, y)) for each in (attempt.start, attempt.end)]
+
+
+def _look(attempt: Attempt) -> str:
+    return "lost" if attempt.outcome in LOST else attempt.outcome
+
+
+def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
+    """Returns a mark where each of these attempts was lost."""
+    spots = [_along(each, x, y)[-1] for each in lost]
+    return [Points("lost", spots, [each.trial for each in lost])] if lost else []
+
+
+class Trouble(NamedTuple):
+    """Holds one loss of time, at seconds under a driver."""
+
+    trial: int
+    number: int
+    at: float
+    what: str
+    why: str
+
+
+def troubles(report: Report) -> Iterator[Trouble]:
+    """Yields what cost time, by the starts of attempts."""
+    for each in report.attempts:
+        for start, end in each.stalls:
+            yield Trouble(each.trial, each.number, start, "stalled", f"no epoch for {duration(end - start)}")
+        if each.outcome in LOST:
+            yield Trouble(each.trial, each.number, each.end, LOST[each.outcome], each.reason or "")

@@ -1,0 +1,247 @@
+"""Tests the report in a browser: by mouse and keyboard, on a phone, in the dark, in print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from search.reporting.content import Report, TrialRow
+from search.reporting.page import page as page_of
+from tests.integration.browser import PAINTED, chromium, opened
+from tests.search.reporting.small_reports import whole_report
+
+pytestmark = pytest.mark.integration
+
+MOST_BYTES, MOST_SECONDS = 5_000_000, 2.0
+TRIALS, EPOCHS = 2_000, 20
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def whole() -> Report:
+    return whole_report()
+
+
+@pytest.fixture(scope="module")
+def file(whole: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("report") / "report.html"
+    found.write_text(page_of(whole))
+    return found
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    with opened(browser, file) as found:
+        yield found
+
+
+def end_of(page: Page, plot: str, trial: int) -> tuple[float, float]:
+    """Returns where on the screen the last mark of a trial is."""
+    page.locator(plot).first.scroll_into_view_if_needed()
+    x, y = page.evaluate(
+        """([plot, trial]) => {
+            const svg = document.querySelector(`${plot} svg`), box = svg.getBoundingClientRect();
+            const trials = path => path.dataset.ts.split(" ");
+            const layers = [...svg.querySelectorAll("[data-ts]")];
+            const layer = layers.find(path => trials(path).includes(trial));
+            const at = trials(layer).indexOf(trial);
+            const [x, y] = layer.getAttribute("d").match(/\\d+ \\d+/g)[at].split(" ");
+            return [box.left + x / 2000 * box.width, box.top + y / 2000 * box.height];
+        }""",
+        [plot, str(trial)],
+    )
+    return float(x), float(y)
+
+
+def best_of(report: Report) -> TrialRow:
+    assert report.answer.best is not None
+    return report.trials[report.answer.best]
+
+
+def test_a_trial_under_the_mouse_is_named(page: Page, whole: Report) -> None:
+    best = best_of(whole)
+    page.mouse.move(*end_of(page, ".curves", best.id))
+    expect(page.locator("#tip")).to_contain_text(f"trial {best.id}, the best: finished")
+    page.mouse.move(5, 5)
+    expect(page.locator("#tip")).to_be_hidden()
+
+
+def test_a_click_opens_the_card_of_the_trial(page: Page, whole: Report) -> None:
+    best = best_of(whole)
+    page.mouse.click(*end_of(page, ".curves", best.id))
+    card = page.get_by_role("dialog")
+    expect(card.get_by_role("heading", name=f"Trial {best.id}")).to_be_visible()
+    expect(card).to_contain_text(f"{best.score:.4g}")
+    for path, value in best.values.items():
+        row = card.get_by_role("row").filter(has=page.get_by_role("rowheader", name=path, exact=True))
+        expect(row).to_contain_text(f"{value:.4g}" if isinstance(value, float) else str(value))
+    assert page.locator(".belief path.hot").count() >= 2  # it is marked in the other plots, too
+    expect(page.locator(f"tr[data-row='{best.id}']")).to_have_class("chosen")
+
+
+def test_a_card_leads_to_the_next_trial_and_closes(page: Page) -> None:
+    page.locator("#table").get_by_role("button", name="trial 3", exact=True).click()
+    card = page.get_by_role("dialog")
+    card.get_by_role("button", name="The next trial").click()
+    expect(card.get_by_role("heading", name="Trial 4")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    assert page.locator("path.hot").count() == 0
+
+
+def test_the_keyboard_goes_from_trial_to_trial_and_opens_one(page: Page) -> None:
+    page.locator(".curves").first.focus()
+    said = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+        said.append(page.locator("#said").text_content())
+    assert said[0] == said[2] != said[1]
+    page.keyboard.press("Enter")
+    number = str(said[0]).split()[1].rstrip(":,")
+    heading = page.get_by_role("dialog").get_by_role("heading", name=f"Trial {number}")
+    expect(heading).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".curves").first).to_be_focused()
+
+
+def test_the_legend_hides_trials_and_shows_them_again(page: Page) -> None:
+    stopped = page.locator(".curves path.stopped:visible")
+    before = stopped.count()
+    button = page.get_by_role("button", name="stopped early")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    assert (before > 0, stopped.count()) == (True, 0)
+    button.click()
+    assert stopped.count() == before
+
+
+def test_a_drag_along_an_axis_keeps_the_trials_with_values_there(page: Page, whole: Report) -> None:
+    plot = page.locator(".parallel .frame")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    last = page.locator(".parallel path.axis").last.get_attribute("d")
+    assert last is not None
+    height = box["y"] + int(last.split("l")[0].split()[1]) / 2000 * box["height"]
+    page.mouse.move(box["x"] + 0.5 * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] + 5, height)
+    page.mouse.up()
+    better = [each for each in whole.trials if each.place is not None and each.place >= 50.0]
+    expect(page.locator("#kept")).to_have_text(f"{len(better)} trials have such values")
+    assert page.locator(".parallel path[data-t]:not(.out)").count() == len(better)
+    expect(page.get_by_role("dialog")).to_be_hidden()  # a drag is no click
+    page.mouse.click(box["x"] + 0.3 * box["width"], height)
+    expect(page.locator("#kept")).to_have_text("all trials are shown")
+
+
+def test_the_table_is_filtered_and_sorted(page: Page, whole: Report) -> None:
+    page.get_by_label("Show trials that have").fill("diverged")
+    diverged = [each for each in whole.trials if each.state == "diverged"]
+    expect(page.locator("#table tbody tr:visible")).to_have_count(len(diverged))
+    page.get_by_label("Show trials that have").fill("")
+    page.get_by_role("button", name="epochs", exact=True).click()
+    epochs = [int(each) for each in page.locator("#table tbody td:nth-child(3)").all_inner_texts()]
+    assert epochs == sorted(epochs, reverse=True)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_axe_finds_nothing_serious(browser: Browser, file: Path, scheme: str, width: int) -> None:
+    with opened(browser, file, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
+        page.locator("#table").get_by_role("button", name="trial 3", exact=True).click()
+        found = Axe().run(page).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in serious] == []
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, file: Path) -> None:
+    with opened(browser, file, viewport=PHONE, has_touch=True, is_mobile=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        page.locator(".curves").first.scroll_into_view_if_needed()
+        sizes = "[...document.querySelectorAll('.frame span')].map(each => getComputedStyle(each).fontSize)"
+        assert min(float(each.removesuffix("px")) for each in page.evaluate(sizes)) >= 11.0
+
+
+def test_the_dark_page_is_dark(browser: Browser, file: Path) -> None:
+    with opened(browser, file, color_scheme="dark") as page:
+        red, green, blue = page.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+        )
+        assert max(red, green, blue) < 64
+
+
+def test_a_print_has_the_plots_on_white_paper_and_the_closed_parts(browser: Browser, file: Path) -> None:
+    with opened(browser, file, color_scheme="dark") as page:
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        expect(page.locator("nav")).to_be_hidden()
+        expect(page.get_by_role("group", name="Fields that were fixed")).to_be_visible()
+        assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_the_page_can_be_read_without_its_script(browser: Browser, file: Path, whole: Report) -> None:
+    with opened(browser, file, java_script_enabled=False) as page:
+        expect(page.locator("#answer")).to_contain_text(f"{best_of(whole).score:.4f}")
+        assert page.locator(".curves svg path").count() > len(whole.trials) / 2
+        expect(page.locator("#table tbody tr")).to_have_count(len(whole.trials))
+
+
+def test_two_thousand_trials_are_drawn_in_two_seconds(
+    browser: Browser, whole: Report, tmp_path: Path
+) -> None:
+    file = tmp_path / "large.html"
+    file.write_text(page_of(_large(whole)))
+    assert file.stat().st_size < MOST_BYTES
+    seconds = []
+    for _ in range(3):  # a busy machine is slow for a while
+        with opened(browser, file) as page:
+            seconds.append(page.evaluate(f"{PAINTED}.then(() => performance.now())") / 1000.0)
+            assert page.locator(".curves path[data-t]").count() == TRIALS
+    assert min(seconds) < MOST_SECONDS
+
+
+def _large(report: Report) -> Report:
+    """Returns the report with 2,000 trials of 20 epochs each, and their values in 15 dimensions."""
+    known = [each for each in report.trials if each.place is not None and each.score is not None]
+    curves = {epoch: 0.5 + epoch / 50.0 for epoch in range(1, EPOCHS + 1)}
+    trials = tuple(
+        known[at % len(known)].model_copy(
+            update={
+                "id": at,
+                "state": "finished" if at % 3 else "stopped",
+                "epochs": EPOCHS,
+                "scores": {epoch: score + at / 10_000 for epoch, score in curves.items()},
+                "train_loss": curves,
+                "val_loss": curves,
+                "values": {f"field.{name}": (at * name) % 97 / 97.0 for name in range(1, 16)},
+            }
+        )
+        for at in range(TRIALS)
+    )
+    ids = tuple(range(TRIALS))
+    beliefs = tuple(
+        report.beliefs[-1].model_copy(
+            update={
+                "name": f"field.{name}",
+                "path": f"field.{name}",
+                "domain": {"uniform": [0.0, 1.0]},
+                "trials": ids,
+                "positions": tuple((at * name) % 97 / 97.0 for at in ids),
+            }
+        )
+        for name in range(1, 16)
+    )
+    attempts = tuple(report.attempts[0].model_copy(update={"trial": at, "lane": at % 8}) for at in ids)
+    changed = {"trials": trials, "beliefs": beliefs, "attempts": attempts, "importances": None}
+    return report.model_copy(update=changed)

@@ -1,0 +1,123 @@
+"""Makes reports of searches with invented curves, and one that has every part."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from search.reporting.answers import class_scores, thumbnail
+from search.reporting.content import (
+    Answers,
+    Attempt,
+    AuditedRung,
+    Finalist,
+    Mistake,
+    PruningAudit,
+    Report,
+    TrialRow,
+    Verified,
+)
+from search.reporting.gather import report_of
+from search.results.search import Search
+from tests.search.planted_searches import Run, planted
+from tests.search.refining.landscapes import RANGES, RATE, SMALL
+
+BELIEVED = {**SMALL, "space__overrides": {**RANGES, RATE: {**RANGES[RATE], "prior": 0.3}}}
+"""The small space with a belief in the rate."""
+CONFUSION = ((8, 2, 0), (0, 10, 0), (1, 3, 6))
+
+
+def hill(at: Mapping[str, float], luck: random.Random) -> Run:
+    """Makes trials the better, the nearer their rate is to 0.75 of its range; the largest diverge."""
+    rate = at[RATE]
+    accuracy = 0.9 - 0.4 * (rate - 0.75) ** 2 + luck.gauss(0.0, 0.005)
+    return Run(accuracy, accuracy + 0.03, diverges=rate > 0.97)
+
+
+def planted_report(storage: Path, trials: int = 24, *, last: int | None = None) -> Report:
+    """Returns the report of a search on the hill; `last` ends it early, after so many trials."""
+    folder = planted(storage, hill, trials=trials, last=last, sampler__kind="random", **BELIEVED)
+    return report_of(Search(folder))
+
+
+def whole_report() -> Report:
+    """Returns a report with every part that a report can have, and trials in every state."""
+    with TemporaryDirectory() as storage:
+        plain = planted_report(Path(storage))
+    best = plain.answer.best
+    assert best is not None
+    assert plain.answer.score is not None
+    verified = Verified(metric="test_accuracy", mean=0.88, deviation=0.004, runs=3, holds=True)
+    return plain.model_copy(
+        update={
+            "answer": plain.answer.model_copy(update={"verified": verified}),
+            "trials": tuple(map(_varied, plain.trials)),
+            "attempts": (*plain.attempts, _lost(plain.attempts[-1])),
+            "finalists": (_finalist(best, plain.answer.score),),
+            "pruning_audit": _audit(),
+            "answers": _answers(best),
+            "left_out": {},
+        }
+    )
+
+
+def _varied(trial: TrialRow) -> TrialRow:
+    """Returns a trial with costs; some in states that a finished search does not have."""
+    states = {20: "failed", 21: "infeasible", 22: "running", 23: "queued"}
+    cost = {"parameters": 1000.0 * (trial.id + 1), "latency_ms": 1.0 + trial.id, "memory_gib": 0.1}
+    return trial.model_copy(
+        update={
+            "state": states.get(trial.id, trial.state),
+            "costs": cost,
+            "on_frontier": trial.id in (0, 1),
+            "reason": "ran out of memory" if trial.id == 20 else trial.reason,
+        }
+    )
+
+
+def _lost(last: Attempt) -> Attempt:
+    return last.model_copy(
+        update={
+            "number": 2,
+            "start": last.end,
+            "end": last.end + 100.0,
+            "outcome": "preempted",
+            "reason": "the machine was taken back",
+            "stalls": ((last.end + 10.0, last.end + 60.0),),
+        }
+    )
+
+
+def _finalist(trial: int, score: float) -> Finalist:
+    return Finalist(
+        trial=trial,
+        search_score=score,
+        scores=(0.87, 0.88, 0.89),
+        mean=0.88,
+        deviation=0.01,
+        shrunk=0.879,
+        low=0.86,
+        high=0.9,
+    )
+
+
+def _audit() -> PruningAudit:
+    rung = AuditedRung(epoch=3, rank_correlation=0.8, low=0.5, high=0.95, trials=12)
+    return PruningAudit(rungs=(rung,), trained=(2, 3), better_stopped=0.02, grace_epochs=3)
+
+
+def _answers(trial: int) -> Answers:
+    import numpy as np
+
+    image = thumbnail(np.full((1, 8, 8), 128, np.uint8))
+    mistake = Mistake(true="oak", predicted="elm", probability=0.9, probability_true=0.05, thumbnail=image)
+    return Answers(
+        trial=trial,
+        images=30,
+        accuracy=0.8,
+        classes=class_scores(("oak", "elm", "ash"), CONFUSION),
+        confusion=CONFUSION,
+        mistakes=(mistake,) * 3,
+    )

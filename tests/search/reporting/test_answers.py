@@ -1,0 +1,125 @@
+"""Tests what the best recipe gets wrong: weights of a real run, scored again for the report."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
+
+from search.reporting.answers import ANSWERS_FILE, WORST, answers_of, class_scores, thumbnail
+from search.results.search import Search
+from tests.search.planted_searches import Run as PlantedRun
+from tests.search.planted_searches import planted
+from trainable.checkpoints.checkpoint_store import CheckpointStore
+from trainable.errors import UserError
+from trainable.training.run import Run
+
+CLASSES = ("oak", "elm", "ash")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """Returns the folder of a search of one trial of one epoch, and the run whose checkpoint is in it."""
+    base = {"model.width": 8, "loop.batch_size": 64, "precision.kind": "fp32"}
+    folder = planted(
+        tmp_path_factory.mktemp("trained"),
+        lambda at, luck: PlantedRun(0.5, 0.5),
+        trials=1,
+        budget__epochs=1,
+        base=base,
+        space__name="quick",
+    )
+    best = Search(folder).best
+    assert best is not None
+    run = Run(best.whole_recipe)
+    run.step()
+    CheckpointStore.at(Search(folder).home.checkpoints(0)).save(run.state_dict(), run.history)
+    return folder, run
+
+
+def test_the_answers_are_those_of_the_trained_weights(trained: tuple[Path, Run]) -> None:
+    folder, run = trained
+    found = answers_of(Search(folder))
+    answers = run.score("validation", answers=True).answers
+    assert answers is not None
+    labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
+    assert found.confusion == tuple(
+        map(tuple, confusion_matrix(labels, predicted, labels=range(10)).tolist())
+    )
+    assert (found.trial, found.images) == (0, len(labels))
+    assert found.accuracy == pytest.approx((labels == predicted).mean())
+
+
+def test_mistakes_are_the_images_whose_class_was_believed_least(trained: tuple[Path, Run]) -> None:
+    folder, run = trained
+    found, answers = answers_of(Search(folder)), run.score("validation", answers=True).answers
+    assert answers is not None
+    wrong = sorted(
+        (float(answers.probabilities[at, label]), at)
+        for at, label in enumerate(answers.labels.tolist())
+        if answers.predicted[at] != label
+    )
+    assert [each.probability_true for each in found.mistakes] == pytest.approx(
+        [chance for chance, _ in wrong[:WORST]]
+    )
+    images, _ = run.data.validation.tensors()
+    shown = Image.open(io.BytesIO(base64.b64decode(found.mistakes[0].thumbnail.partition(",")[2])))
+    assert np.array_equal(np.array(shown), images[wrong[0][1], 0].numpy())
+
+
+def test_answers_are_kept_beside_the_search(
+    trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = trained
+    first = answers_of(Search(folder))
+    monkeypatch.setattr("trainable.training.run.Run.score", None)  # it would be called to compute them again
+    assert answers_of(Search(folder)) == first
+
+
+def test_answers_of_another_trial_are_not_taken(trained: tuple[Path, Run]) -> None:
+    folder, _ = trained
+    file = folder / ANSWERS_FILE
+    found = answers_of(Search(folder))
+    file.write_text(found.model_copy(update={"trial": 7, "images": 1}).model_dump_json())
+    assert answers_of(Search(folder)) == found
+
+
+def test_without_the_images_one_line_says_so(
+    trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = trained
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+
+    def away(*given: object, **named: object) -> None:
+        raise UserError("data.path: /flowers does not exist")
+
+    monkeypatch.setattr("trainable.training.pixels.load_for", away)
+    with pytest.raises(UserError, match="/flowers does not exist"):
+        answers_of(Search(folder))
+
+
+def test_scores_of_classes_are_those_of_scikit_learn() -> None:
+    labels, predicted = [0] * 10 + [1] * 10 + [2] * 10, [0] * 8 + [1] * 12 + [0, 1, 1, 1] + [2] * 6
+    found = class_scores(CLASSES, confusion_matrix(labels, predicted).tolist())
+    for name, score in (("recall", recall_score), ("precision", precision_score), ("f1", f1_score)):
+        expected = score(labels, predicted, average=None)
+        assert [getattr(each, name) for each in found] == pytest.approx(expected.tolist())
+
+
+def test_a_class_without_images_or_answers_has_no_scores() -> None:
+    found = class_scores(("oak", "elm"), ((3, 0), (0, 0)))
+    assert (found[1].recall, found[1].precision, found[1].f1) == (None, None, None)
+
+
+@pytest.mark.parametrize(("shape", "form"), [((1, 8, 8), "png"), ((3, 200, 100), "jpeg")])
+def test_thumbnails_are_small(shape: tuple[int, int, int], form: str) -> None:
+    found = thumbnail(np.zeros(shape, np.uint8))
+    assert found.startswith(f"data:image/{form};base64,")
+    image = Image.open(io.BytesIO(base64.b64decode(found.partition(",")[2])))
+    assert max(image.size) <= 96
+    assert len(found) < 4000

@@ -1,0 +1,158 @@
+"""Tests what a report gathers: against the search's own objects, for searches in every state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from search.record.home import EVENTS_FILE
+from search.refining.refine import refined
+from search.reporting.content import Report
+from search.reporting.gather import report_of
+from search.results.search import Search
+from search.verdicts.standings import standings
+from spaces.domains import fraction_of
+from spaces.priors import density, quantile_value
+from tests.search.planted_searches import planted
+from tests.search.refining.landscapes import RATE
+from tests.search.reporting.small_reports import BELIEVED, hill, planted_report
+from tests.search.small_events import replace_journal
+
+SCHEMA = Path("docs/report.schema.json")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of a search of 24 trials."""
+    storage = tmp_path_factory.mktemp("gathered")
+    return planted(storage, hill, trials=24, sampler__kind="random", **BELIEVED)
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Report:
+    return report_of(Search(folder))
+
+
+def test_a_report_is_the_same_after_it_was_written_and_read(whole: Report) -> None:
+    assert Report.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_the_schema_in_the_documents_is_that_of_the_report() -> None:
+    assert json.loads(SCHEMA.read_text()) == Report.model_json_schema()
+
+
+def test_a_report_fits_the_schema_in_the_documents(whole: Report) -> None:
+    import jsonschema
+
+    jsonschema.validate(json.loads(whole.model_dump_json()), json.loads(SCHEMA.read_text()))
+
+
+def test_the_answer_is_that_of_the_summary(folder: Path, report: Report) -> None:
+    summary, answer = Search(folder).summary, report.answer
+    own = summary.trials[0].metrics[summary.objective]
+    assert summary.best is not None
+    assert (answer.best, answer.own_score) == (summary.best.id, own)
+    assert answer.gain == pytest.approx(summary.best.metrics[summary.objective] - own)
+    assert (answer.epochs_trained, answer.saved) == (summary.epochs_trained, summary.saved)
+    assert answer.commands[-1].startswith("tunebook train ")
+    assert f"export {folder}" in answer.commands[0]  # best.yaml is not there
+
+
+def test_places_are_the_standings_of_the_trials(folder: Path, report: Report) -> None:
+    expected = standings(Search(folder).progress)
+    assert {each.id: each.place for each in report.trials if each.place is not None} == expected
+
+
+def test_scores_by_epoch_are_those_of_the_journal(folder: Path, report: Report) -> None:
+    search = Search(folder)
+    for row, trial in zip(report.trials, search.trials, strict=True):
+        assert row.scores == trial.scores("val_accuracy")
+        assert row.epochs == trial.epochs
+
+
+def test_a_belief_is_drawn_where_the_rule_draws_values(folder: Path, report: Report) -> None:
+    """The share of draws in a part of the range is the area of the belief over it."""
+    dimension = next(each for each in Search(folder).space.dimensions if each.name == RATE)
+    (belief,) = [each for each in report.beliefs if each.name == RATE]
+    prior, (curve,) = dimension.prior({}), belief.curves
+    draws = [
+        fraction_of(dimension.domain, quantile_value(dimension.domain, prior, at / 500)) for at in range(500)
+    ]
+    below = sum(each < 0.5 for each in draws) / len(draws)
+    half = len(curve.density) // 2
+    assert sum(curve.density[:half]) / sum(curve.density) == pytest.approx(below, abs=0.03)
+    assert max(curve.density) == pytest.approx(
+        max(
+            density(dimension.domain, prior, quantile_value(dimension.domain, prior, at / 500))
+            for at in range(500)
+        ),
+        rel=0.05,
+    )
+
+
+def test_positions_are_the_values_in_their_domain(folder: Path, report: Report) -> None:
+    search = Search(folder)
+    for belief, dimension in zip(report.beliefs, search.space.dimensions, strict=True):
+        values = [search.trials[trial].values[dimension.path] for trial in belief.trials]
+        expected = [fraction_of(dimension.domain, each) for each in values]
+        assert belief.positions == pytest.approx(expected, abs=1e-5)
+
+
+def test_verdicts_stand_beside_their_rules(folder: Path, report: Report) -> None:
+    verdicts = Search(folder).verdicts
+    assert verdicts is not None
+    expected = {each.rule: (each.word, each.effect) for each in verdicts.rules}
+    found = {each.name: (each.verdict, each.effect) for each in report.beliefs if each.verdict is not None}
+    assert found == {name: expected[name] for name in found}
+    assert found
+
+
+def test_the_next_round_is_that_of_refine(folder: Path, report: Report) -> None:
+    expected = refined(folder)
+    assert report.next_round is not None
+    assert [each.field for each in report.next_round.changes] == [each.field for each in expected.edits]
+    assert [each.seen for each in report.next_round.findings] == [each.seen for each in expected.findings]
+
+
+def test_the_recipe_is_that_of_the_best_trial(folder: Path, report: Report) -> None:
+    best = Search(folder).best
+    assert best is not None
+    assert {each.path for each in report.recipe} == {path for path, _ in best.whole_recipe.leaves()}
+    assert {each.path for each in report.recipe if each.varied} == set(best.values)
+
+
+def test_what_is_missing_is_said(report: Report) -> None:
+    assert report.answers is None
+    assert report.left_out == {"answers": f"there is no checkpoint of trial {report.answer.best}"}
+
+
+def test_one_trial_makes_a_report(tmp_path: Path) -> None:
+    found = planted_report(tmp_path, trials=1)
+    assert (len(found.trials), found.answer.best, found.answer.gain) == (1, 0, 0.0)
+    assert found.left_out["importances"] == "0 trials can be compared, 20 are needed"
+
+
+def test_a_search_that_was_killed_before_its_first_trial_makes_a_report(tmp_path: Path) -> None:
+    folder = planted(tmp_path, hill, trials=2, **BELIEVED)
+    replace_journal(folder, b"".join((folder / EVENTS_FILE).read_bytes().splitlines(keepends=True)[:2]))
+    found = report_of(Search(folder))
+    assert (found.search.state, found.trials, found.attempts) == ("interrupted", (), ())
+    assert found.answer.why_none == "no trial has finished yet"
+    assert found.answer.commands == (f"tunebook resume {folder}",)
+
+
+def test_an_interrupted_search_says_how_it_goes_on(tmp_path: Path) -> None:
+    found = planted_report(tmp_path, trials=24, last=3)
+    assert found.search.state == "interrupted"
+    assert found.answer.commands[0] == f"tunebook resume {tmp_path / 'planted'}"
+
+
+def test_compared_searches_stand_beside_this_one(folder: Path, report: Report, tmp_path: Path) -> None:
+    other = planted(tmp_path, hill, trials=5, sampler__kind="random", seed=1, **BELIEVED)
+    (compared,) = report_of(Search(folder), [Search(other)]).compared
+    best = Search(other).best
+    assert best is not None
+    assert (compared.best, compared.trials, compared.values) == (best.id, 5, dict(best.values))
+    assert compared.progress.steps[-1].trial == best.id

@@ -1,0 +1,61 @@
+"""Tests the page that follows a search: served to this machine alone, anew when the journal grows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from search.record.home import EVENTS_FILE
+from search.reporting.live import Live
+
+
+async def client_of(folder: Path, written: list[int]) -> TestClient[web.Request, web.Application]:
+    """Returns a client of a page that says how often it was written."""
+
+    def write() -> str:
+        written.append(1)
+        return f"page {len(written)}"
+
+    return TestClient(TestServer(Live(folder, write).app(), host="127.0.0.1"))
+
+
+def grow(folder: Path) -> None:
+    with (folder / EVENTS_FILE).open("ab") as file:
+        file.write(b"{}\n")
+
+
+def test_the_page_is_written_again_only_when_the_journal_has_grown(tmp_path: Path) -> None:
+    async def served() -> list[str]:
+        async with await client_of(tmp_path, []) as client:
+            found = [await (await client.get("/")).text() for _ in range(2)]
+            grow(tmp_path)
+            return [*found, await (await client.get("/")).text()]
+
+    assert asyncio.run(served()) == ["page 1", "page 1", "page 2"]
+
+
+def test_browsers_are_told_when_the_journal_grows(tmp_path: Path) -> None:
+    async def served() -> tuple[str, bytes]:
+        async with await client_of(tmp_path, []) as client:
+            await client.get("/")
+            async with client.get("/events") as events:
+                grow(tmp_path)
+                while not (line := await asyncio.wait_for(events.content.readline(), 60)).startswith(
+                    b"data:"
+                ):
+                    pass
+                return events.headers["Content-Type"], line
+
+    assert asyncio.run(served()) == ("text/event-stream", b"data: 3 False\n")
+
+
+def test_a_page_of_another_site_cannot_read_it(tmp_path: Path) -> None:
+    async def served() -> int:
+        async with await client_of(tmp_path, []) as client, ClientSession() as session:
+            answer = await session.get(client.make_url("/"), headers={"Host": "evil.example"})
+            return answer.status
+
+    assert asyncio.run(served()) == 403

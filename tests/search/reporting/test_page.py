@@ -1,0 +1,128 @@
+"""Tests the page as text: what it says, and that it needs nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from search.reporting.content import Answers, Report
+from search.reporting.page import data_of, live_page, page, ranked
+from tests.search.reporting.small_reports import planted_report
+
+PARTS = (
+    "answer", "curves", "progress", "beliefs", "parallel", "importances", "finalists", "pruning", "classes",
+    "costs", "workers", "recipe", "next", "trials",
+)  # fmt: skip
+LOADING = {"src", "href", "action", "poster", "data", "srcset"}
+
+
+class Reader(HTMLParser):
+    """Collects the ids, the sections in order, and all that a browser would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.sections: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids += [found["id"]] if "id" in found else []
+        self.sections += [found["id"]] if tag == "section" else []
+        self.loaded += [value for name, value in found.items() if name in LOADING]
+
+
+@pytest.fixture(scope="module")
+def text(whole: Report) -> str:
+    return page(whole)
+
+
+def test_the_parts_come_in_order(text: str) -> None:
+    assert tuple(Reader(text).sections) == PARTS
+
+
+def test_the_contents_lead_to_every_part(text: str) -> None:
+    found = Reader(text)
+    targets = [each[1:] for each in found.loaded if each.startswith("#")]
+    assert set(PARTS) <= set(targets)
+    assert set(targets) <= set(found.ids)
+
+
+def test_ids_are_there_once(text: str) -> None:
+    found = Reader(text).ids
+    assert sorted(found) == sorted(set(found))
+
+
+def test_nothing_is_loaded_from_elsewhere(text: str) -> None:
+    assert all(each.startswith(("#", "data:")) for each in Reader(text).loaded)
+    assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|EventSource", text)
+
+
+def test_the_live_page_listens_to_its_server(whole: Report) -> None:
+    assert 'new EventSource("/events")' in live_page(whole)
+
+
+def test_names_from_outside_are_text_and_no_markup(whole: Report) -> None:
+    evil = "</script><img src=x onerror=alert(1)>"
+    trial = whole.trials[0].model_copy(update={"reason": evil, "values": {"data.own": evil}})
+    search = whole.search.model_copy(update={"name": evil, "data": evil})
+    text = page(whole.model_copy(update={"search": search, "trials": (trial, *whole.trials[1:])}))
+    assert evil not in text
+    assert Reader(text).loaded == Reader(page(whole)).loaded
+
+
+def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert json.loads(found) == json.loads(json.dumps(data_of(whole)))
+
+
+def test_each_trial_is_in_the_table_once_the_finished_ones_first(text: str, whole: Report) -> None:
+    rows = [int(each) for each in re.findall(r'data-row="(\d+)"', text)]
+    assert sorted(rows) == [each.id for each in whole.trials]
+    assert rows[0] == whole.answer.best
+    states = [each.state == "finished" for each in ranked(whole)]
+    assert states == sorted(states, reverse=True)
+
+
+def test_many_classes_are_listed_by_their_confusions(whole: Report) -> None:
+    assert whole.answers is not None
+    names = [
+        each.model_copy(update={"name": f"class {at}"})
+        for at in range(30)
+        for each in whole.answers.classes[:1]
+    ]
+    confusion = tuple(tuple(int(at == 3 and to == 7) * 5 for to in range(30)) for at in range(30))
+    answers = whole.answers.model_copy(update={"classes": tuple(names), "confusion": confusion})
+    assert isinstance(answers, Answers)
+    text = page(whole.model_copy(update={"answers": answers}))
+    assert "The most frequent confusions" in text
+    assert '<td>class 3</td><td>class 7</td><td class="n">5</td>' in text
+
+
+def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = page(planted_report(tmp_path_factory.mktemp("one"), trials=1))
+    assert "Importances are missing: 0 trials can be compared, 20 are needed." in text
+    assert "Scores by class are missing: there is no checkpoint of trial 0." in text
+
+
+def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
+    other = {
+        "name": "other",
+        "address": "other",
+        "state": "finished",
+        "objective": whole.search.objective,
+        "best": 1,
+        "score": 0.8,
+        "own_score": 0.7,
+        "trials": 3,
+        "progress": whole.progress.model_dump(),
+        "values": {"optimizer.lr": 0.5},
+    }
+    text = page(Report.model_validate({**whole.model_dump(), "compared": (other,)}))
+    assert "Beside other searches" in text
+    assert text.count('class="other-0"') == 4  # the table's key, and a line in each plot of progress
+    assert "Where the best recipes differ" in text

@@ -1,0 +1,43 @@
+"""Tests how the best score rose with the work done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from search.record.journal import EndEvent, Event, Outcome
+from search.reporting.progress import progress_of
+from tests.search.small_events import OBJECTIVE, begun, epoch, session
+
+TRIALS: Sequence[tuple[float, Outcome]] = [
+    (0.5, "finished"), (0.9, "stopped"), (0.4, "finished"), (0.7, "finished"), (0.7, "finished"),
+]  # fmt: skip
+
+
+def events() -> list[Event]:
+    """Returns trials of two epochs each, one event every 36 seconds, the first at 0."""
+    found: list[Event] = list(begun())
+    for trial, (score, state) in enumerate(TRIALS):
+        found += [epoch(trial, 1, 0.99), epoch(trial, 2, score), EndEvent(trial=trial, state=state)]
+    found.append(session("finished"))
+    return [each.model_copy(update={"time": 36.0 * at}) for at, each in enumerate(found)]
+
+
+def test_only_finished_trials_that_are_better_than_all_before_count() -> None:
+    found = progress_of(events(), OBJECTIVE, 1.0)
+    assert [(each.trial, each.score, each.epochs, each.trials) for each in found.steps] == [
+        (0, 0.5, 2, 1),
+        (3, 0.7, 8, 4),
+    ]
+    assert (found.epochs, found.trials) == (10, 5)
+
+
+def test_hours_are_those_under_the_driver() -> None:
+    found = progress_of(events(), OBJECTIVE, 1.0)
+    assert [each.hours for each in found.steps] == pytest.approx([0.04, 0.13])
+    assert found.hours == pytest.approx(0.17)
+
+
+def test_where_lower_is_better_the_best_falls() -> None:
+    assert [each.trial for each in progress_of(events(), OBJECTIVE, -1.0).steps] == [0, 2]
