@@ -1,16 +1,24 @@
-"""Takes a trial's weights from its checkpoints."""
+"""Takes a trial's weights from its checkpoints: to ship them, or as a program that answers images."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from search.results.export import chosen_trial, recipe_of
 from search.results.search import Search
-from trainable.bundle.trained import Trained, scored_weights, trained
+from search.study.code import NO_CODE, Code
+from trainable.bundle.classifier import make_classifier
+from trainable.bundle.programs import export_program
+from trainable.bundle.trained import Trained, network_with, scored_weights, trained
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import UserError
+from trainable.training.pixels import resolved_for
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from search.record.trials import Trial
     from trainable.data import DataSet
     from trainable.data.own import MakeData
     from trainable.models.own import BuildModel
@@ -32,6 +40,24 @@ def trained_trial(
     chosen = chosen_trial(search, trial)
     if chosen.end == "diverged":
         raise UserError(f"trial {chosen.id} diverged: its weights are of no use; choose another one")
+    state, recipe = _newest_state(search, chosen), recipe_of(search, chosen)
+    return trained(recipe, scored_weights(state), epochs=state["epoch"], model=model, data=data)
+
+
+def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
+    """Returns the best trial's network as the program that a bundle has (`export_program`); no image is read.
+
+    `code` makes a network of a person's own. Raises UserError before a trial has finished and where the best
+    one has no checkpoint, ModelError where its network cannot be made here, and ExportError where torch
+    cannot trace it.
+    """
+    best, info = chosen_trial(search, None), search.info
+    recipe = resolved_for(best.whole_recipe, info)
+    network = network_with(scored_weights(_newest_state(search, best)), recipe, info, code.model)
+    return export_program(make_classifier(network, recipe, info))
+
+
+def _newest_state(search: Search, chosen: Trial) -> Mapping[str, Any]:
     address = search.home.checkpoints(chosen.id)
     state = CheckpointStore.at(address).newest_state()
     if state is None:
@@ -39,5 +65,4 @@ def trained_trial(
             f"{address}: no checkpoint of trial {chosen.id} that can be read; `tunebook export` its recipe "
             "and `tunebook train` it again, with --out"
         )
-    recipe, weights = recipe_of(search, chosen), scored_weights(state)
-    return trained(recipe, weights, epochs=state["epoch"], model=model, data=data)
+    return state

@@ -188,9 +188,9 @@ def tracker_of(home: Home, study: Study, code: Code = NO_CODE) -> Tracker:
     search = Search(home.folder)  # its space is read once a trial is in the journal
 
     def program() -> ExportedProgram:
-        from search.results.winner import winner_program
+        from search.results.trained_trial import best_program
 
-        return winner_program(Search(home.folder), code)
+        return best_program(Search(home.folder), code)
 
     return Tracker(
         home,

@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from trainable.data import DataSet
+from trainable.data import DataInfo, DataSet
 from trainable.data.own import MakeData
 from trainable.errors import ModelError, UserError, first_line
 from trainable.models.own import BuildModel
@@ -37,13 +37,7 @@ class Trained:
 
     def network(self) -> nn.Module:
         """Returns the network, made anew, with the weights. Raises ModelError where they do not fit it."""
-        spec = self.recipe.model.model_copy(update={"weights": None})
-        network = make_network(spec, self.data.info, build=self.build)
-        try:
-            network.load_state_dict(dict(self.weights))
-        except RuntimeError as error:
-            raise ModelError(f"the weights do not fit the recipe's network: {first_line(error)}") from None
-        return network
+        return network_with(self.weights, self.recipe, self.data.info, self.build)
 
 
 def trained(
@@ -69,6 +63,19 @@ def trained(
         )
     images.be_here()
     return Trained(resolved(recipe, images), images, weights, epochs, model)
+
+
+def network_with(
+    weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo, build: BuildModel | None = None
+) -> nn.Module:
+    """Returns a recipe's network, made anew, with these weights. Raises ModelError where they do not fit."""
+    spec = recipe.model.model_copy(update={"weights": None})
+    network = make_network(spec, info, build=build)
+    try:
+        network.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise ModelError(f"the weights do not fit the recipe's network: {first_line(error)}") from None
+    return network
 
 
 def _refuse_code_that_is_not_given(recipe: Recipe, model: object, data: object) -> None:

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from search.results.search import Search
-from search.results.winner import winner_program
+from search.results.trained_trial import best_program
 from tests.search.results.trained_search import trained_search
 from trainable.data.parts import ArrayPart
-from trainable.errors import StateError, UserError
+from trainable.errors import UserError
 from trainable.training.run import Run
 
 
@@ -29,7 +29,7 @@ def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixe
     folder, run = trained
     part = run.data.validation
     assert isinstance(part, ArrayPart)
-    program = winner_program(Search(folder)).module()
+    program = best_program(Search(folder)).module()
     pixels, _ = part.tensors()
     with torch.no_grad():
         found = program(pixels.permute(0, 2, 3, 1))
@@ -40,11 +40,18 @@ def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixe
 
 
 def test_the_program_takes_any_number_of_images(trained: tuple[Path, Run]) -> None:
-    program = winner_program(Search(trained[0])).module()
+    program = best_program(Search(trained[0])).module()
     for images in (1, 3, 64):
         found = program(torch.zeros(images, 8, 8, 1, dtype=torch.uint8))
         assert found.shape == (images, 10)
         assert torch.allclose(found.sum(1), torch.ones(images))
+
+
+def test_the_program_makes_images_of_any_size_square_itself(trained: tuple[Path, Run]) -> None:
+    program = best_program(Search(trained[0])).module()
+    found = program(torch.full((2, 20, 13, 1), 255, dtype=torch.uint8))
+    white = program(torch.full((2, 8, 8, 1), 255, dtype=torch.uint8))
+    assert torch.allclose(found, white, atol=1e-5)
 
 
 def test_without_a_checkpoint_the_error_says_where_it_is_missing(
@@ -52,8 +59,8 @@ def test_without_a_checkpoint_the_error_says_where_it_is_missing(
 ) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(trained[0], folder, ignore=shutil.ignore_patterns("trials"))
-    with pytest.raises(StateError, match=rf"{folder}/trials/0000: expected a checkpoint of the best trial"):
-        winner_program(Search(folder))
+    with pytest.raises(UserError, match=rf"{folder}/trials/0000: no checkpoint of trial 0 that can be read"):
+        best_program(Search(folder))
 
 
 def test_a_search_without_a_finished_trial_has_no_program(tmp_path: Path) -> None:
@@ -61,5 +68,5 @@ def test_a_search_without_a_finished_trial_has_no_program(tmp_path: Path) -> Non
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / ".synced").unlink()
     (tmp_path / "events.jsonl").write_bytes(b"".join(lines[:-2]))
-    with pytest.raises(UserError, match="no trial has finished"):
-        winner_program(Search(tmp_path))
+    with pytest.raises(UserError, match="no trial has finished yet"):
+        best_program(Search(tmp_path))
