@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from search.followers import note
 from search.followers.consumer import one_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
-from search.followers.saved_view import TAG, saved_view
+from search.followers.saved_view import AGAIN, TAG, repeats_view, saved_view
 from search.followers.uri import readable
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
 from search.record.trials import Trial
@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
 
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
-DATA, VIEW, MODEL = "data set", "view", "model"
+DATA, VIEW, VIEW_OF_REPEATS, MODEL = "data set", "view", "view of repeats", "model"
 Sent = dict[str, str]
-"""What MLflow has, by the names of files and the three above: mostly digests."""
+"""What MLflow has, by the names of files and the four above: mostly digests."""
 
 
 class Attachments:
@@ -63,7 +63,8 @@ class Attachments:
             self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
             return
         store.store_text(trial.id, text, RECIPE_FILE)
-        self._send_data(store, trial.id)
+        if trial.repeat is None or trial.repeat.split is None:  # the digest is that of the search's split
+            self._send_data(store, trial.id)
 
     def send(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
         """Send all that belongs to the search's own run, the model last, which takes longest."""
@@ -84,14 +85,17 @@ class Attachments:
             store.log_data(run, lambda: data_input(info()))
 
     def _send_view(self, store: RunStore, outbox: Outbox, sent: Sent) -> None:
-        """Send the view once there is a trial, and again when one has other fields."""
-        record = outbox.record
-        if not record.trials:
-            return
-        view = saved_view(record, self._study.objective.metric, outbox.mode)
-        if (digest := short_hash(view.encode())) != sent.get(VIEW):
-            store.save_view(f"{TAG}{record.search_id}", view)
-            sent[VIEW] = digest
+        """Send the view once there is a trial, and again when one has other fields; likewise for repeats."""
+        record, metric, key = outbox.record, self._study.objective.metric, f"{TAG}{outbox.record.search_id}"
+        if record.trials:
+            self._save_view(store, sent, VIEW, key, saved_view(record, metric, outbox.mode))
+        if any(trial.repeat is not None for trial in record.trials):
+            self._save_view(store, sent, VIEW_OF_REPEATS, f"{key}{AGAIN}", repeats_view(record, metric))
+
+    def _save_view(self, store: RunStore, sent: Sent, item: str, key: str, view: str) -> None:
+        if (digest := short_hash(view.encode())) != sent.get(item):
+            store.save_view(key, view)
+            sent[item] = digest
 
     def _send_files(self, store: RunStore, sent: Sent) -> None:
         for name in IN_MLFLOW:
@@ -114,7 +118,7 @@ class Attachments:
         except Exception as error:
             self._refuse(VERDICTS_FILE, one_line(error))
             return
-        whole = clip(self._last_note(store, outbox, conclusion), LONGEST_TAG)
+        whole = clip(self._last_note(store, outbox, sent, conclusion), LONGEST_TAG)
         digest = short_hash(f"{whole}\n{conclusion.table}".encode())
         if digest != sent.get(VERDICTS_FILE):
             store.store_text(None, conclusion.table, VERDICTS_FILE)
@@ -122,11 +126,11 @@ class Attachments:
             store.send(None, RunUpdate(tags={TABLES: shown_as, NOTE: whole}))
             sent[VERDICTS_FILE] = digest
 
-    def _last_note(self, store: RunStore, outbox: Outbox, conclusion: Conclusion) -> str:
+    def _last_note(self, store: RunStore, outbox: Outbox, sent: Sent, conclusion: Conclusion) -> str:
         address, experiment = self._home.address, store.experiment_id
         has_report = (self._home.folder / REPORT_FILE).exists()
         more = [
-            note.links(experiment, str(outbox.record.search_id)),
+            note.links(experiment, str(outbox.record.search_id), repeats=VIEW_OF_REPEATS in sent),
             note.report_link(experiment, store.runs[None], REPORT_FILE) if has_report else "",
             note.reproduce(address) if outbox.best is not None else "",
             note.plan(self._study, address),
@@ -143,7 +147,7 @@ class Attachments:
         from search.followers.logged_model import Winner
 
         record = outbox.record
-        winner = Winner(store, str(record.search_id), record.name, best, outbox.numbers(best.history[-1]))
+        winner = Winner(store, str(record.search_id), record.name, best, outbox.scores(best))
 
         def give() -> None:
             assert self._info is not None, "it is given with the program"

@@ -36,15 +36,15 @@ VERSIONS = "mlflow.modelVersions"
 class Winner:
     """Stores, finds and registers the model of a search's best trial.
 
-    `name` is the search's, `numbers` are those of the trial's last epoch, as its run has them.
+    `name` is the search's, `scores` are the network's, as the trial's run has them at its last epoch.
     """
 
     def __init__(
-        self, store: RunStore, search_id: str, name: str, trial: Trial, numbers: Mapping[str, float]
+        self, store: RunStore, search_id: str, name: str, trial: Trial, scores: Mapping[str, float]
     ) -> None:
         self._client, self._experiment_id = store.client, store.experiment_id
         self._run_id, self._search_run_id = store.runs[trial.id], store.runs[None]
-        self._name, self._trial, self._numbers = name, trial, numbers
+        self._name, self._trial, self._scores = name, trial, scores
         self._tags = {SEARCH_ID: search_id, TRIAL: str(trial.id)}
 
     def stored(self) -> str | None:
@@ -95,8 +95,7 @@ class Winner:
         """
         last = self._trial.history[-1]
         at, of = milliseconds(last.time), (model_id, data.name, data.digest, self._run_id)
-        scores = {key: value for key, value in self._numbers.items() if key.startswith("val_")}
-        points = [Metric(key, value, at, last.epoch, *of) for key, value in scores.items()]
+        points = [Metric(key, value, at, last.epoch, *of) for key, value in self._scores.items()]
         self._client.log_batch(self._run_id, metrics=points)
         for run_id in (self._run_id, self._search_run_id):
             self._client.log_outputs(run_id, [LoggedModelOutput(model_id, last.epoch)])
@@ -122,7 +121,7 @@ def save_model(path: Path, program: ExportedProgram, info: DataInfo, model: Mode
 
 
 def _signature(info: DataInfo) -> ModelSignature:
-    images = TensorSpec(np.dtype("uint8"), (-1, info.image_size, info.image_size, info.channels))
+    images = TensorSpec(np.dtype("uint8"), (-1, -1, -1, info.channels))
     answers: list[ColSpec | TensorSpec] = [
         ColSpec(DataType.string, "label"),
         ColSpec(DataType.double, "probability"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from search.followers.saved_view import run_page, view_page
+from search.followers.saved_view import AGAIN, run_page, view_page
 from search.study import Study
 from search.verdicts.conclusions import Conclusion
 
@@ -18,10 +18,11 @@ def plan(study: Study, address: str) -> str:
     )
 
 
-def links(experiment_id: str, search_id: str) -> str:
-    """Returns the links to the search's trials in MLflow's own pages."""
+def links(experiment_id: str, search_id: str, *, repeats: bool = False) -> str:
+    """Returns the links to the search's trials in MLflow's own pages, and to those that repeat others."""
     table, charts = view_page(experiment_id, search_id), view_page(experiment_id, search_id, charts=True)
-    return f"[Trials]({table}) · [Charts]({charts})"
+    again = f" · [Trained again]({view_page(experiment_id, f'{search_id}{AGAIN}')})" if repeats else ""
+    return f"[Trials]({table}) · [Charts]({charts}){again}"
 
 
 def report_link(experiment_id: str, run_id: str, file: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, assert_never
 
+from search.followers.repeat_runs import final_numbers, purpose_tags
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
     CostEvent,
@@ -21,7 +22,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from search.record.summary import summarise
+from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from spaces.domains import Value
 from trainable.recipe.metrics import Mode
@@ -87,8 +88,8 @@ class Outbox:
         self.updates: dict[Run, RunUpdate] = {}
         self.recipes: dict[int, Trial] = {}
         """New trials, whose recipes are to be stored."""
-        self.best: Trial | None = None
-        """The finished trial with the best objective so far, of equals the earliest."""
+        self._leader: Trial | None = None
+        """The search's own finished trial with the best objective so far, of equals the earliest."""
         self._objective = objective
         self._epochs = epochs
         self._params = params or {}
@@ -122,6 +123,11 @@ class Outbox:
                 pass
             case _:
                 assert_never(event)
+
+    @property
+    def best(self) -> Trial | None:
+        """The winner of the finalists, or else the search's own trial with the best objective so far."""
+        return self._summarised().best
 
     @property
     def is_over(self) -> bool:
@@ -170,7 +176,8 @@ class Outbox:
         self._update(event.trial).params.update(
             {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
         )
-        self._tag(event.trial, {STATE: "queued", "tunebook.own": written(event.own)})
+        whose = {"tunebook.own": written(event.own), **purpose_tags(event.repeat)}
+        self._tag(event.trial, {STATE: "queued", **whose})
 
     def _apply_epoch(self, event: EpochEvent) -> None:
         self._epochs_trained += 1
@@ -185,16 +192,23 @@ class Outbox:
         self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))
         self._tag(event.trial, {STATE: event.state, OUTCOME: event.state, REASON: event.reason})
         trial = self.record.trials[event.trial]
-        if event.state == "finished" and (self.best is None or self._is_better(trial, self.best)):
-            self.best = trial
-        if self.best is not None:
-            best = Point(
-                f"best_{self._objective}",
-                self._score(self.best),
-                milliseconds(event.time),
-                self._epochs_trained,
-            )
+        if trial.repeat is None:
+            self._compare(trial, milliseconds(event.time))
+
+    def _compare(self, ended: Trial, at: int) -> None:
+        """Compare a trial of the search itself with the best one before it; send the best so far."""
+        if ended.end == "finished" and (self._leader is None or self._is_better(ended, self._leader)):
+            self._leader = ended
+        if self._leader is not None:
+            best = Point(f"best_{self._objective}", self._score(self._leader), at, self._epochs_trained)
             self._update(None).points.append(best)
+
+    def scores(self, trial: Trial) -> dict[str, float]:
+        """Returns how good a finished trial's network is: its last numbers of validation, and what the final
+        says of its recipe."""
+        last = self.numbers(trial.history[-1])
+        validation = {key: value for key, value in last.items() if key.startswith("val_")}
+        return {**validation, **final_numbers(self._summarised().finals).get(trial.id, {})}
 
     def numbers(self, event: EpochEvent) -> dict[str, float]:
         """Returns the numbers of an epoch that MLflow gets: all, or a few and those that a person added.
@@ -222,9 +236,14 @@ class Outbox:
         return [trial for trial in self.record.trials if not trial.ended]
 
     def _end_search(self, status: Status, state: str, reason: str | None) -> None:
-        at = milliseconds(self.record.latest)
+        at, summary = milliseconds(self.record.latest), self._summarised()
         self._update(None).status = (status, at)
-        self._update(None).points.extend(self._summary(at))
+        totals = self._totals(summary).items()
+        self._update(None).points.extend(
+            Point(key, float(value), at, summary.epochs_trained) for key, value in totals
+        )
+        for finalist, numbers in final_numbers(summary.finals).items():
+            self._send_final(self.record.trials[finalist], numbers)
         self._tag(None, {STATE: state, REASON: reason})
         for trial in self._open_trials():
             self._update(trial.id).status = ("KILLED", at)
@@ -234,12 +253,19 @@ class Outbox:
         self._update(run).status = ("RUNNING", milliseconds(self.record.latest))
         self._tag(run, {STATE: state})
 
-    def _summary(self, at: int) -> list[Point]:
-        """Returns the search in numbers, at a step that grows with it: the epochs trained."""
-        record = self.record
-        summary = summarise(
-            record, record.latest, objective=self._objective, epochs=self._epochs, locked=False
+    def _send_final(self, trial: Trial, numbers: Mapping[str, float]) -> None:
+        """Give a finalist's run what the final says of it, at its last epoch: sent again, it is the same."""
+        at = milliseconds(trial.history[-1].time)
+        self._update(trial.id).points.extend(
+            Point(key, value, at, trial.epochs) for key, value in numbers.items()
         )
+
+    def _summarised(self) -> Summary:
+        record = self.record
+        return summarise(record, record.latest, objective=self._objective, epochs=self._epochs, locked=False)
+
+    def _totals(self, summary: Summary) -> dict[str, float]:
+        """Returns the search in numbers."""
         numbers: dict[str, float] = {
             "epochs_trained": summary.epochs_trained,
             "epochs_if_unpruned": summary.epochs_if_unpruned,
@@ -249,8 +275,11 @@ class Outbox:
             numbers[f"trials_{state}"] = count
         if summary.best is not None:
             numbers[f"best_{self._objective}"] = summary.best.metrics[self._objective]
-            numbers["best_trial"] = summary.best.id
-        return [Point(key, float(value), at, summary.epochs_trained) for key, value in numbers.items()]
+            numbers |= {
+                "best_trial": summary.best.id,
+                **final_numbers(summary.finals).get(summary.best.id, {}),
+            }
+        return numbers
 
     def _update(self, run: Run) -> RunUpdate:
         return self.updates.setdefault(run, RunUpdate())

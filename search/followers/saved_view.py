@@ -13,12 +13,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.followers.run_updates import SEARCH_ID, STATE, TRIAL
+from search.followers.repeat_runs import ESTIMATE, PURPOSE, REPEAT_OF, SEED, SPLIT
+from search.followers.run_updates import SEARCH_ID, STATE
 from search.record.trials import Record
 from trainable.recipe.metrics import Mode
 
 TAG = "mlflow.sharedViewState."
 """The experiment's tag of a view begins so; the view's name in addresses follows."""
+AGAIN = "-again"
+"""The name of the view of trials that repeat others is that of the search's own view with this behind."""
 EPOCHS = "tunebook.epochs"
 COLUMN_PIXELS = 130
 MOST_AXES = 8
@@ -29,12 +32,36 @@ SECTION = "tunebook"
 def saved_view(record: Record, objective: str, mode: Mode) -> str:
     """Returns the view of a search that has begun, as the value of its experiment tag.
 
-    Its trials are rows of their own, the best one first: state, objective, epochs and what was searched.
+    Its trials are rows of their own, the best one first: state, objective, epochs and what was searched; in a
+    search with finalists their estimates too. Trials that repeat others are left out: among the best trials
+    they would be the best ones again and again.
     """
-    began = round((record.began or 0.0) * 1000)
-    state = json.dumps(_state(record, objective, mode)).encode()
-    packed = f"deflate;{base64.b64encode(zlib.compress(state)).decode()}"
-    return json.dumps({"name": record.name, "createdAt": began, "updatedAt": began, "state": packed})
+    values = [trial.values for trial in record.trials]
+    paths = list(dict.fromkeys(path for each in values for path in each))
+    settled = record.settled
+    final = [_id("metrics", ESTIMATE)] if settled is not None and settled.finalists is not None else []
+    columns = [_id("tags", STATE), _id("metrics", objective), *final, _id("tags", EPOCHS)]
+    columns += [_id("params", path) for path in paths]
+    state = {
+        **_table(record, f"tags.`{PURPOSE}` = 'search'", columns),
+        "orderByKey": _id("metrics", objective),
+        "orderByAsc": mode == "min",
+        **_shown_charts(_charts(objective, _in_all(paths, values))),
+    }
+    return _tag(record, record.name, state)
+
+
+def repeats_view(record: Record, objective: str) -> str:
+    """Returns the view of the trials that train others again, by the trials that they repeat."""
+    shown = [_id("tags", tag) for tag in (PURPOSE, REPEAT_OF, SEED, SPLIT, STATE)]
+    columns = [*shown, _id("metrics", objective), _id("tags", EPOCHS)]
+    state = {
+        **_table(record, f"tags.`{REPEAT_OF}` LIKE '%'", columns),
+        "orderByKey": _id("tags", REPEAT_OF),
+        "orderByAsc": True,
+        **_shown_charts([_line(objective)]),
+    }
+    return _tag(record, f"{record.name}, trained again", state)
 
 
 def view_page(experiment_id: str, search_id: str | None, *, charts: bool = False) -> str:
@@ -53,24 +80,27 @@ def run_page(experiment_id: str, run_id: str, artifact: str = "") -> str:
     return f"#/experiments/{experiment_id}/runs/{run_id}{file}?workflowType=machine_learning"
 
 
-def _state(record: Record, objective: str, mode: Mode) -> dict[str, Any]:
-    values = [trial.values for trial in record.trials]
-    paths = list(dict.fromkeys(path for each in values for path in each))
-    columns = [_id("tags", STATE), _id("metrics", objective), _id("tags", EPOCHS)]
-    columns += [_id("params", path) for path in paths]
+def _tag(record: Record, name: str, state: Mapping[str, Any]) -> str:
+    """Returns a view as MLflow's button writes it: a name, two times, and the page's state, compressed."""
+    began = round((record.began or 0.0) * 1000)
+    packed = f"deflate;{base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()}"
+    return json.dumps({"name": name, "createdAt": began, "updatedAt": began, "state": packed})
+
+
+def _table(record: Record, which: str, columns: Sequence[str]) -> dict[str, Any]:
+    """Returns the part of a page's state that chooses the search's rows, and their columns."""
     return {
-        "searchFilter": f"tags.`{SEARCH_ID}` = '{record.search_id}' AND tags.`{TRIAL}` LIKE '%'",
-        "orderByKey": _id("metrics", objective),
-        "orderByAsc": mode == "min",
+        "searchFilter": f"tags.`{SEARCH_ID}` = '{record.search_id}' AND {which}",
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": dict.fromkeys(columns, COLUMN_PIXELS),
         "runsHiddenMode": "FIRST_20_RUNS",
-        "compareRunCharts": _charts(objective, _in_all(paths, values)),
-        "compareRunSections": [
-            {"uuid": SECTION, "name": "Model metrics", "display": True, "isReordered": True}
-        ],
     }
+
+
+def _shown_charts(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    section = {"uuid": SECTION, "name": "Model metrics", "display": True, "isReordered": True}
+    return {"compareRunCharts": charts, "compareRunSections": [section]}
 
 
 def _in_all(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:

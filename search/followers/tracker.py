@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from search.followers.attachments import Attachments
 from search.followers.consumer import Backlog, Consumer
+from search.followers.repeat_runs import run_name
 from search.followers.run_updates import (
     LONGEST_PARAM,
     NOTE,
@@ -188,7 +189,7 @@ class Tracker(Consumer):
             text = self._attachments.first_note(store.experiment_id, str(self._outbox.record.search_id))
             store.create(run, self._outbox.record.name, began, {**_source_tags(), NOTE: text})
         else:
-            store.create(run, f"trial-{run:04d}", began, _source_tags())
+            store.create(run, run_name(self._outbox.record.trials[run]), began, _source_tags())
 
     def _refuse(self, item: str, why: str) -> None:
         """Note an item that MLflow will never accept; one that is refused again counts once."""

@@ -31,6 +31,7 @@ from search.record.lock import empty
 from search.record.storage import driving
 from search.results import report
 from search.results.export import export_recipe, recipe_text
+from search.results.finals_table import winner_line
 from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import alive_machines, joined, local_ray
@@ -43,7 +44,7 @@ from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.study.code import NO_CODE, Code
-from search.verdicts.conclusions import conclusion
+from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
@@ -192,11 +193,16 @@ def tracker_of(home: Home, study: Study, code: Code = NO_CODE) -> Tracker:
 
         return best_program(Search(home.folder), code)
 
+    def conclude() -> Conclusion:
+        summary = Search(home.folder).summary
+        final = winner_line(summary.finals, summary.objective) if summary.finals is not None else ""
+        return conclusion(summary, final)
+
     return Tracker(
         home,
         study,
         lambda trial: recipe_text(trial.whole_recipe, search.space),
-        lambda: conclusion(Search(home.folder).summary),
+        conclude,
         lambda: search.info,
         program,
     )

@@ -21,11 +21,15 @@ class Conclusion(NamedTuple):
     """The table is JSON as MLflow's `log_table` writes it, with one row for each rule."""
 
 
-def conclusion(summary: Summary) -> Conclusion:
-    """Returns the best trial, the budget spent and saved, and the verdicts as Markdown and as a table."""
+def conclusion(summary: Summary, final: str = "") -> Conclusion:
+    """Returns the best trial, the budget spent and saved, and the verdicts as Markdown and as a table.
+
+    `final` says in a sentence what the best trials came to that were trained again.
+    """
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
-    answer = "\n\n".join(filter(None, [_best(summary), _spent(summary), _values(summary)]))
+    again = f"**Trained again**: {final}" if final else ""
+    answer = "\n\n".join(filter(None, [_best(summary), again, _spent(summary), _values(summary)]))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from search.record.cursor import read_cursor
 from search.record.trials import Trial
 from search.results.audit import audit
+from search.results.finals_table import winner_line
 from search.results.search import Search
 from search.running import driver
 from tests.integration.small_searches import digits_study
@@ -74,6 +76,25 @@ def test_every_part_of_the_search_has_the_runs_and_optunas_copy_has_the_trials_a
     found = audit(Search(folder))
     assert found.differences == ()
     assert found.trials == 6
+
+
+def test_mlflow_has_the_winners_estimate_and_says_it_in_the_searchs_note(folder: Path) -> None:
+    from mlflow import MlflowClient
+
+    search, client = Search(folder), MlflowClient(tracking_uri=f"sqlite:///{folder.parent}/mlflow.db")
+    finals, cursor = search.progress.finals, read_cursor(folder)
+    assert finals is not None
+    assert finals.winner is not None
+    assert finals.winner.estimate is not None
+    assert cursor is not None
+    for run_id in (cursor.parent_run_id, cursor.run_ids[finals.winner.trial]):
+        numbers = client.get_run(str(run_id)).data.metrics
+        assert numbers["final_estimate"] == finals.winner.estimate.value
+        assert numbers["final_low"] == finals.winner.estimate.interval.low
+    note = client.get_run(str(cursor.parent_run_id)).data.tags["mlflow.note.content"]
+    assert f"**Trained again**: {winner_line(finals, 'val_accuracy')}" in note
+    repeated = client.get_run(cursor.run_ids[5]).info.run_name
+    assert repeated == f"trial-{finals.winner.trial:04d}, seed 2, split 2"
 
 
 def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(

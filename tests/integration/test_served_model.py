@@ -10,7 +10,9 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from search.record.home import Home
@@ -28,14 +30,24 @@ import json, sys
 import mlflow, numpy
 model = mlflow.pyfunc.load_model(sys.argv[1])
 answers = model.predict(numpy.array(json.load(sys.stdin), numpy.uint8))
+assert len(model.predict(numpy.zeros((1, 12, 9, 1), numpy.uint8))) == 1, "images have any size"
 assert not {"search", "spaces", "trainable", "ray", "optuna"} & set(sys.modules)
 print(json.dumps(answers.to_dict("records")))
 """
 
 
+class Stored(NamedTuple):
+    """Holds the folder of a model, images [20, 8, 8, 1], and its run's labels and probabilities for them."""
+
+    address: str
+    images: list[object]
+    labels: list[str]
+    probabilities: list[list[float]]
+
+
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[object], list[str]]:
-    """Returns the folder of a model in MLflow, some images for it, and the labels that its run answers."""
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Returns the folder of a model in MLflow, some images for it, and what its run answers."""
     from mlflow import MlflowClient
 
     storage = tmp_path_factory.mktemp("searches")
@@ -50,35 +62,32 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[object],
     assert isinstance(part, ArrayPart)
     assert answers is not None
     labels = [run.data.info.classes[number] for number in answers.predicted[:20].tolist()]
-    return model.artifact_location, part.images[:20].transpose(0, 2, 3, 1).tolist(), labels
+    images = part.images[:20].transpose(0, 2, 3, 1).tolist()
+    return Stored(model.artifact_location, images, labels, answers.probabilities[:20].tolist())
 
 
-def test_the_model_is_loaded_where_nothing_of_tunebook_is(
-    stored: tuple[str, list[object], list[str]], tmp_path: Path
-) -> None:
-    address, images, labels = stored
+def test_the_model_is_loaded_where_nothing_of_tunebook_is(stored: Stored, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, address],
-        input=json.dumps(images),
+        [sys.executable, "-c", ALONE, stored.address],
+        input=json.dumps(stored.images),
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert [each["label"] for each in json.loads(done.stdout)] == labels
+    found = json.loads(done.stdout)
+    assert [each["label"] for each in found] == stored.labels
+    assert np.allclose([each["probabilities"] for each in found], stored.probabilities, atol=1e-5)
 
 
-def test_a_served_model_answers_over_http(
-    stored: tuple[str, list[object], list[str]], tmp_path: Path
-) -> None:
-    address, images, labels = stored
+def test_a_served_model_answers_over_http(stored: Stored, tmp_path: Path) -> None:
     port = free_port()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # it calls uvicorn by its name
     command = f"-m mlflow models serve --env-manager local --host 127.0.0.1 --port {port} -m".split()
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(
-            [sys.executable, *command, address],
+            [sys.executable, *command, stored.address],
             env={**os.environ, "PATH": path},
             stdout=log,
             stderr=log,
@@ -94,7 +103,7 @@ def test_a_served_model_answers_over_http(
         wait_until(answers)
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/invocations",
-            json.dumps({"inputs": images}).encode(),
+            json.dumps({"inputs": stored.images}).encode(),
             {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request) as answer:
@@ -103,7 +112,7 @@ def test_a_served_model_answers_over_http(
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-    assert [each["label"] for each in found] == labels
+    assert [each["label"] for each in found] == stored.labels
     assert all(len(each["probabilities"]) == 10 for each in found)
 
 

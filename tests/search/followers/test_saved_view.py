@@ -7,17 +7,19 @@ import json
 import zlib
 from typing import Any
 
-from search.followers.saved_view import MOST_AXES, run_page, saved_view, view_page
+from search.followers.saved_view import MOST_AXES, repeats_view, run_page, saved_view, view_page
 from search.record.journal import Event, TrialEvent
 from search.record.trials import Record
+from search.study.finalists import Finalists
 from spaces.domains import Value
 from tests.search.small_events import NO_FIELDS, begun
 
 
-def record_of(*trials: dict[str, Value]) -> Record:
+def record_of(*trials: dict[str, Value], finalists: Finalists | None = None) -> Record:
     """Returns the record of a search in which these trials are queued."""
     queued = [TrialEvent(trial=number, values=values, **NO_FIELDS) for number, values in enumerate(trials)]
-    events: list[Event] = [*begun(), *queued]
+    first, choice = begun()
+    events: list[Event] = [first, choice.model_copy(update={"finalists": finalists}), *queued]
     return Record(
         event.model_copy(update={"sequence": number, "time": 7.0}) for number, event in enumerate(events)
     )
@@ -40,7 +42,9 @@ def test_the_trials_of_one_search_are_rows_of_their_own_with_what_was_searched()
     first: dict[str, Value] = {"optimizer.kind": "sgd", "optimizer.lr": 0.1, "optimizer.momentum": 0.9}
     other: dict[str, Value] = {"optimizer.kind": "adamw", "optimizer.lr": 0.2}
     state = state_of(saved_view(record_of(first, other), "val_accuracy", "max"))
-    assert state["searchFilter"] == "tags.`tunebook.search_id` = '0a1b' AND tags.`tunebook.trial` LIKE '%'"
+    assert (
+        state["searchFilter"] == "tags.`tunebook.search_id` = '0a1b' AND tags.`tunebook.purpose` = 'search'"
+    )
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`val_accuracy`", False)
     assert state["selectedColumns"] == [
         "tags.`tunebook.state`",
@@ -49,6 +53,28 @@ def test_the_trials_of_one_search_are_rows_of_their_own_with_what_was_searched()
         "params.`optimizer.kind`",
         "params.`optimizer.lr`",
         "params.`optimizer.momentum`",
+    ]
+
+
+def test_a_search_with_finalists_shows_their_estimates_beside_the_objective() -> None:
+    final = Finalists(top=1, seeds=2)
+    state = state_of(saved_view(record_of({"optimizer.lr": 0.1}, finalists=final), "val_accuracy", "max"))
+    assert state["selectedColumns"][1:3] == ["metrics.`val_accuracy`", "metrics.`final_estimate`"]
+
+
+def test_trials_that_train_others_again_have_a_view_of_their_own() -> None:
+    view = repeats_view(record_of({"optimizer.lr": 0.1}), "val_accuracy")
+    state = state_of(view)
+    assert json.loads(view)["name"] == "digits, trained again"
+    assert (
+        state["searchFilter"] == "tags.`tunebook.search_id` = '0a1b' AND tags.`tunebook.repeat_of` LIKE '%'"
+    )
+    assert (state["orderByKey"], state["orderByAsc"]) == ("tags.`tunebook.repeat_of`", True)
+    assert state["selectedColumns"][:4] == [
+        "tags.`tunebook.purpose`",
+        "tags.`tunebook.repeat_of`",
+        "tags.`tunebook.seed`",
+        "tags.`tunebook.split`",
     ]
 
 

@@ -148,6 +148,13 @@ def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder:
     assert len(json.loads(found.table)["data"]) > 15
 
 
+def test_the_note_says_what_the_final_came_to_right_after_the_best_trial(folder: Path) -> None:
+    found = conclusion(Search(folder).summary, "best recipe: val_accuracy 0.9000")
+    _, second, third = found.answer.split("\n\n")[:3]
+    assert second == "**Trained again**: best recipe: val_accuracy 0.9000"
+    assert third.startswith("**Spent**: ")
+
+
 @pytest.mark.integration
 def test_to_show_a_search_takes_no_torch(folder: Path) -> None:
     program = (
