@@ -18,9 +18,9 @@ def run_name(trial: Trial) -> str:
     if repeat is None:
         return f"trial-{trial.id:04d}"
     if repeat.purpose == "pruning":
-        return f"trial-{repeat.of:04d}, to its end"
-    split = "" if repeat.split is None else f", split {repeat.split}"
-    return f"trial-{repeat.of:04d}, seed {repeat.seed}{split}"
+        return f"trial-{repeat.of:04d} to its end"
+    split = "" if repeat.split is None else f" split {repeat.split}"
+    return f"trial-{repeat.of:04d} seed {repeat.seed}{split}"
 
 
 def purpose_tags(repeat: Repeat | None) -> dict[str, str]:

@@ -53,8 +53,8 @@ def saved_view(record: Record, objective: str, mode: Mode) -> str:
 
 def repeats_view(record: Record, objective: str) -> str:
     """Returns the view of the trials that train others again, by the trials that they repeat."""
-    shown = [_id("tags", tag) for tag in (PURPOSE, REPEAT_OF, SEED, SPLIT, STATE)]
-    columns = [*shown, _id("metrics", objective), _id("tags", EPOCHS)]
+    which = [_id("tags", tag) for tag in (REPEAT_OF, SEED, SPLIT)]
+    columns = [*which, _id("metrics", objective), *(_id("tags", tag) for tag in (PURPOSE, STATE, EPOCHS))]
     state = {
         **_table(record, f"tags.`{REPEAT_OF}` LIKE '%'", columns),
         "orderByKey": _id("tags", REPEAT_OF),

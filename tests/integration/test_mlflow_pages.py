@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from search.commands.ui import pages
 from search.record.home import REPORT_FILE
 from search.record.journal import EndEvent
+from search.verdicts.conclusions import Conclusion
 from tests.integration.mlflow_server import Server
 from tests.missing import stop_without
 from tests.search.followers.small_tracking import (
@@ -41,7 +42,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     write(folder, [*a_search(folder)[:-1], *better, *trial(5), search_event(folder, "finished")])
     study_in(storage).write(folder)
     (folder / REPORT_FILE).write_text("<p>the report</p>")
-    assert tracker_of(folder, info=lambda: INFO).sync().complete
+    concluded = Conclusion("**Best**: trial 4", "", "{}")
+    assert tracker_of(folder, info=lambda: INFO, conclude=lambda: concluded).sync().complete
     server.start()
     yield dict(line.split("  ") for line in pages(folder, server.uri).splitlines())
     server.kill()
@@ -113,3 +115,10 @@ def test_the_searchs_page_says_what_was_planned_links_its_trials_and_names_its_i
     expect(page.get_by_text("digits (0123)")).to_be_visible()
     expect(page.get_by_text("best_val_accuracy")).to_be_visible()
     expect(page.get_by_text("budget.trials")).to_be_visible()
+
+
+def test_the_searchs_note_opens_the_report_among_its_files(page: Page, addresses: dict[str, str]) -> None:
+    page.goto(addresses["search"])
+    link = page.get_by_role("link", name="Report", exact=True).get_attribute("href")
+    page.goto(f"{addresses['search'].partition('#')[0]}{link}")
+    expect(page.frame_locator("iframe").get_by_text("the report")).to_be_visible()

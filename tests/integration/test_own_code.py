@@ -238,10 +238,17 @@ def test_a_function_of_ones_own_is_what_a_search_optimises(
 def test_the_example_of_an_own_search_finds_a_recipe_and_trains_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import mlflow
+    from mlflow import MlflowClient
+
     monkeypatch.chdir(tmp_path)
     example = runpy.run_path(str(EXAMPLES / "own_search.py"))
     found = example["run"](trials=2, epochs=3)
     assert found.state == "finished"
     assert {"model.arguments.depth", "model.arguments.width"} <= set(found.trials_frame().columns)
+    (stored,) = MlflowClient(f"sqlite:///{found.folder.parent}/mlflow.db").search_logged_models(["1"])
+    images, labels = example["make_data"]()
+    answers = mlflow.pyfunc.load_model(stored.artifact_location).predict(images[..., None])
+    assert np.mean(answers["label"].astype(int) == labels) > 0.5
     assert example["train_best"](found, out=str(tmp_path / "model")) > 0.5
     assert (tmp_path / "model" / "model.safetensors").exists()

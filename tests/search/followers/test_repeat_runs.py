@@ -40,9 +40,9 @@ def numbers_of(box: Outbox, run: int | None) -> dict[str, float]:
     ("repeat", "name"),
     [
         (None, "trial-0012"),
-        (Repeat(of=5, purpose="finalist", seed=3), "trial-0005, seed 3"),
-        (Repeat(of=5, purpose="finalist", seed=3, split=2), "trial-0005, seed 3, split 2"),
-        (Repeat(of=5, purpose="pruning"), "trial-0005, to its end"),
+        (Repeat(of=5, purpose="finalist", seed=3), "trial-0005 seed 3"),
+        (Repeat(of=5, purpose="finalist", seed=3, split=2), "trial-0005 seed 3 split 2"),
+        (Repeat(of=5, purpose="pruning"), "trial-0005 to its end"),
     ],
 )
 def test_a_runs_name_says_which_trial_it_trains_again_and_how(repeat: Repeat | None, name: str) -> None:

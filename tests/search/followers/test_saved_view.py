@@ -71,10 +71,10 @@ def test_trials_that_train_others_again_have_a_view_of_their_own() -> None:
     )
     assert (state["orderByKey"], state["orderByAsc"]) == ("tags.`tunebook.repeat_of`", True)
     assert state["selectedColumns"][:4] == [
-        "tags.`tunebook.purpose`",
         "tags.`tunebook.repeat_of`",
         "tags.`tunebook.seed`",
         "tags.`tunebook.split`",
+        "metrics.`val_accuracy`",
     ]
 
 

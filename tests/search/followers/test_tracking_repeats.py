@@ -36,11 +36,11 @@ def test_the_runs_of_finalists_say_what_they_repeat(client: MlflowClient, folder
         "trial-0000",
         "trial-0001",
         "trial-0002",
-        "trial-0000, seed 1",
-        "trial-0001, seed 1",
-        "trial-0000, seed 2",
-        "trial-0001, seed 2",
-        "trial-0002, to its end",
+        "trial-0000 seed 1",
+        "trial-0001 seed 1",
+        "trial-0000 seed 2",
+        "trial-0001 seed 2",
+        "trial-0002 to its end",
     ]
     purposes = [children[number].data.tags["tunebook.purpose"] for number in range(8)]
     assert purposes == ["search"] * 3 + ["finalist"] * 4 + ["pruning"]
