@@ -6,7 +6,7 @@ camera, other varieties), its scores are others, and which recipe is best there 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,17 +79,18 @@ class ScoreGaps:
 
     gaps: tuple[ScoreGap, ...]
     resamples: int
+    spoken_of: frozenset[str]
+    """The metrics whose differences are told to a person: with all of them, chance alone would bring more
+    lines than the interval promises."""
 
     @property
     def differing(self) -> tuple[ScoreGap, ...]:
-        """Returns the gaps that are larger than chance allows."""
-        return tuple(gap for gap in self.gaps if gap.differ)
+        """Returns the gaps that are larger than chance allows, of the metrics that are spoken of."""
+        return tuple(gap for gap in self.gaps if gap.differ and gap.metric in self.spoken_of)
 
     def words(self) -> str:
-        """Returns in one line which scores differ, why they may, and what to do; nothing if none differ."""
-        if not self.differing:
-            return ""
-        return f"{'; '.join(map(str, self.differing))}, more than chance allows: {ADVICE}"
+        """Returns `words_of` the gaps that differ."""
+        return words_of(self.differing)
 
     def tree(self) -> dict[str, Any]:
         """Returns plain data for `metrics.json`."""
@@ -103,19 +104,25 @@ class ScoreGaps:
         }
 
 
-def score_gaps(validation: ScoredPart, test: ScoredPart, metrics: Sequence[str]) -> ScoreGaps:
-    """Returns how far test scores are from validation scores, in those of the metrics that have resamples of
-    both parts.
+def words_of(differing: Sequence[ScoreGap]) -> str:
+    """Returns in one line which scores differ, why they may, and what to do; nothing if none differ."""
+    return f"{'; '.join(map(str, differing))}, more than chance allows: {ADVICE}" if differing else ""
+
+
+def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str]) -> ScoreGaps:
+    """Returns how far test scores are from validation scores, in each metric that has resamples of both
+    parts.
 
     The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two
     samples (Efron and Tibshirani 1993, chapter 8). The parts must be resampled independently of each other,
     equally often. The scores may be those of one run, or means over runs of one recipe, score and resample
     alike: then the interval is that of the mean over the runs made.
     """
-    both = [name for name in metrics if name in validation.resampled and name in test.resampled]
+    both = [name for name in test.resampled if name in validation.resampled]
     return ScoreGaps(
         tuple(_gap(name, validation, test) for name in both),
         len(next(iter(test.resampled.values()), ())),
+        frozenset(spoken_of),
     )
 
 

@@ -81,3 +81,11 @@ def test_scores_of_one_kind_bring_no_word_but_their_figures() -> None:
 def test_a_metric_that_one_part_has_no_resamples_of_is_left_out() -> None:
     whole = part(drawn(50, 0.9, 0), 0)
     assert score_gaps(whole, ScoredPart({"accuracy": 0.9}, {}), ["accuracy"]).gaps == ()
+
+
+def test_every_metric_has_its_gap_and_the_line_is_of_those_alone_that_are_spoken_of() -> None:
+    validation, test = part(drawn(300, 0.95, 0), 0), part(drawn(300, 0.5, 1), 1)
+    found = score_gaps(validation, test, ["macro_f1"])
+    assert [(gap.metric, gap.differ) for gap in found.gaps] == [("accuracy", True)]
+    assert (found.differing, found.words(), found.tree()["differ"]) == ((), "", False)
+    assert found.tree()["metrics"]["accuracy"]["differ"]
