@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from shlex import quote
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
         f"and {NOISE_POINTS:g} points or more",
         f"{CURVES}, and {REPEATS}; the limit is ours",
         (*_more_images(evidence, noise), *calmer.proposed_edits),
-        tuple(_advice(evidence, best.trials)),
+        tuple(_advice(evidence)),
     )
     yield from calmer.left_alone
 
@@ -142,10 +142,9 @@ def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Remedy]:
             yield Remedy(AVERAGING, now, "ema", "averaged weights swing less than the last ones", CURVES)
 
 
-def _advice(evidence: Evidence, trials: Sequence[int]) -> Iterator[str]:
-    """Yields the commands that repeat the best trials, since a study has no repeats."""
-    yield "a study trains each recipe once; before you trust the winner, train the best with fresh seeds:"
-    for trial in trials:
-        file = f"trial{trial}.yaml"
-        export = f"tunebook export {quote(str(evidence.search.folder))} --trial {trial} -o {file}"
-        yield f"  {export}; for seed in 1 2 3; do tunebook train {file} --set loop.seed=$seed; done"
+def _advice(evidence: Evidence) -> Iterator[str]:
+    """Yields how the best trials are trained again with fresh seeds: in a search, and now."""
+    if evidence.summary.finalists is None:
+        yield f"`finalists: {{top: {TOP}, seeds: 3}}` in a study trains the best {TOP} again with fresh seeds"
+    yield "before you trust the winner, train it again with fresh seeds:"
+    yield f"  tunebook export {quote(str(evidence.search.folder))} -o best.yaml --verify 3"

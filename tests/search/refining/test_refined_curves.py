@@ -88,13 +88,16 @@ def test_trials_that_still_rise_get_twice_the_epochs(tmp_path: Path) -> None:
     assert "budget.hours" in finding.advice[0]
 
 
-def test_few_validation_images_are_reported_with_the_commands_that_repeat_the_best(tmp_path: Path) -> None:
+def test_few_validation_images_are_reported_with_what_trains_the_best_with_fresh_seeds(
+    tmp_path: Path,
+) -> None:
     few = Images(train=900, validation=190, test=190)
     found = refined(planted(tmp_path, ending(0.97, 0.93), images=few, **SMALL))
     (finding,) = found.findings
     assert finding.kind == "noisy"
     assert after(found) == {"data.validation_fraction": "0.3"}
-    assert sum("tunebook export" in line and "--set loop.seed=$seed" in line for line in finding.advice) == 3
+    assert "`finalists: {top: 3, seeds: 3}`" in finding.advice[0]
+    assert finding.advice[-1].endswith(" -o best.yaml --verify 3")
 
 
 def test_a_validation_part_of_the_data_s_own_is_not_made_larger(tmp_path: Path) -> None:
