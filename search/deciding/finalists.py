@@ -12,6 +12,7 @@ from search.record.trials import Record
 from search.study import Study
 from search.study.finalists import Finalists
 from trainable.recipe.metrics import Mode
+from trainable.training.metrics import sign_of
 
 SHARE = 0.2
 """If the study says nothing, the finalists cost at most this share of the epochs that the search expects."""
@@ -70,7 +71,7 @@ def missing_repeats(
 ) -> Iterator[Repeat]:
     """Yields the runs of finalists that a record lacks, the next one first, as the trials are now."""
     if finalists is not None:
-        ranked = best_first(record.trials, metric, 1.0 if direction == "max" else -1.0)
+        ranked = best_first(record.trials, metric, sign_of(direction))
         yield from missing_runs(finalists, finalists_of(finalists, ranked), record.trials)
 
 

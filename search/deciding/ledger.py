@@ -190,7 +190,7 @@ class Ledger:
     def lacks_cost(self, trial: int) -> bool:
         """Returns whether a trial's network must be measured before the trial is trained."""
         found = self._record.trials[trial]
-        return bool(self._settled.constraints.limits) and found.cost is None and found.repeat is None
+        return bool(self._settled.constraints.limits) and found.cost is None and not found.is_repeat
 
     def cost(self, trial: int, cost: NetworkCost) -> Decision:
         """Journal what a trial's network costs, and decide: one that breaks a constraint ends the trial.
@@ -210,8 +210,8 @@ class Ledger:
         is to stop. Raises JournalError where epochs are left out, or the objective is missing.
         """
         if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
-            repeats = self._record.trials[trial].repeat is not None
-            rung = None if repeats else self._scheduler.rung_at(result.epoch)
+            compared = not self._record.trials[trial].is_repeat
+            rung = self._scheduler.rung_at(result.epoch) if compared else None
             self._write(EpochEvent(trial=trial, result=result, rung=rung))
             self._end_if_decided(trial)
         return self._decision(trial)
@@ -305,7 +305,7 @@ class Ledger:
     def _next_repeat(self) -> int | None:
         """Returns the next run of a finalist, which is journaled; None where there is none, or none yet."""
         repeat = next(self._missing_repeats(), None)
-        if repeat is None or any(self._record.trials[number].repeat is None for number in self.open_trials):
+        if repeat is None or not all(self._record.trials[number].is_repeat for number in self.open_trials):
             return None
         return self._add_repeat(repeat)
 
@@ -367,7 +367,7 @@ class Ledger:
                     self._decided_ends[event.trial] = ("infeasible", found)
             case EpochEvent():
                 self._decide(event)
-            case EndEvent() if self._record.trials[event.trial].repeat is None:
+            case EndEvent() if not self._record.trials[event.trial].is_repeat:
                 self._infeasible += event.state == "infeasible"
                 scores = self._record.trials[event.trial].scores(self._metric)
                 self._sampler.tell(event.trial, event.state, scores, self._record.excesses(event.trial))
@@ -383,9 +383,7 @@ class Ledger:
             return
         trial = self._record.trials[event.trial]
         value = trial.scores(self._metric)[event.epoch]
-        goes_on = trial.repeat is not None or self._scheduler.report(
-            event.trial, event.epoch, value, exempt=trial.own
-        )
+        goes_on = trial.is_repeat or self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
         if event.epoch >= self._epochs:
             self._decided_ends[event.trial] = ("finished", None)
         elif not goes_on:

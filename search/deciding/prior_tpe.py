@@ -30,6 +30,7 @@ from spaces.domains import Choice, Domain, SpaceError, Value, value_at
 from spaces.priors import Prior, density, likeliest, quantile_value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
+from trainable.training.metrics import sign_of
 
 FIRST_SHARE = 0.9
 """The priors' share of trials not drawn uniformly, as long as no trial speaks against the priors."""
@@ -130,7 +131,7 @@ def rank_of(
     Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by
     their score there, then those without any score, and last those that break constraints, by their `excess`.
     """
-    sign = -1.0 if direction == "max" else 1.0
+    sign = -sign_of(direction)
     match outcome:
         case "failed":
             return None

@@ -182,6 +182,18 @@ def student(freedom: float, level: float = LEVEL) -> float:
     return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
 
 
+def error_of_sum(*parts: tuple[float, float]) -> tuple[float, float]:
+    """Returns the standard error of a sum of independent parts, and its degrees of freedom.
+
+    Each part is a variance, 0 or more, with its degrees of freedom. Those of the sum are Satterthwaite's
+    (1946, Biometrics Bulletin 2, 110-114), infinite where nothing deviates.
+    """
+    uncertain = [(variance, freedom) for variance, freedom in parts if variance > 0.0]
+    total = math.fsum(variance for variance, _ in uncertain)
+    squares = math.fsum(variance**2 / freedom for variance, freedom in uncertain)
+    return math.sqrt(total), total**2 / squares if squares > 0.0 else math.inf
+
+
 class _MeanSquares(NamedTuple):
     """Holds the mean squares of a table of scores; those that one finalist does not have are 0."""
 
@@ -209,14 +221,10 @@ def _mean_squares(scores: Scores) -> _MeanSquares:
 
 def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[float, float]:
     """Returns the standard error of a finalist's mean, and its degrees of freedom."""
-    of_seeds, of_rest = squares.seeds, (finalists - 1) * squares.residuals
-    total = of_seeds + of_rest
-    if total == 0.0:
-        return 0.0, runs - 1
-    parts = of_seeds**2 / (runs - 1)
-    if finalists > 1:
-        parts += of_rest**2 / ((finalists - 1) * (runs - 1))
-    return (total / (finalists * runs)) ** 0.5, total**2 / parts
+    scores = finalists * runs
+    of_seeds = squares.seeds / scores, runs - 1
+    of_rest = (finalists - 1) * squares.residuals / scores, (finalists - 1) * (runs - 1)
+    return error_of_sum(of_seeds, of_rest)
 
 
 def _estimate(value: float, half_width: float, seeds: Sequence[int], scores: Scores, metric: str) -> Estimate:

@@ -51,7 +51,7 @@ def best_first(trials: Sequence[Trial], metric: str, sign: float) -> list[Trial]
 
     A metric is better where `sign` times its value is higher.
     """
-    finished = [trial for trial in trials if trial.end == "finished" and trial.repeat is None]
+    finished = [trial for trial in trials if trial.end == "finished" and not trial.is_repeat]
     return sorted(finished, key=lambda trial: -sign * trial.metrics[metric])
 
 

@@ -16,7 +16,7 @@ from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
 from search.study.finalists import Finalists
 from trainable.curves.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES, sign_of
 
 SCHEMA = 1
 
@@ -66,7 +66,7 @@ class Summary:
             return self.trial(self.finals.winner.trial)
         return next(iter(self.best_first), None)
 
-    @property
+    @cached_property
     def all_trials(self) -> tuple[Trial, ...]:
         """The trials of the search, and those that repeat them, in the order of their numbers."""
         return tuple(sorted((*self.trials, *self.repeats), key=lambda each: each.id))
@@ -95,7 +95,11 @@ class Summary:
 
     def trial(self, number: int) -> Trial:
         """Returns the trial of this number. Raises KeyError where there is none."""
-        return {each.id: each for each in self.all_trials}[number]
+        return self._by_number[number]
+
+    @cached_property
+    def _by_number(self) -> dict[int, Trial]:
+        return {each.id: each for each in self.all_trials}
 
     @property
     def frontier(self) -> tuple[Trial, ...]:
@@ -150,7 +154,7 @@ class Summary:
     @property
     def sign(self) -> float:
         """1 where a higher objective is better, -1 where a lower one is."""
-        return 1.0 if self.direction == "max" else -1.0
+        return sign_of(self.direction)
 
     @property
     def epochs_trained(self) -> int:
@@ -222,12 +226,12 @@ def summarise(
         state=state,
         outcome_reason=record.reason,
         objective=objective,
-        trials=tuple(trial for trial in trials if trial.repeat is None),
+        trials=tuple(trial for trial in trials if not trial.is_repeat),
         budget_epochs=epochs,
         wall_seconds=record.seconds(now if state == "running" else record.latest),
         mode=_mode(record, objective),
         constraints=record.constraints,
-        repeats=tuple(trial for trial in trials if trial.repeat is not None),
+        repeats=tuple(trial for trial in trials if trial.is_repeat),
         finalists=record.settled.finalists if record.settled is not None else None,
     )
 

@@ -87,6 +87,11 @@ class Trial:
         return "running" if self.trains else "paused"
 
     @property
+    def is_repeat(self) -> bool:
+        """Whether it trains the recipe of another trial again."""
+        return self.repeat is not None
+
+    @property
     def whole_recipe(self) -> Recipe:
         """The recipe as it was recorded.
 
@@ -312,7 +317,7 @@ class Record:
     def _repeat_fault(self, repeat: Repeat) -> str | None:
         original = self.trials[repeat.of] if repeat.of < len(self.trials) else None
         wanted: Outcome = "finished" if repeat.purpose == "finalist" else "stopped"
-        if original is None or original.repeat is not None or original.end != wanted:
+        if original is None or original.is_repeat or original.end != wanted:
             return f"expected to repeat a trial that was {wanted}, got trial {repeat.of}"
         return None
 
@@ -347,7 +352,7 @@ class Record:
             return "expected none after the epoch that diverged"
         if event.epoch > self.settled.epochs:
             return f"expected {self.settled.epochs} epochs at most"
-        rungs = self.settled.rungs if trial.repeat is None else ()
+        rungs = () if trial.is_repeat else self.settled.rungs
         if event.rung != (rung := event.epoch if event.epoch in rungs else None):
             return f"expected rung {rung}, got {event.rung}"
         if not event.diverged and event.result.score(self.settled.objective) is None:

@@ -95,7 +95,10 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
     """Returns what the trial's recipe came to in the final; None for a trial that has no estimate."""
     finals, settled = search.progress.finals, search.record.settled
     found = [each for each in finals.finalists if each.trial == trial.id] if finals is not None else []
-    if not found or settled is None or settled.finalists is None or (known := found[0].estimate) is None:
+    if not found or settled is None or settled.finalists is None:
+        return None
+    known, gap = found[0].estimate, found[0].gap
+    if known is None or gap is None:
         return None
     return FreshRuns(
         metric=search.progress.objective,
@@ -106,7 +109,7 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
         estimate=known.value,
         low=known.interval.low,
         high=known.interval.high,
-        gap=found[0].score - known.value,
+        gap=gap,
         fresh_splits=settled.finalists.splits == "fresh",
     )
 

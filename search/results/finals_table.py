@@ -23,9 +23,8 @@ def winner_line(finals: Finals, metric: str) -> str:
     if not finals.over:
         return ""
     winner = finals.winner
-    if winner is None or (known := winner.estimate) is None:
+    if winner is None or (known := winner.estimate) is None or (gap := winner.gap) is None:
         return "no finalist has finished with two fresh seeds; the best trial is that of the search"
-    gap = winner.score - known.value
     return (
         f"best recipe: {metric} {known.value:.4f} ({known.interval}) over "
         f"{counted(len(known.scores), 'fresh seed')}, of trial {winner.trial}; the search's own figure was "

@@ -23,7 +23,7 @@ from search.retraining.processes import in_processes, refuse_own_code
 from spaces.domains import shown
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES, sign_of
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def finalize(
 
 def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Finalized:
     """Returns the recipe with the best of the ways; one of them is the recipe's own."""
-    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
+    sign = sign_of(OBJECTIVES[metric])
     own = next(way for way in ways if all(recipe.get(path) == value for path, value in way.values.items()))
     others = [way for way in ways if way != own]
     gains = [sign * (np.array(way.scores) - np.array(own.scores)) for way in others]

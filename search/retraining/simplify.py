@@ -28,7 +28,7 @@ from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Dropped, Simplified
 from trainable.recipe.techniques import techniques_of, without
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES, sign_of
 
 WHOLE = "the whole recipe"
 Train = Callable[[Mapping[str, Recipe]], Mapping[str, Scores | None]]
@@ -103,8 +103,8 @@ def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) 
     record = Simplified(
         metric=metric,
         seeds=tuple(seeds),
-        before=float(np.mean(_sign(metric) * whole)),
-        after=float(np.mean(_sign(metric) * scores)),
+        before=float(np.mean(sign_of(OBJECTIVES[metric]) * whole)),
+        after=float(np.mean(sign_of(OBJECTIVES[metric]) * scores)),
         dropped=tuple(Dropped(field=each.field, value=shown(each.value), gain=each.gain) for each in dropped),
     )
     return Simpler(simpler, effects, record)
@@ -145,9 +145,5 @@ def _scores(
         faults = [run.fault for run in of_variant if run.fault is not None]
         words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in known)
         say(f"{name if name == WHOLE else f'without {name}'}: {words}")
-        found[name] = _sign(metric) * np.array(known) if len(known) == len(seeds) else None
+        found[name] = sign_of(OBJECTIVES[metric]) * np.array(known) if len(known) == len(seeds) else None
     return found
-
-
-def _sign(metric: str) -> float:
-    return 1.0 if OBJECTIVES[metric] == "max" else -1.0

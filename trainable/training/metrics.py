@@ -19,6 +19,12 @@ ALWAYS: dict[str, Mode] = {
 OBJECTIVES: dict[str, Mode] = ALWAYS | {f"val_{kind}": mode for kind, mode in MODES.items()}
 """A search may optimise these metrics, and those that are functions of its caller's."""
 
+
+def sign_of(direction: Mode) -> float:
+    """Returns 1 where a higher value is better, -1 where a lower one is."""
+    return 1.0 if direction == "max" else -1.0
+
+
 SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}
 """These metrics lie in [0, 1]."""
 
