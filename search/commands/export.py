@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,8 @@ def run_export(
     """
     _check(source, trial, verified, gpus, batch)
     found = exported_file(source) if source.is_file() else exported(Search(source), trial)
-    if simplified:
-        found = _simplified(found, seeds, download)
-    if finalized:
-        found = _finalized(found, seeds, download)
+    if simplified or finalized:
+        found = _improved(found, seeds, download, simplified=simplified, finalized=finalized)
     if verified is not None:
         found = _verified(found, verified, download)
         if source.is_dir():
@@ -79,14 +78,20 @@ def _check(
         )
 
 
-def _simplified(found: Exported, seeds: int, download: bool) -> Exported:
-    from search.retraining.simplify import simplify
+def _improved(found: Exported, runs: int, download: bool, *, simplified: bool, finalized: bool) -> Exported:
+    """Returns the recipe made simpler, then finalized, as far as these are asked for, with the same seeds."""
     from search.retraining.verify import claim_of, new_seeds
 
-    metric, _ = claim_of(found.recipe)
-    simpler = simplify(
-        found.recipe, metric, new_seeds(found.recipe, seeds), download=download, say=report.say
-    )
+    (metric, _), seeds = claim_of(found.recipe), new_seeds(found.recipe, runs)
+    if simplified:
+        found = _simplified(found, metric, seeds, download)
+    return _finalized(found, metric, seeds, download) if finalized else found
+
+
+def _simplified(found: Exported, metric: str, seeds: Sequence[int], download: bool) -> Exported:
+    from search.retraining.simplify import simplify
+
+    simpler = simplify(found.recipe, metric, seeds, download=download, say=report.say)
     report.console().print(simpler.table())
     record, names = simpler.record, [each.field for each in simpler.record.dropped]
     report.say(
@@ -101,16 +106,14 @@ def _simplified(found: Exported, seeds: int, download: bool) -> Exported:
     return _changed(found, simpler.recipe, {metric: record.after}, why, simplified=record)
 
 
-def _finalized(found: Exported, seeds: int, download: bool) -> Exported:
+def _finalized(found: Exported, metric: str, seeds: Sequence[int], download: bool) -> Exported:
     from search.retraining.finalize import finalize
-    from search.retraining.verify import claim_of, new_seeds
 
-    metric, _ = claim_of(found.recipe)
-    final = finalize(found.recipe, metric, new_seeds(found.recipe, seeds), download=download, say=report.say)
+    final = finalize(found.recipe, metric, seeds, download=download, say=report.say)
     report.console().print(final.table())
     if final.chosen == final.ways[0]:
         return found
-    why = f"chosen on the validation part over {seeds} seeds"
+    why = f"chosen on the validation part over {len(seeds)} seeds"
     return _changed(found, final.recipe, {metric: final.chosen.mean}, dict.fromkeys(final.chosen.values, why))
 
 
@@ -131,6 +134,8 @@ def _verified(found: Exported, runs: int, download: bool) -> Exported:
     has_test = found.info.test_images > 0
     verification = verify(found.recipe, runs, has_test=has_test, download=download, say=report.say)
     report.say(in_words(verification))
+    if verification.parts_differ is not None:
+        report.say(verification.parts_differ)
     before = found.recipe.provenance or Provenance()
     provenance = before.model_copy(update={"verification": verification})
     return replace(found, recipe=found.recipe.model_copy(update={"provenance": provenance}))

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean, stdev
+from collections.abc import Sequence
+from statistics import fmean, stdev, variance
 from typing import Any
 
 from search.facts.measured import Say, silent
-from search.record.finals import LEAST_RUNS, student
+from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.repeats import SEEDS
+from search.retraining.parts_differ import error_of_images, parts_differ
 from search.retraining.processes import refuse_own_code
 from search.retraining.runs import Fresh, train_all
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Verification
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES, sign_of
 
 RULE = (
     "verified if every run finishes, and their mean is not worse than the claimed score by more than the "
     "95 % interval of the difference allows: Student's t with Satterthwaite's degrees of freedom, over the "
-    "deviation between seeds, that of the claim itself, and that of the images where it is known"
+    "deviation between seeds, that of the claim itself, and for test scores that of the images"
 )
 
 
@@ -50,17 +51,13 @@ def claim_of(recipe: Recipe) -> tuple[str, float]:
     known = recipe.provenance
     metric = known.objective if known is not None else None
     if known is None or metric is None:
-        raise UserError(
-            "--verify: the recipe does not say what it scored (provenance.objective and .metrics)"
-        )
+        raise UserError("the recipe does not say what it scored (provenance.objective and .metrics)")
     if metric not in OBJECTIVES:
-        raise UserError(
-            f"--verify: {metric} is a function of your own, which the recipe's file does not hold"
-        )
+        raise UserError(f"{metric} is a function of your own, which the recipe's file does not hold")
     if known.final is not None:
         return metric, known.final.estimate
     if metric not in known.metrics:
-        raise UserError(f"--verify: the recipe does not say what it scored (provenance.metrics.{metric})")
+        raise UserError(f"the recipe does not say what it scored (provenance.metrics.{metric})")
     return metric, known.metrics[metric]
 
 
@@ -96,52 +93,28 @@ def judged(
     }
     if len(known) < LEAST_RUNS:
         return Verification(verified=False, **common)
-    of_seeds = stdev(known) / math.sqrt(len(known))
-    of_images = fmean(
-        map(_error_of_images, (run.result for run in runs if run.fault is None), [name] * len(known))
-    )
-    error, freedom = _combined(
-        (of_seeds, len(known) - 1), _error_of_claim(recipe, known), (of_images, math.inf)
-    )
+    of_seeds = variance(known) / len(known), len(known) - 1
+    of_images = error_of_images(name, [run for run in runs if run.fault is None]) ** 2, math.inf
+    error, freedom = error_of_sum(of_seeds, _variance_of_claim(recipe, known), of_images)
     allowed = student(freedom) * error
-    sign = 1.0 if OBJECTIVES[metric] == "max" else -1.0
-    short = sign * (claimed - fmean(known))
+    short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
     return Verification(
         verified=short <= allowed and not common["faults"],
         mean=fmean(known),
         deviation=stdev(known),
         short=short,
         allowed=allowed,
+        parts_differ=parts_differ(metric, runs),
         **common,
     )
 
 
-def _error_of_claim(recipe: Recipe, scores: Sequence[float]) -> tuple[float, float]:
-    """Returns the standard error of the claimed score, and its degrees of freedom.
+def _variance_of_claim(recipe: Recipe, scores: Sequence[float]) -> tuple[float, int]:
+    """Returns the variance of the claimed score, and its degrees of freedom.
 
-    That of a final is in its interval; a search's own figure is one run, which deviates as these do.
+    That of a final is the variance of a mean; a search's own figure is one run, which deviates as these do.
     """
     final = recipe.provenance.final if recipe.provenance is not None else None
     if final is None:
-        return stdev(scores), len(scores) - 1
-    freedom = len(final.scores) - 1
-    return stdev(final.scores) / math.sqrt(len(final.scores)), freedom
-
-
-def _error_of_images(result: Mapping[str, Any], name: str) -> float:
-    """Returns the standard error of test minus validation score that comes from their images; 0 without a
-    test part, where both are of the same images."""
-    gaps = result.get("validation_test_gap")
-    if gaps is None or name not in gaps["metrics"]:
-        return 0.0
-    low, high = gaps["metrics"][name]["interval"]
-    return float((high - low) / (2.0 * NormalDist().inv_cdf(0.5 + gaps["level"] / 2.0)))
-
-
-def _combined(*parts: tuple[float, float]) -> tuple[float, float]:
-    """Returns the error of a sum of independent parts, each a standard error with its degrees of freedom."""
-    variance = sum(error**2 for error, _ in parts)
-    if variance == 0.0:
-        return 0.0, math.inf
-    sums = math.fsum(error**4 / freedom for error, freedom in parts)
-    return math.sqrt(variance), variance**2 / sums if sums > 0.0 else math.inf
+        return variance(scores), len(scores) - 1
+    return variance(final.scores) / len(final.scores), len(final.scores) - 1

@@ -50,6 +50,9 @@ class Verification(Spec):
     """By how much the mean is worse than the claimed score."""
     allowed: float | None = None
     """By how much it may be worse."""
+    parts_differ: str | None = None
+    """By how much the mean test score differs from the mean validation score of the same runs, and what to
+    do, in words; None where chance allows the difference."""
     faults: tuple[str, ...] = ()
     """Why runs came to nothing."""
     rule: str

@@ -8,6 +8,7 @@ import pytest
 
 from search.retraining.runs import Fresh
 from search.retraining.verify import claim_of, judged, new_seeds
+from tests.search.retraining.fresh_runs import fresh_run
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import FreshRuns, Provenance
@@ -37,15 +38,7 @@ def final_of(*scores: float) -> FreshRuns:
 
 def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9) -> list[Fresh]:
     """Returns runs with these test scores, whose images alone leave the gap a standard error of `images`."""
-    half = 2.5758293 * images
-    gap = {"level": 0.99, "metrics": {"accuracy": {"interval": [-half, half]}}}
-    return [
-        Fresh(
-            Recipe().with_values({"loop.seed": seed}),
-            {"test_accuracy": score, METRIC: validation, "validation_test_gap": gap},
-        )
-        for seed, score in enumerate(scores, start=1)
-    ]
+    return [fresh_run(seed, score, validation, images) for seed, score in enumerate(scores, start=1)]
 
 
 def is_verified(recipe: Recipe, runs: list[Fresh]) -> bool:
@@ -145,3 +138,12 @@ def test_the_claim_is_the_finals_estimate_or_else_the_searchs_figure() -> None:
 def test_a_recipe_that_claims_nothing_cannot_be_verified(recipe: Recipe, said: str) -> None:
     with pytest.raises(UserError, match=said):
         claim_of(recipe)
+
+
+def test_a_verified_recipe_says_when_its_parts_differ() -> None:
+    found = judged(recipe_of(0.5), METRIC, 0.5, runs_of(0.7, 0.701, 0.702, images=0.01), has_test=True)
+    assert found.verified
+    assert found.parts_differ is not None
+    assert "test_accuracy 0.7010 is 0.1990 below val_accuracy 0.9000" in found.parts_differ
+    alike = judged(recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True)
+    assert alike.parts_differ is None
