@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from search.record.cursor import read_cursor
+from search.record.home import VERIFICATION_FILE
 from search.record.trials import Trial
 from search.results.audit import audit
 from search.results.finals_table import winner_line
@@ -70,6 +74,23 @@ def test_the_exported_recipe_says_what_the_final_came_to(folder: Path) -> None:
     assert provenance.final.seeds == (1, 2)
     assert provenance.final.gap == finals.winner.gap
     assert provenance.final.fresh_splits
+
+
+def test_the_figure_of_the_final_is_verified_by_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "verified.yaml"
+    command = [sys.executable, "-m", "search", "export", str(folder), "-o", str(out), "--verify", "2"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    recipe = read_recipe(out)
+    assert recipe.provenance is not None
+    assert recipe.provenance.final is not None
+    assert (found := recipe.provenance.verification) is not None
+    assert (found.verified, found.part, found.seeds, found.faults) == (True, "test", (3, 4), ())
+    assert found.claimed == recipe.provenance.final.estimate
+    assert found.scores[0] == train(recipe.with_values({"loop.seed": 3}), test=True).tree()["test_accuracy"]
+    assert found.parts_differ is None
+    written = json.loads((folder / VERIFICATION_FILE).read_text())
+    assert written == {"recipe": recipe.digest(), **found.model_dump(mode="json")}
 
 
 def test_every_part_of_the_search_has_the_runs_and_optunas_copy_has_the_trials_alone(folder: Path) -> None:

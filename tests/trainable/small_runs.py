@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,20 @@ def images(count: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any,
 
 def data_set(train: int = 48, validation: int = 20, test: int = 20) -> DataSet:
     return from_arrays(images(train, 0), images(validation, 1), images(test, 2))
+
+
+def write_parts(file: Path, *, other_kind: bool) -> None:
+    """Writes three parts, enough images to learn from; those of a test part of another kind are inverted."""
+    (train_x, train_y), (val_x, val_y), (test_x, test_y) = images(240, 0), images(120, 1), images(120, 2)
+    np.savez(
+        file,
+        train_images=train_x,
+        train_labels=train_y,
+        val_images=val_x,
+        val_labels=val_y,
+        test_images=255 - test_x if other_kind else test_x,
+        test_labels=test_y,
+    )
 
 
 HELD = (32, 12, 4)

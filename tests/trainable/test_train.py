@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.trainable.small_runs import TIMES, images, small_recipe
+from tests.trainable.small_runs import TIMES, images, small_recipe, write_parts
 from trainable.__main__ import main
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
@@ -89,16 +89,7 @@ def test_each_test_metric_is_printed_and_written_with_its_interval(
 def test_a_test_part_of_another_kind_is_said_in_one_line_and_one_of_the_same_kind_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other_kind: bool
 ) -> None:
-    (train_x, train_y), (val_x, val_y), (test_x, test_y) = images(240, 0), images(120, 1), images(120, 2)
-    np.savez(
-        tmp_path / "parts.npz",
-        train_images=train_x,
-        train_labels=train_y,
-        val_images=val_x,
-        val_labels=val_y,
-        test_images=255 - test_x if other_kind else test_x,
-        test_labels=test_y,
-    )
+    write_parts(tmp_path / "parts.npz", other_kind=other_kind)
     recipe = small_recipe({"data.path": str(tmp_path / "parts.npz"), "optimizer.lr": 0.02})
     write_recipe(tmp_path / "recipe.yaml", recipe)
     assert train(tmp_path / "recipe.yaml", "--test", "--out", str(tmp_path / "out")) == 0

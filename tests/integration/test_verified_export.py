@@ -1,0 +1,39 @@
+"""Verifies a recipe's file with the command `export --verify`, which trains in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.trainable.small_runs import small_recipe, write_parts
+from trainable.recipe.provenance import Provenance
+from trainable.recipe.yamlfile import read_recipe, write_recipe
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is_not_verified(
+    tmp_path: Path,
+) -> None:
+    write_parts(tmp_path / "parts.npz", other_kind=True)
+    recipe = small_recipe({"data.path": str(tmp_path / "parts.npz"), "optimizer.lr": 0.02})
+    claim = Provenance(objective="val_accuracy", metrics={"val_accuracy": 0.9})
+    write_recipe(tmp_path / "best.yaml", recipe.model_copy(update={"provenance": claim}))
+
+    command = [sys.executable, "-m", "search", "export", "best.yaml", "-o", "verified.yaml", "--verify", "2"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 1, ran.stderr
+    provenance = read_recipe(tmp_path / "verified.yaml").provenance
+    assert provenance is not None
+    assert (found := provenance.verification) is not None
+    assert (found.verified, found.part, found.seeds, found.claimed) == (False, "test", (1, 2), 0.9)
+    assert found.mean == np.mean(found.scores) < np.mean(found.validation_scores) - 0.3
+    assert found.parts_differ is not None
+    lines = ran.stdout.splitlines()
+    assert found.parts_differ in lines
+    assert [line for line in lines if line.startswith("not verified: test_accuracy")]
