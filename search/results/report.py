@@ -113,15 +113,16 @@ class LiveView:
         self._began = time.monotonic()
         self._console = console()
         self._live: Live | None = None
-        self._plan = plan(study, pruning, final, concurrent)
         self._final_epochs = final.epochs(study)
         self._read()
         summary = self._summary()
+        self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
         self._epochs_before = summary.epochs_trained
         self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
 
     def __enter__(self) -> Self:
-        self._console.print(self._plan, soft_wrap=True)
+        if self._plan:
+            self._console.print(self._plan, soft_wrap=True)
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()

@@ -15,7 +15,7 @@ from search.retraining.processes import refuse_own_code
 from search.retraining.runs import Fresh, train_all
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Verification
+from trainable.recipe.provenance import Provenance, Verification
 from trainable.training.metrics import OBJECTIVES, sign_of
 
 RULE = (
@@ -62,10 +62,11 @@ def claim_of(recipe: Recipe) -> tuple[str, float]:
 
 
 def new_seeds(recipe: Recipe, count: int) -> list[int]:
-    """Returns seeds with which neither the search nor its final has trained this recipe."""
-    used = {recipe.loop.seed}
-    if recipe.provenance is not None and recipe.provenance.final is not None:
-        used |= set(recipe.provenance.final.seeds)
+    """Returns seeds with which neither the search nor its final has trained this recipe, and that did not
+    decide what is left out of it."""
+    used, known = {recipe.loop.seed}, recipe.provenance or Provenance()
+    for runs in (known.final, known.simplified):
+        used |= set(runs.seeds) if runs is not None else set()
     candidates = ((recipe.loop.seed + k) % SEEDS for k in range(1, SEEDS))
     found: list[int] = []
     while len(found) < count:

@@ -129,11 +129,16 @@ def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
     assert "over 2 fresh seeds, of trial" in printed
 
 
-def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(folder: Path) -> None:
+def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = Search(folder)
     stopped = [each for each in before.trials if each.end == "stopped"]
     assert stopped, "the search stops a trial at its rung"
     assert driver.audit_pruning(folder, share=1.0) == "finished"
+    printed = capsys.readouterr().out
+    assert "of the stopped trials are trained to epoch 2" in printed
+    assert "fresh seeds and fresh splits" not in printed, "an audit trains no finalist"
     after = Search(folder)
     assert after.best is not None
     assert before.best is not None

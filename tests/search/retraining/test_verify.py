@@ -11,7 +11,7 @@ from search.retraining.verify import claim_of, judged, new_seeds
 from tests.search.retraining.fresh_runs import fresh_run
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import FreshRuns, Provenance
+from trainable.recipe.provenance import FreshRuns, Provenance, Simplified
 
 METRIC = "val_accuracy"
 
@@ -117,6 +117,11 @@ def test_new_seeds_are_those_that_neither_the_search_nor_its_final_had() -> None
     assert new_seeds(recipe_of(), 3) == [1, 2, 3]
     assert new_seeds(recipe_of(final=final_of(0.9, 0.9, 0.9)), 3) == [4, 5, 6]
     assert new_seeds(recipe_of(seed=2**32 - 1), 2) == [0, 1]
+
+
+def test_the_seeds_that_made_a_recipe_simpler_do_not_verify_it() -> None:
+    simplified = Simplified(metric=METRIC, seeds=(1, 2), before=0.9, after=0.9, dropped=())
+    assert new_seeds(recipe_of(simplified=simplified), 2) == [3, 4]
 
 
 def test_the_claim_is_the_finals_estimate_or_else_the_searchs_figure() -> None:
