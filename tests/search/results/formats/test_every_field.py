@@ -75,6 +75,7 @@ OTHERS: dict[str, Any] = {
     "data.train": "training",
     "data.validation": "held",
     "data.test": "last",
+    "data.validation_seed": 1,
     "data.train_limit": 100,
     "data.channels": 1,
     "data.normalisation": {"mean": [0.1, 0.2, 0.3], "std": [0.1, 0.2, 0.3]},
