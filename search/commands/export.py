@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from search.commands.options import FAILED
-from search.record.home import VERIFICATION_FILE
+from search.record.verification import keep_verification
 from search.results import report
 from search.results.export import Exported, exported, exported_file
 from search.results.search import Search
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Provenance, Verification
-from trainable.recipe.yamlfile import write_whole
+from trainable.recipe.provenance import Finalized, Provenance
 
 if TYPE_CHECKING:
     from search.results.formats.write import Format
@@ -52,7 +51,8 @@ def run_export(
     if verified is not None:
         found = _verified(found, verified, download)
         if source.is_dir():
-            _keep(found.recipe, source)
+            keep_verification(source, found.recipe)
+            report.say(f"`{report.command()} report {quote(str(source))}` shows this")
     if form == "tunebook" and (gpus, batch, images) == (None, None, None):
         found.write(out)
         words = found.words
@@ -114,7 +114,15 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], download: boo
     if final.chosen == final.ways[0]:
         return found
     why = f"chosen on the validation part over {len(seeds)} seeds"
-    return _changed(found, final.recipe, {metric: final.chosen.mean}, dict.fromkeys(final.chosen.values, why))
+    record = Finalized(
+        metric=metric,
+        seeds=tuple(seeds),
+        before=final.ways[0].mean,
+        after=final.chosen.mean,
+        latency_ms=final.chosen.latency_ms,
+    )
+    changes = dict.fromkeys(final.chosen.values, why)
+    return _changed(found, final.recipe, {metric: record.after}, changes, finalized=record)
 
 
 def _changed(
@@ -133,32 +141,9 @@ def _verified(found: Exported, runs: int, download: bool) -> Exported:
 
     has_test = found.info.test_images > 0
     verification = verify(found.recipe, runs, has_test=has_test, download=download, say=report.say)
-    report.say(in_words(verification))
+    report.say(verification.words())
     if verification.parts_differ is not None:
         report.say(verification.parts_differ)
     before = found.recipe.provenance or Provenance()
     provenance = before.model_copy(update={"verification": verification})
     return replace(found, recipe=found.recipe.model_copy(update={"provenance": provenance}))
-
-
-def _keep(recipe: Recipe, folder: Path) -> None:
-    """Writes what a recipe's verification said to the folder of its search, for the report."""
-    assert recipe.provenance is not None
-    assert recipe.provenance.verification is not None
-    record = {"recipe": recipe.digest(), **recipe.provenance.verification.model_dump(mode="json")}
-    write_whole(folder / VERIFICATION_FILE, f"{json.dumps(record, indent=2)}\n".encode())
-
-
-def in_words(found: Verification) -> str:
-    """Returns in a sentence whether the figure holds, and the numbers that say so."""
-    name = found.metric.replace("val_", "test_") if found.part == "test" else found.metric
-    verdict = "verified" if found.verified else "not verified"
-    if found.mean is None or found.short is None or found.allowed is None:
-        return f"{verdict}: {'; '.join(found.faults)}"
-    faults = f"; {'; '.join(found.faults)}" if found.faults else ""
-    side = "worse" if found.short >= 0.0 else "better"
-    return (
-        f"{verdict}: {name} {found.mean:.4f}, deviation {found.deviation:.4f}, over {len(found.scores)} new "
-        f"seeds; {abs(found.short):.4f} {side} than the {found.metric} {found.claimed:.4f} that the recipe "
-        f"claims, where {found.allowed:.4f} worse is allowed{faults}"
-    )

@@ -33,7 +33,15 @@ DRIVER_FILE = ".driver"
 ELSEWHERE_FILE = ".elsewhere"
 """Only a folder that copies a store has it: a driver of another machine is at work."""
 
-IN_STORE = (FACTS_FILE, LOG_FILE, BEST_FILE, PICTURE_FILE, STUDY_FILE)
+IN_STORE = (
+    FACTS_FILE,
+    LOG_FILE,
+    BEST_FILE,
+    PICTURE_FILE,
+    REPORT_FILE,
+    REPORT_DATA_FILE,
+    STUDY_FILE,
+)
 """The files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
 last: once it is there, a search can be resumed. Optuna's mirror is not stored: it is rebuilt from the
 journal."""
@@ -44,6 +52,8 @@ IN_PARCEL = (
     LOG_FILE,
     BEST_FILE,
     PICTURE_FILE,
+    REPORT_FILE,
+    REPORT_DATA_FILE,
     CURSOR_FILE,
     MIRROR_FILE,
 )

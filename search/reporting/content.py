@@ -11,9 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from search.record.repeats import Purpose
 from search.record.summary import State
 from search.record.trials import TrialState
 from search.record.verdicts import Word
+from search.record.verification import Verified
+from search.verdicts.pruning_audit import PruningAudit
 from spaces.domains import Value
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
@@ -56,17 +59,6 @@ class Head(Spec):
     """The constraints in words; empty without any."""
 
 
-class Verified(Spec):
-    """Holds the scores of the best recipe, trained again with other seeds."""
-
-    metric: str
-    mean: float
-    deviation: float
-    runs: int
-    holds: bool
-    """Whether these runs confirm the figure of the search, by the rule of `tunebook export --verify`."""
-
-
 class Answer(Spec):
     """Holds what the search has found, and what it took."""
 
@@ -79,7 +71,8 @@ class Answer(Spec):
     """The best score minus that of the documented recipe; above 0 is better, whatever the direction."""
     why_none: str | None
     """Why there is no best trial."""
-    verified: Verified | None = None
+    verified: Verified | None
+    """What `tunebook export --verify` has found of the best trial's recipe."""
     diagnosis: tuple[str, ...] = ()
     """What the curves of the best trial say, line by line."""
     epochs_trained: int
@@ -218,42 +211,42 @@ class Importances(Spec):
     fields: tuple[Importance, ...]
 
 
+class RepeatRow(Spec):
+    """Describes a run that trained a trial's recipe again, outside the search."""
+
+    id: int
+    of: int
+    """The number of the trial."""
+    purpose: Purpose
+    seed: int | None
+    split: int | None
+    """The seed of the split into training and validation, if it was drawn anew."""
+    state: TrialState
+    epochs: int
+    score: float | None
+    """Its score at its last epoch."""
+
+
 class Finalist(Spec):
-    """Holds one of the best trials, trained again with other seeds."""
+    """Holds one of the best trials, trained again with other seeds; its estimate is that of
+    `search.record.finals`, and is None where the finalist has no two runs that count."""
 
     trial: int
+    winner: bool
     search_score: float
     """The figure of the search itself."""
-    scores: tuple[float, ...]
-    """One for each run."""
-    mean: float
-    deviation: float
-    shrunk: float
-    """The mean after shrinkage towards the mean of all finalists."""
-    low: float
-    high: float
-
-
-class AuditedRung(Spec):
-    """Holds what a rung says of the end of a run."""
-
-    epoch: int
-    rank_correlation: float
-    low: float
-    high: float
-    trials: int
-
-
-class PruningAudit(Spec):
-    """Holds what stopped trials would have reached: some were trained to the end."""
-
-    rungs: tuple[AuditedRung, ...]
-    trained: tuple[int, ...]
-    """The stopped trials that were trained to the end."""
-    better_stopped: float
-    """The chance that a trial was stopped that would have been better than the best."""
-    grace_epochs: int
-    """The grace period to take."""
+    scores: tuple[float | None, ...]
+    """One for each run; None where it has not finished."""
+    mean: float | None
+    deviation: float | None
+    """The standard deviation of a run."""
+    estimate: float | None
+    """The mean, drawn towards that of all finalists."""
+    low: float | None
+    high: float | None
+    """The 95 % interval of the estimate."""
+    gap: float | None
+    """By how much the search's own figure is above the estimate."""
 
 
 class ClassScore(Spec):
@@ -367,7 +360,10 @@ class Report(Spec):
     """The verdicts in one line, and what the figures mean."""
     importances: Importances | None
     finalists: tuple[Finalist, ...] = ()
-    pruning_audit: PruningAudit | None = None
+    pruning_audit: PruningAudit | None
+    """What `tunebook audit-pruning` has found."""
+    repeats: tuple[RepeatRow, ...] = ()
+    """The runs of finalists, and of audited trials."""
     answers: Answers | None
     recipe: tuple[RecipeLine, ...]
     next_round: NextRound | None

@@ -14,12 +14,22 @@ from search.record.verdicts import Verdicts
 from search.refining.refine import refined_search
 from search.reporting.answers import answers_of
 from search.reporting.beliefs import beliefs_of
-from search.reporting.content import Answer, Compared, Head, Importances, NextRound, RecipeLine, Report
+from search.reporting.content import (
+    Answer,
+    Compared,
+    Finalist,
+    Head,
+    Importances,
+    NextRound,
+    RecipeLine,
+    Report,
+)
 from search.reporting.drivers import Timeline, timeline
 from search.reporting.progress import SECONDS_PER_HOUR, progress_of
-from search.reporting.rows import next_round, recipe_lines, trial_rows
+from search.reporting.rows import finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
 from search.results.report import command, functions_of
 from search.results.search import Search
+from search.verdicts.pruning_audit import PruningAudit
 from search.verdicts.standings import standings
 from search.verdicts.words import counts, promise
 from trainable.errors import UserError
@@ -47,6 +57,9 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
         verdicts=_verdicts_in_words(search.verdicts),
         importances=optional.part("importances", lambda: _importances(search, places)),
+        finalists=optional.part("finalists", lambda: _finalists(search)) or (),
+        pruning_audit=optional.part("pruning_audit", lambda: _pruning_audit(search)),
+        repeats=repeat_rows(summary),
         answers=optional.part("answers", lambda: answers_of(_ended(search))),
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: _next_round(search)),
@@ -119,6 +132,7 @@ def _answer(search: Search, times: Timeline) -> Answer:
         own_score=own,
         gain=None if score is None or own is None else summary.sign * (score - own),
         why_none=None if best is not None else _why_none(search),
+        verified=search.verified,
         diagnosis=tuple(search.diagnosis.lines()) if search.diagnosis is not None else (),
         epochs_trained=summary.epochs_trained,
         epochs_if_unpruned=summary.epochs_if_unpruned,
@@ -159,6 +173,21 @@ def _importances(search: Search, places: Mapping[int, float]) -> Importances:
     from search.reporting.importances import importances
 
     return importances(_ended(search).space, search.trials, places)
+
+
+def _finalists(search: Search) -> tuple[Finalist, ...]:
+    if found := finalist_rows(search.progress.finals, search.progress.objective):
+        return found
+    raise UserError(search.final.words)
+
+
+def _pruning_audit(search: Search) -> PruningAudit:
+    if (found := search.pruning_audit) is not None:
+        return found
+    if not any(trial.end == "stopped" for trial in search.trials):
+        raise UserError("no trial was stopped at a rung")
+    asks = f"{command()} audit-pruning {quote(search.home.address)}"
+    raise UserError(f"`{asks}` trains some of the stopped trials to their end, to see")
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:

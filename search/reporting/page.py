@@ -15,7 +15,9 @@ from search.reporting.charts import DASHES, cost_plots, curves, progress_plots
 from search.reporting.content import Answers, Belief, Compared, Report, TrialRow
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
+from search.results.pruning_table import audit_lines
 from spaces.domains import Value, shown
+from trainable.training.metrics import sign_of
 
 LEGEND = (
     ("best", "the best"),
@@ -86,6 +88,8 @@ def _tables(report: Report) -> dict[str, Any]:
         "troubles": list(troubles(report)),
         "classes": sorted(answers.classes, key=lambda each: (each.f1 is None, each.f1)) if answers else [],
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
+        "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
+        "winner": next((each for each in report.finalists if each.winner), None),
         "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],
     }
 
@@ -99,11 +103,7 @@ def _contents(report: Report) -> Iterator[tuple[str, str]]:
     if any(each.place is not None for each in report.trials):
         yield "parallel", "Values"
     yield "importances", "What decides"
-    if report.finalists:
-        yield "finalists", "Finalists"
-    if report.pruning_audit is not None:
-        yield "pruning", "Early stopping"
-    yield "classes", "Mistakes"
+    yield from (("finalists", "Finalists"), ("pruning", "Early stopping"), ("classes", "Mistakes"))
     if any(each.costs and each.state == "finished" for each in report.trials):
         yield "costs", "Costs"
     yield from (("workers", "Workers"), ("recipe", "Recipe"), ("next", "Next round"), ("trials", "Trials"))
@@ -116,9 +116,9 @@ def _looks(report: Report) -> set[str]:
 
 def ranked(report: Report) -> list[TrialRow]:
     """Returns the trials in a person's order: the finished ones first, then by places."""
+    sign = sign_of(report.search.mode)
 
     def key(trial: TrialRow) -> tuple[bool, float, float]:
-        sign = 1.0 if report.search.mode == "max" else -1.0
         score = -1e300 if trial.score is None else sign * trial.score
         if trial.state == "finished":
             return True, score, 0.0
@@ -275,6 +275,7 @@ def templates() -> Environment:
         "hours": lambda hours: f"{hours:.3g}" if hours >= SHORTEST_HOURS else duration(3600.0 * hours),
         "duration": duration,
         "effect": _effect,
+        "sentence": lambda words: f"{words[:1].upper()}{words[1:]}.",
         "date": lambda time: datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return made

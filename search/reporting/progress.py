@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from search.record.journal import EndEvent, EpochEvent, Event
+from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent
 from search.reporting.content import BestSoFar, Progress
 from search.reporting.drivers import Clock
 
@@ -15,14 +15,19 @@ def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
     """Returns each finished trial that was better than all before it, by the epochs that all trials had
     trained then, the hours under a driver and the trials that had ended.
 
-    `sign` is -1 where lower is better.
+    `sign` is -1 where lower is better. Runs that train a trial again are not part of this.
     """
-    clock, last = Clock(), dict[int, float]()
+    clock, last, repeats = Clock(), dict[int, float](), set[int]()
     steps: list[BestSoFar] = []
     epochs = trials = 0
     hours = 0.0
     for event in events:
-        hours = clock.read(event) / SECONDS_PER_HOUR
+        seconds = clock.read(event)
+        if isinstance(event, TrialEvent) and event.repeat is not None:
+            repeats.add(event.trial)
+        if getattr(event, "trial", None) in repeats:
+            continue
+        hours = seconds / SECONDS_PER_HOUR
         match event:
             case EpochEvent():
                 epochs += 1

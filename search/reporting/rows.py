@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from shlex import quote
 
+from search.record.finals import Finalist as FinalistRuns
+from search.record.finals import Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.refining.refine import Refined
-from search.reporting.content import NextChange, NextFinding, NextRound, RecipeLine, TrialRow
+from search.reporting.content import (
+    Finalist,
+    NextChange,
+    NextFinding,
+    NextRound,
+    RecipeLine,
+    RepeatRow,
+    TrialRow,
+)
 from search.results.report import command
 from spaces.catalog.explain import recipe_rows
 from spaces.space import Space
@@ -45,6 +55,45 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
         on_frontier=on_frontier,
         digest=trial.digest,
         mlflow_run_id=trial.mlflow_run_id,
+    )
+
+
+def repeat_rows(summary: Summary) -> tuple[RepeatRow, ...]:
+    """Returns the runs that train a trial's recipe again."""
+    return tuple(
+        RepeatRow(
+            id=each.id,
+            of=each.repeat.of,
+            purpose=each.repeat.purpose,
+            seed=each.repeat.seed,
+            split=each.repeat.split,
+            state=each.state,
+            epochs=each.epochs,
+            score=each.scores(summary.objective).get(each.epochs),
+        )
+        for each in summary.repeats
+        if each.repeat is not None
+    )
+
+
+def finalist_rows(finals: Finals | None, metric: str) -> tuple[Finalist, ...]:
+    """Returns the trials of the final, the best of the search first."""
+    return tuple(_finalist(each, finals, metric) for each in finals.finalists) if finals is not None else ()
+
+
+def _finalist(each: FinalistRuns, finals: Finals, metric: str) -> Finalist:
+    known = each.estimate
+    return Finalist(
+        trial=each.trial,
+        winner=each == finals.winner,
+        search_score=each.score,
+        scores=tuple(run.metrics[metric] if run.end == "finished" else None for run in each.runs),
+        mean=known.mean if known is not None else None,
+        deviation=known.deviation if known is not None else None,
+        estimate=known.value if known is not None else None,
+        low=known.interval.low if known is not None else None,
+        high=known.interval.high if known is not None else None,
+        gap=each.gap,
     )
 
 

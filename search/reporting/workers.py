@@ -26,7 +26,10 @@ def workers(report: Report) -> Plot | None:
         return None
     end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
     x, y = _time(end), _lanes(lanes)
-    bars = [Line(f"bar {_look(each)}", _along(each, x, y), each.trial) for each in attempts]
+    again = {each.id: each.of for each in report.repeats}
+    bars = [
+        Line(_look(each, again), _along(each, x, y), again.get(each.trial, each.trial)) for each in attempts
+    ]
     stalls = [
         Line("stall", [(x.share(at), _height(each, y)) for at in stall])
         for each in attempts
@@ -37,7 +40,7 @@ def workers(report: Report) -> Plot | None:
         x,
         y,
         lines=[*(upright(x.share(each)) for each in report.resumed), *bars, *stalls],
-        points=_ends([each for each in attempts if each.outcome in LOST], x, y),
+        points=_ends([each for each in attempts if each.outcome in LOST], again, x, y),
         labels=[Label((x.share(each), 1.0), "resumed", "rung") for each in report.resumed],
         rows=max(LEAST_ROWS, ROWS_OF_LANE * lanes),
     )
@@ -63,20 +66,23 @@ def _along(attempt: Attempt, x: Axis, y: Axis) -> list[Spot]:
     return [(x.share(each), _height(attempt, y)) for each in (attempt.start, attempt.end)]
 
 
-def _look(attempt: Attempt) -> str:
-    return "lost" if attempt.outcome in LOST else attempt.outcome
+def _look(attempt: Attempt, again: Mapping[int, int]) -> str:
+    look = "lost" if attempt.outcome in LOST else attempt.outcome
+    return f"bar {look} again" if attempt.trial in again else f"bar {look}"
 
 
-def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
+def _ends(lost: list[Attempt], again: Mapping[int, int], x: Axis, y: Axis) -> list[Points]:
     """Returns a mark where each of these attempts was lost."""
     spots = [_along(each, x, y)[-1] for each in lost]
-    return [Points("lost", spots, [each.trial for each in lost])] if lost else []
+    return [Points("lost", spots, [again.get(each.trial, each.trial) for each in lost])] if lost else []
 
 
 class Trouble(NamedTuple):
     """Holds one loss of time, at seconds under a driver."""
 
     trial: int
+    again: bool
+    """Whether a run was lost that trains the trial again."""
     number: int
     at: float
     what: str
@@ -85,8 +91,11 @@ class Trouble(NamedTuple):
 
 def troubles(report: Report) -> Iterator[Trouble]:
     """Yields what cost time, by the starts of attempts."""
+    repeated = {each.id: each.of for each in report.repeats}
     for each in report.attempts:
+        trial, again = repeated.get(each.trial, each.trial), each.trial in repeated
         for start, end in each.stalls:
-            yield Trouble(each.trial, each.number, start, "stalled", f"no epoch for {duration(end - start)}")
+            waited = f"no epoch for {duration(end - start)}"
+            yield Trouble(trial, again, each.number, start, "stalled", waited)
         if each.outcome in LOST:
-            yield Trouble(each.trial, each.number, each.end, LOST[each.outcome], each.reason or "")
+            yield Trouble(trial, again, each.number, each.end, LOST[each.outcome], each.reason or "")

@@ -26,6 +26,7 @@ from search.record.storage import local_folder
 from search.record.summary import State, Summary, summarise
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
+from search.record.verification import Verified, read_verification
 from search.study import Study
 from search.study.space import build_space
 from search.verdicts.diagnosis import diagnosis_of
@@ -157,6 +158,12 @@ class Search:
     def pruning_audit(self) -> PruningAudit | None:
         """What stopped trials came to that were trained to their end; None where none was."""
         return audit_of(self.progress, self.pruning)
+
+    @cached_property
+    def verified(self) -> Verified | None:
+        """What `tunebook export --verify` has found of the best trial; None where it has not been asked."""
+        kept = read_verification(self.folder)
+        return kept if kept is not None and self.best is not None and kept.trial == self.best.id else None
 
     @cached_property
     def home(self) -> Home:

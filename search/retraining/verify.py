@@ -63,9 +63,9 @@ def claim_of(recipe: Recipe) -> tuple[str, float]:
 
 def new_seeds(recipe: Recipe, count: int) -> list[int]:
     """Returns seeds with which neither the search nor its final has trained this recipe, and that did not
-    decide what is left out of it."""
+    decide what is left out of it or how its network is used."""
     used, known = {recipe.loop.seed}, recipe.provenance or Provenance()
-    for runs in (known.final, known.simplified):
+    for runs in (known.final, known.simplified, known.finalized):
         used |= set(runs.seeds) if runs is not None else set()
     candidates = ((recipe.loop.seed + k) % SEEDS for k in range(1, SEEDS))
     found: list[int] = []

@@ -24,22 +24,22 @@ from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
-from search.record.home import BEST_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, PICTURE_FILE, Home
+from search.record.home import BEST_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
 from search.record.journal import Journal, check_format
 from search.record.lease import Lease
 from search.record.lock import empty
 from search.record.storage import driving
 from search.results import report
-from search.results.export import export_recipe, recipe_text
+from search.results.export import recipe_text
 from search.results.finals_table import winner_line
-from search.results.picture import draw
 from search.results.search import Search
 from search.running.cluster import alive_machines, joined, local_ray
+from search.running.ending import State, how_it_ended, leave_report, write_results
 from search.running.log_file import logging_to
 from search.running.machines import check_machines
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
-from search.running.raytune import drop_all_checkpoints, run_trials, stored_history
+from search.running.raytune import drop_all_checkpoints, run_trials
 from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
 from search.study import STUDY_FILE, Study, default_name, read_study
@@ -47,12 +47,10 @@ from search.study.code import NO_CODE, Code
 from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from trainable.errors import UserError
-from trainable.files.store import ATTEMPTS
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
-State = Literal["finished", "interrupted", "failed"]
 Closing = Literal["finished", "interrupted", "terminated", "broken off", "failed"]
 """How a driver ends. Two of the words are for a search that is interrupted, by SIGTERM or by a fault."""
 
@@ -305,6 +303,8 @@ def _drive(
                 return "interrupted"
             state = _close(prepared, ledger, switch, tracker)
             report.closing(Search(folder), folder / BEST_FILE, switch.fault)
+            if state != "interrupted":
+                leave_report(folder)
         backlogs = [follower.backlog() for follower in followers]
     _report_backlogs(backlogs, quote(home.address))
     return _closing(state, switch)
@@ -336,11 +336,11 @@ def _train(
 def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, tracker: Tracker) -> State:
     """Writes what a search leaves, and its last event, as far as the disk allows; returns its state."""
     folder = prepared.home.folder
-    state, reason = _how_it_ended(ledger, switch, prepared)
+    state, reason = how_it_ended(ledger, switch, prepared)
     drop_all_checkpoints(ledger, prepared, switch)
     tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
     with switch.stopped_by_disk():
-        _write_results(folder)
+        write_results(folder)
     if switch.fault is not None:
         state, reason = "interrupted", switch.fault
     logger.info("%s: %s", state, reason or "every trial has ended")
@@ -382,30 +382,6 @@ def _deadline(study: Study, spent: float) -> float | None:
     if study.budget.hours is None:
         return None
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - spent)
-
-
-def _how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[State, str | None]:
-    """Returns how the search ended, and why, once no trial runs any more."""
-    if switch.interrupted or switch.fault is not None:
-        return "interrupted", switch.fault or "stopped by a signal"
-    reason = None
-    if switch.out_of_time and not ledger.is_complete:
-        reason = "the budget of hours is spent"
-        with switch.stopped_by_disk():
-            for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
-                ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
-            ledger.cut_short(reason)
-    if not ledger.has_finished_trial:
-        return "failed", Search(prepared.home.folder).progress.why_none_finished
-    return "finished", reason
-
-
-def _write_results(folder: Path) -> None:
-    """Write `best.yaml`, if any trial has finished, and the picture."""
-    search = Search(folder)
-    if search.best is not None:
-        export_recipe(search, folder / BEST_FILE)
-    draw(search.progress, folder / PICTURE_FILE)
 
 
 def _report_backlogs(backlogs: list[Backlog], address: str) -> None:

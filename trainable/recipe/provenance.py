@@ -57,6 +57,20 @@ class Verification(Spec):
     """Why runs came to nothing."""
     rule: str
 
+    def words(self) -> str:
+        """Returns in a sentence whether the figure holds, and the numbers that say so."""
+        name = self.metric.replace("val_", "test_") if self.part == "test" else self.metric
+        verdict = "verified" if self.verified else "not verified"
+        if self.mean is None or self.short is None or self.allowed is None:
+            return f"{verdict}: {'; '.join(self.faults)}"
+        faults = f"; {'; '.join(self.faults)}" if self.faults else ""
+        side = "worse" if self.short >= 0.0 else "better"
+        return (
+            f"{verdict}: {name} {self.mean:.4f}, deviation {self.deviation:.4f}, over {len(self.scores)} new "
+            f"seeds; {abs(self.short):.4f} {side} than the {self.metric} {self.claimed:.4f} that the recipe "
+            f"claims, where {self.allowed:.4f} worse is allowed{faults}"
+        )
+
 
 class Dropped(Spec):
     """Names a technique that was left out: its field, the value that it had, and its mean gain in score."""
@@ -79,6 +93,20 @@ class Simplified(Spec):
     dropped: tuple[Dropped, ...]
 
 
+class Finalized(Spec):
+    """Says by which runs the way to use a recipe's network was chosen.
+
+    `before` and `after` are mean validation scores over the seeds.
+    """
+
+    metric: str
+    seeds: tuple[int, ...]
+    before: float
+    after: float
+    latency_ms: float
+    """Of one image on the machine that measured it."""
+
+
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
@@ -93,6 +121,7 @@ class Provenance(Spec):
     metrics: dict[str, float] = Field(default_factory=dict)
     final: FreshRuns | None = None
     simplified: Simplified | None = None
+    finalized: Finalized | None = None
     verification: Verification | None = None
     data_digest: str | None = None
     weights_digest: str | None = None

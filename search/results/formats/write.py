@@ -80,7 +80,13 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
     changed = batches.moved(facts, values, batch=batch, gpus=gpus or int(facts.gpus), fitted=fitted)
     new = recipe.with_values({path: ruling.what for path, ruling in changed.items()})
     if provenance is not None:
-        unscored: dict[str, Any] = {"metrics": {}, "final": None, "simplified": None, "verification": None}
+        unscored: dict[str, Any] = {
+            "metrics": {},
+            "final": None,
+            "simplified": None,
+            "finalized": None,
+            "verification": None,
+        }
         new = new.model_copy(update={"provenance": provenance.model_copy(update=unscored)})
     sources = with_guide_names(ruling.source for ruling in changed.values())
     why = {

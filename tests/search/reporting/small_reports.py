@@ -7,25 +7,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from search.record.verification import Verified
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
     Answers,
     Attempt,
-    AuditedRung,
     Finalist,
     Mistake,
-    PruningAudit,
+    RepeatRow,
     Report,
     TrialRow,
-    Verified,
 )
 from search.reporting.gather import report_of
 from search.results.search import Search
+from search.verdicts.pruning_audit import Grace, PruningAudit, Rung
 from tests.search.planted_searches import Run, planted
 from tests.search.refining.landscapes import RANGES, RATE, SMALL
+from trainable.recipe.provenance import Verification
 
 BELIEVED = {**SMALL, "space__overrides": {**RANGES, RATE: {**RANGES[RATE], "prior": 0.3}}}
 """The small space with a belief in the rate."""
+VERIFICATION = Verification(
+    verified=True,
+    metric="val_accuracy",
+    part="test",
+    seeds=(1, 2, 3),
+    scores=(0.876, 0.88, 0.884),
+    validation_scores=(0.9, 0.89, 0.9),
+    mean=0.88,
+    deviation=0.004,
+    claimed=0.89,
+    short=0.01,
+    allowed=0.02,
+    rule="by the rule",
+    parts_differ="test_accuracy 0.8800 is below val_accuracy 0.8967, more than chance allows",
+)
 CONFUSION = ((8, 2, 0), (0, 10, 0), (1, 3, 6))
 
 
@@ -49,13 +65,14 @@ def whole_report() -> Report:
     best = plain.answer.best
     assert best is not None
     assert plain.answer.score is not None
-    verified = Verified(metric="test_accuracy", mean=0.88, deviation=0.004, runs=3, holds=True)
+    verified = Verified(trial=best, recipe="0" * 12, found=VERIFICATION)
     return plain.model_copy(
         update={
             "answer": plain.answer.model_copy(update={"verified": verified}),
             "trials": tuple(map(_varied, plain.trials)),
-            "attempts": (*plain.attempts, _lost(plain.attempts[-1])),
+            "attempts": (*plain.attempts, _lost(plain.attempts[-1]), _again(plain.attempts[-1])),
             "finalists": (_finalist(best, plain.answer.score),),
+            "repeats": (_repeat(best),),
             "pruning_audit": _audit(),
             "answers": _answers(best),
             "left_out": {},
@@ -90,22 +107,42 @@ def _lost(last: Attempt) -> Attempt:
     )
 
 
+def _again(last: Attempt) -> Attempt:
+    return last.model_copy(update={"trial": 24, "start": last.end + 200.0, "end": last.end + 260.0})
+
+
+def _repeat(trial: int) -> RepeatRow:
+    return RepeatRow(
+        id=24, of=trial, purpose="finalist", seed=1, split=None, state="finished", epochs=9, score=0.87
+    )
+
+
 def _finalist(trial: int, score: float) -> Finalist:
     return Finalist(
         trial=trial,
+        winner=True,
         search_score=score,
-        scores=(0.87, 0.88, 0.89),
+        scores=(0.87, None, 0.89),
         mean=0.88,
         deviation=0.01,
-        shrunk=0.879,
+        estimate=0.879,
         low=0.86,
         high=0.9,
+        gap=score - 0.879,
     )
 
 
 def _audit() -> PruningAudit:
-    rung = AuditedRung(epoch=3, rank_correlation=0.8, low=0.5, high=0.95, trials=12)
-    return PruningAudit(rungs=(rung,), trained=(2, 3), better_stopped=0.02, grace_epochs=3)
+    return PruningAudit(
+        stopped=10,
+        trained=(2, 3),
+        better=(),
+        best=0.9,
+        chance=0.02,
+        rungs=(Rung(3, 0.8, 0.5, 0.95),),
+        graces=(Grace(3, 0.9, 0.6),),
+        grace=3,
+    )
 
 
 def _answers(trial: int) -> Answers:

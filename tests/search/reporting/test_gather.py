@@ -125,7 +125,9 @@ def test_the_recipe_is_that_of_the_best_trial(folder: Path, report: Report) -> N
 
 def test_what_is_missing_is_said(report: Report) -> None:
     assert report.answers is None
-    assert report.left_out == {"answers": f"there is no checkpoint of trial {report.answer.best}"}
+    assert report.left_out["answers"] == f"there is no checkpoint of trial {report.answer.best}"
+    assert report.left_out["finalists"].startswith("the best trial is not trained again: ")
+    assert report.left_out["pruning_audit"].startswith("`tunebook audit-pruning ")
 
 
 def test_one_trial_makes_a_report(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from search.reporting.content import Answers, Report
+from search.reporting.content import Answers, Compared, Report
 from search.reporting.page import data_of, live_page, page, ranked
 from tests.search.reporting.small_reports import planted_report
 
@@ -122,7 +122,7 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
         "progress": whole.progress.model_dump(),
         "values": {"optimizer.lr": 0.5},
     }
-    text = page(Report.model_validate({**whole.model_dump(), "compared": (other,)}))
+    text = page(whole.model_copy(update={"compared": (Compared.model_validate(other),)}))
     assert "Beside other searches" in text
     assert text.count('class="other-0"') == 4  # the table's key, and a line in each plot of progress
     assert "Where the best recipes differ" in text
