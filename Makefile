@@ -30,7 +30,7 @@ help:
 	@sed -n 's/^#   make/make/p' Makefile
 
 demo: install
-	@$(VENV)/bin/tunebook search --data digits --trials 16 --epochs 20
+	@$(VENV)/bin/tunebook search --data digits --trials 16 --epochs 20 --set "finalists={top: 2, seeds: 3}"
 
 install: $(INSTALLED)
 

@@ -62,6 +62,7 @@ def _run(name: str, seed: int) -> dict[str, Any]:
         "reproduced": test["val_loss"] == best["metrics"]["val_loss"],
         "epochs_trained": summary["epochs_trained"],
         "epochs_if_unpruned": summary["epochs_if_unpruned"],
+        "saved": summary["saved"],
     }
     print(name, record, flush=True)
     return record
@@ -76,7 +77,7 @@ def _page(found: dict[str, list[dict[str, Any]]], where: dict[str, Any]) -> str:
     rows = [
         f"| {name} | {run['seed']} | {run['trials']} | {run['own']:.4f} | {run['best']:.4f} | "
         f"{run['test']:.4f} | {'yes' if run['reproduced'] else 'no'} | "
-        f"{1 - run['epochs_trained'] / run['epochs_if_unpruned']:.0%} | {run['seconds']:.0f} |"
+        f"{run['saved']:.0%} | {run['seconds']:.0f} |"
         for name, runs in found.items()
         for run in runs
     ]

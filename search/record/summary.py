@@ -162,6 +162,11 @@ class Summary:
         return sum(trial.epochs for trial in self.all_trials)
 
     @property
+    def epochs_again(self) -> int:
+        """Those of them that trained a trial again: finalists, and audited trials."""
+        return sum(trial.epochs for trial in self.repeats)
+
+    @property
     def epochs_if_unpruned(self) -> int:
         """The epochs of all trials if none were stopped; those that ended for other reasons do not count."""
         return self.budget_epochs * sum(trial.state not in NO_WHOLE_RUN for trial in self.trials)
@@ -195,6 +200,7 @@ class Summary:
             "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
             "verdicts": self.verdicts.json() if self.verdicts is not None else None,
             "epochs_trained": self.epochs_trained,
+            "epochs_again": self.epochs_again,
             "epochs_if_unpruned": self.epochs_if_unpruned,
             "saved": self.saved,
             "wall_seconds": self.wall_seconds,

@@ -68,7 +68,8 @@ class Answer(Spec):
     own_score: float | None
     """The score of the documented recipe, at its last epoch."""
     gain: float | None
-    """The best score minus that of the documented recipe; above 0 is better, whatever the direction."""
+    """The best trial's estimate over fresh seeds, or else its score, minus that of the documented recipe; above
+    0 is better, whatever the direction."""
     why_none: str | None
     """Why there is no best trial."""
     verified: Verified | None
@@ -76,6 +77,8 @@ class Answer(Spec):
     diagnosis: tuple[str, ...] = ()
     """What the curves of the best trial say, line by line."""
     epochs_trained: int
+    epochs_again: int
+    """Those of them that trained a trial again."""
     epochs_if_unpruned: int
     saved: Share
     driver_hours: float

@@ -125,16 +125,20 @@ def _answer(search: Search, times: Timeline) -> Answer:
     best, metric = summary.best, summary.objective
     own = next((each.metrics.get(metric) for each in summary.trials if each.own), None)
     score = best.metrics[metric] if best is not None else None
+    winner = summary.finals.winner if summary.finals is not None else None
+    estimate = winner.estimate if winner is not None else None
+    value = estimate.value if estimate is not None else score
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
     return Answer(
         best=best.id if best is not None else None,
         score=score,
         own_score=own,
-        gain=None if score is None or own is None else summary.sign * (score - own),
+        gain=None if value is None or own is None else summary.sign * (value - own),
         why_none=None if best is not None else _why_none(search),
         verified=search.verified,
         diagnosis=tuple(search.diagnosis.lines()) if search.diagnosis is not None else (),
         epochs_trained=summary.epochs_trained,
+        epochs_again=summary.epochs_again,
         epochs_if_unpruned=summary.epochs_if_unpruned,
         saved=summary.saved,
         driver_hours=times.seconds / SECONDS_PER_HOUR,

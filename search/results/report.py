@@ -79,9 +79,10 @@ def headline(summary: Summary) -> str:
         if own is not None and own.id != best.id and metric in own.metrics:
             line += f", the documented recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
-    parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained")
+    again = f", {summary.epochs_again} of them to train trials again" if summary.epochs_again else ""
+    parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained{again}")
     if summary.saved:
-        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved")
+        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved by stopping early")
     return ", ".join(parts)
 
 

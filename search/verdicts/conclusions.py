@@ -45,7 +45,8 @@ def _best(summary: Summary) -> str:
 
 
 def _spent(summary: Summary) -> str:
-    spent = f"**Spent**: {summary.epochs_trained} epochs, {duration(summary.wall_seconds)}"
+    again = f", {summary.epochs_again} of them to train trials again" if summary.epochs_again else ""
+    spent = f"**Spent**: {summary.epochs_trained} epochs{again}, {duration(summary.wall_seconds)}"
     if not summary.saved:
         return spent
     return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"

@@ -136,6 +136,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "diagnosis": None,
         "verdicts": None,
         "epochs_trained": 1,
+        "epochs_again": 0,
         "epochs_if_unpruned": 10,
         "saved": 0.9,
         "wall_seconds": 6.0,
