@@ -68,8 +68,10 @@ class Answer(Spec):
     own_score: float | None
     """The score of the documented recipe, at its last epoch."""
     gain: float | None
-    """The best trial's estimate over fresh seeds, or else its score, minus that of the documented recipe; above
-    0 is better, whatever the direction."""
+    """The best trial's estimate over fresh seeds, or else its score, minus that of the documented recipe.
+
+    Above 0 is better, whatever the direction.
+    """
     why_none: str | None
     """Why there is no best trial."""
     verified: Verified | None
