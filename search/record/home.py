@@ -40,6 +40,7 @@ IN_STORE = (
     PICTURE_FILE,
     REPORT_FILE,
     REPORT_DATA_FILE,
+    VERIFICATION_FILE,
     STUDY_FILE,
 )
 """The files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
@@ -54,12 +55,13 @@ IN_PARCEL = (
     PICTURE_FILE,
     REPORT_FILE,
     REPORT_DATA_FILE,
+    VERIFICATION_FILE,
     CURSOR_FILE,
     MIRROR_FILE,
 )
 """The files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
 that it may hold."""
-IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE)
+IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE, VERIFICATION_FILE)
 """The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 
 

@@ -75,7 +75,9 @@ class Answer(Spec):
     why_none: str | None
     """Why there is no best trial."""
     verified: Verified | None
-    """What `tunebook export --verify` has found of the best trial's recipe."""
+    """What `tunebook export --verify` has found of the best trial's recipe, or of one made of it."""
+    verified_changed: bool
+    """Whether it was made of it, by `--simplify` or `--finalize`."""
     diagnosis: tuple[str, ...] = ()
     """What the curves of the best trial say, line by line."""
     epochs_trained: int

@@ -62,7 +62,8 @@ def exported_file(file: Path) -> Exported:
     measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()))
     facts, provenance = measured.facts, recipe.provenance
     if provenance is not None and provenance.device is not None:
-        facts = facts.model_copy(update={"gpus": float(provenance.device == "cuda")})
+        kind = provenance.device.partition(" ")[0]  # the model of the device follows
+        facts = facts.model_copy(update={"gpus": float(kind == "cuda")})
     words = f"recipe {recipe.digest()} of {file.name}"
     return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
 
@@ -137,7 +138,9 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     metric = study.objective.metric
     value = trial.metrics.get(metric)
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"
-    return f"trial {trial.id} ({trial.state}, {score}, recipe {recipe.digest()})"
+    final = recipe.provenance.final if recipe.provenance is not None else None
+    again = f", with fresh seeds {final.estimate:.4f} ({final.low:.4f} to {final.high:.4f})" if final else ""
+    return f"trial {trial.id} ({trial.state}, {score}{again}, recipe {recipe.digest()})"
 
 
 def recipe_text(recipe: Recipe, space: Space) -> str:

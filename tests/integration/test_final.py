@@ -90,7 +90,8 @@ def test_the_figure_of_the_final_is_verified_by_a_process_of_its_own(folder: Pat
     assert found.scores[0] == train(recipe.with_values({"loop.seed": 3}), test=True).tree()["test_accuracy"]
     assert found.parts_differ is None
     written = json.loads((folder / VERIFICATION_FILE).read_text())
-    assert written == {"recipe": recipe.digest(), **found.model_dump(mode="json")}
+    trial = recipe.provenance.trial
+    assert written == {"trial": trial, "recipe": recipe.digest(), "found": found.model_dump(mode="json")}
 
 
 def test_every_part_of_the_search_has_the_runs_and_optunas_copy_has_the_trials_alone(folder: Path) -> None:
