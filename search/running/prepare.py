@@ -51,7 +51,7 @@ COMPARED = 10_000
 """A search compares the parts of its data if they have at most so many images, in memory."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prepared:
     """Holds a search that is ready to run."""
 
@@ -161,25 +161,21 @@ def prepare_again(
     check_networks(search.space, data.info, code.model, download=download)
     weights = weights_of(search.space)
     _say_changed(search, weights, say)
-    carried = _carried(code)
-    concurrent = concurrent_trials(study.concurrent, trial, hardware)
-    space, pruning, final = search.space, search.pruning, search.final
-    splits = _fresh_splits(final, base, info, load)
     prepared = Prepared(
-        study,
-        home,
-        data,
-        facts,
-        space,
-        trial,
-        concurrent,
-        pruning,
-        final,
-        download,
-        code,
-        carried,
-        weights,
-        splits,
+        study=study,
+        home=home,
+        data=data,
+        facts=facts,
+        space=search.space,
+        per_trial=trial,
+        concurrent=concurrent_trials(study.concurrent, trial, hardware),
+        pruning=search.pruning,
+        final=search.final,
+        download=download,
+        code=code,
+        carried=_carried(code),
+        weights=weights,
+        splits=_fresh_splits(search.final, base, info, load),
     )
     return _with_images_here(prepared, hardware, say)
 
@@ -342,10 +338,19 @@ def _assemble(
     """Returns what is ready to run, with the space and the rungs that the rules give for these facts."""
     space = build_space(study, facts, data.info)
     check_trials(study, space, facts)
-    concurrent = concurrent_trials(study.concurrent, trial, hardware)
     pruning = choose_pruning(study, space)
-    final = choose_final(study, pruning)
-    return Prepared(study, home, data, facts, space, trial, concurrent, pruning, final, download)
+    return Prepared(
+        study=study,
+        home=home,
+        data=data,
+        facts=facts,
+        space=space,
+        per_trial=trial,
+        concurrent=concurrent_trials(study.concurrent, trial, hardware),
+        pruning=pruning,
+        final=choose_final(study, pruning),
+        download=download,
+    )
 
 
 def _most_bytes(study: Study, hardware: Hardware) -> int | None:
