@@ -71,12 +71,15 @@ def missing_runs(finalists: Finalists, chosen: Sequence[Trial], trials: Sequence
 
     Every finalist has its first run before any has its second: where time ends early, all have equally many.
     Run k has the k-th seed above the recipe's own, and with fresh splits the k-th split above: the same for
-    all finalists, so that they are compared on equal images.
+    all finalists, so that they are compared on equal images. A finalist with a run that diverged or crashed
+    for good takes no further part, and trains no other run.
     """
-    repeats = [each.repeat for each in trials if each.repeat is not None]
-    there = {(each.of, each.seed) for each in repeats if each.purpose == "finalist"}
+    runs = [(each, each.repeat) for each in trials if each.repeat and each.repeat.purpose == "finalist"]
+    there = {(repeat.of, repeat.seed) for _, repeat in runs}
+    out = {repeat.of for run, repeat in runs if run.end in ("diverged", "failed")}
+    staying = [trial for trial in chosen if trial.id not in out]
     for k in range(1, finalists.seeds + 1):
-        for trial in chosen:
+        for trial in staying:
             assert trial.recipe is not None, "a finished trial has a recipe"
             seed = (int(trial.recipe["loop"]["seed"]) + k) % SEEDS
             if (trial.id, seed) not in there:

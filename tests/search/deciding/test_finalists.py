@@ -11,11 +11,22 @@ from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, TrialEvent, read
 from search.record.repeats import Repeat
+from search.record.summary import summarise
 from search.record.trials import Record, Trial
 from search.study import SamplerKind, Study
 from search.study.finalists import Finalists
-from tests.search.deciding.small_ledgers import EPOCHS, SLOTS, TRIALS, Open, drive, essence, trained
+from tests.search.deciding.small_ledgers import (
+    EPOCHS,
+    SLOTS,
+    TRIALS,
+    Open,
+    drive,
+    essence,
+    result,
+    trained,
+)
 from tests.search.small_events import replace_journal
+from trainable.training.metrics import worst
 
 TWO_TWICE = Finalists(top=2, seeds=2)
 
@@ -173,6 +184,37 @@ def test_slots_are_shared_by_runs_of_several_finalists(open_ledger: Open) -> Non
     ledger.fail(last_running(ledger), "it crashed")
     proposals = [ledger.propose() for _ in range(SLOTS)]
     assert [each.trial for each in proposals if each is not None] == [TRIALS, TRIALS + 1, TRIALS + 2]
+
+
+@pytest.mark.parametrize("end", ["diverged", "failed"])
+def test_a_finalist_with_a_run_that_did_not_finish_trains_no_other_run(
+    open_ledger: Open, tmp_path: Path, end: str
+) -> None:
+    def reopened() -> Ledger:
+        return open_ledger(rungs=(), finalists=Finalists(top=2, seeds=3))
+
+    ledger = reopened()
+    ledger.fail(last_running(ledger), "it crashed")
+    first = ledger.propose()
+    assert first is not None
+    if end == "failed":
+        ledger.fail(first.trial, "it crashed")
+    else:
+        ledger.epoch(first.trial, result(1, worst("val_accuracy", 10), diverged=True))
+    while (proposal := (ledger := reopened()).propose()) is not None:  # each time by the journal alone
+        for epoch in range(1, EPOCHS + 1):
+            ledger.epoch(proposal.trial, trained(dict(proposal.values), epoch))
+    (out, *_), *others = repeats_of(tmp_path)
+    other = others[0][0]
+    assert other != out
+    assert others == [(other, 1, None), (other, 2, None), (other, 3, None)]
+    assert reopened().is_complete
+    record = Record(read(tmp_path / EVENTS_FILE))
+    finals = summarise(record, 0.0, objective="val_accuracy", epochs=EPOCHS, locked=True).finals
+    assert finals is not None
+    assert finals.winner is not None
+    assert finals.winner.estimate is not None
+    assert (finals.winner.trial, finals.winner.estimate.seeds) == (other, (1, 2, 3))
 
 
 def test_an_audit_trains_stopped_trials_to_their_end_and_proposes_nothing_else(
