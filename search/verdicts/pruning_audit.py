@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import rungs
@@ -70,6 +71,15 @@ class PruningAudit:
         return asdict(self)
 
 
+class Stratum(NamedTuple):
+    """Holds curves that stand for equally many trials: those of the finished, or those audited of a rung."""
+
+    curves: Curves
+    """Scores by epoch, [curves, epochs], higher for better."""
+    copies: int
+    """How many trials of the search each of them stands for."""
+
+
 def sampled(summary: Summary, share: float, seed: int) -> list[int]:
     """Returns the stopped trials that an audit of this share trains and that are not trained to the end yet.
 
@@ -99,9 +109,9 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
     finals = {number: _final(trial, summary) for number, trial in trained.items()}
     better = [number for number, final in finals.items() if final > summary.sign * best]
     stopped = sum(map(len, _stopped_by_rung(summary).values()))
-    curves = _curves(summary, trained)
-    found = tuple(_rungs(curves, pruning.rungs))
-    graces = tuple(_graces(curves, pruning, len(summary.trials)))
+    strata = _strata(summary, trained)
+    found = tuple(rank_correlations(strata, pruning.rungs))
+    graces = tuple(_graces(_whole(strata), pruning, len(summary.trials)))
     return PruningAudit(
         stopped,
         tuple(sorted(trained)),
@@ -112,6 +122,25 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
         graces,
         next((each.epoch for each in graces if each.worth >= WORTH), None),
     )
+
+
+def rank_correlations(strata: Sequence[Stratum], epochs: Sequence[int]) -> Iterator[Rung]:
+    """Yields how well each epoch's scores rank the final ones, with the interval of a stratified bootstrap.
+
+    A resample draws from each stratum as many curves as it has, and takes each as often as it stands for
+    trials: copies of one curve are not independent (Davison and Hinkley 1997, Bootstrap Methods and their
+    Application, section 3.2, "Several samples"). Yields nothing for fewer than `LEAST` curves.
+    """
+    if sum(len(each.curves) for each in strata) < LEAST:
+        return
+    whole, distinct = _whole(strata), np.concatenate([each.curves for each in strata])
+    picks = _picks(strata, np.random.default_rng(0))
+    for epoch in epochs:
+        correlation = float(_correlation(whole[:, epoch - 1], whole[:, -1]))
+        if not math.isnan(correlation):
+            resampled = _correlation(distinct[picks, epoch - 1], distinct[picks, -1])
+            low, high = np.nanpercentile(resampled, [2.5, 97.5])
+            yield Rung(epoch, correlation, float(low), float(high))
 
 
 def chance_of_better(better: int, trained: int, stopped: int) -> float:
@@ -149,19 +178,15 @@ def _final(trial: Trial, summary: Summary) -> float:
     return summary.sign * trial.metrics[summary.objective]
 
 
-def _curves(summary: Summary, trained: Mapping[int, Trial]) -> Curves:
-    """Returns scores by epoch, [trials, epochs], higher for better, as if nothing had been stopped.
-
-    A curve that stands for several stopped trials is there as often.
-    """
-    finished = [trial for trial in summary.trials if trial.end == "finished"]
-    curves = [_curve(trial, summary) for trial in finished]
+def _strata(summary: Summary, trained: Mapping[int, Trial]) -> list[Stratum]:
+    """Returns the curves of the search as if nothing had been stopped; diverged runs have the worst score."""
+    groups = [([trial for trial in summary.trials if trial.end == "finished"], 1)]
     for stopped in _stopped_by_rung(summary).values():
-        here = [trained[number] for number in stopped if number in trained]
-        for trial in here:
-            curves += [_curve(trial, summary)] * round(len(stopped) / len(here))
-    scores = np.array(curves)
-    return np.where(np.isnan(scores), np.nanmin(scores), scores)
+        if here := [trained[number] for number in stopped if number in trained]:
+            groups += [(here, round(len(stopped) / len(here)))]
+    scores = [(np.array([_curve(trial, summary) for trial in trials]), copies) for trials, copies in groups]
+    worst = min(np.nanmin(curves) for curves, _ in scores)
+    return [Stratum(np.where(np.isnan(curves), worst, curves), copies) for curves, copies in scores]
 
 
 def _curve(trial: Trial, summary: Summary) -> list[float]:
@@ -169,26 +194,32 @@ def _curve(trial: Trial, summary: Summary) -> list[float]:
     return [summary.sign * scores.get(epoch, math.nan) for epoch in range(1, summary.budget_epochs + 1)]
 
 
-def _rungs(curves: Curves, epochs: Sequence[int]) -> Iterator[Rung]:
-    if len(curves) < LEAST:
-        return
-    random = np.random.default_rng(0)
-    picks = random.integers(len(curves), size=(RESAMPLES, len(curves)))
-    for epoch in epochs:
-        if not math.isnan(correlation := _correlation(curves, epoch)):
-            resampled = [_correlation(curves[pick], epoch) for pick in picks]
-            low, high = np.nanpercentile(resampled, [2.5, 97.5])
-            yield Rung(epoch, correlation, float(low), float(high))
+def _whole(strata: Sequence[Stratum]) -> Curves:
+    """Returns the curves of all strata, each as often as it stands for trials."""
+    return np.concatenate([np.repeat(each.curves, each.copies, axis=0) for each in strata])
 
 
-def _correlation(curves: Curves, epoch: int) -> float:
-    """Returns Spearman's correlation of an epoch's scores with the last; nan where either has one value."""
+def _picks(strata: Sequence[Stratum], random: np.random.Generator) -> NDArray[np.int64]:
+    """Returns the numbers of curves that each resample draws, [RESAMPLES, trials]; strata are numbered on."""
+    sizes = [len(each.curves) for each in strata]
+    firsts = np.cumsum(sizes) - sizes
+    drawn = [
+        first + random.integers(size, size=(RESAMPLES, size))
+        for first, size in zip(firsts, sizes, strict=True)
+    ]
+    copies = [each.copies for each in strata]
+    return np.concatenate([np.repeat(*each, axis=1) for each in zip(drawn, copies, strict=True)], axis=1)
+
+
+def _correlation(early: Curves, last: Curves) -> Curves:
+    """Returns Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
     from scipy.stats import rankdata
 
-    early, last = rankdata(curves[:, epoch - 1]), rankdata(curves[:, -1])
-    if not early.std() or not last.std():
-        return math.nan
-    return float(np.corrcoef(early, last)[0, 1])
+    ranks = [rankdata(each, axis=-1) - (each.shape[-1] + 1) / 2 for each in (early, last)]
+    lengths = np.sqrt((ranks[0] ** 2).sum(-1) * (ranks[1] ** 2).sum(-1))
+    products = (ranks[0] * ranks[1]).sum(-1)
+    found: Curves = np.divide(products, lengths, out=np.full_like(lengths, np.nan), where=lengths > 0.0)
+    return found
 
 
 def _graces(curves: Curves, pruning: Pruning, trials: int) -> Iterator[Grace]:
