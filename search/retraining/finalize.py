@@ -41,8 +41,8 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Finalized:
-    """Holds the recipe with the chosen way, and all ways, the recipe's own first."""
+class Ways:
+    """Holds the ways to use a network, the recipe's own first, and the recipe with the chosen one."""
 
     recipe: Recipe
     ways: tuple[Way, ...]
@@ -69,7 +69,7 @@ class Finalized:
 
 def finalize(
     recipe: Recipe, metric: str, seeds: Sequence[int], *, download: bool = False, say: Say = silent
-) -> Finalized:
+) -> Ways:
     """Returns the recipe with the way to use its network that is best by `metric` of the validation part.
 
     Raises UserError where the recipe does not finish with each seed.
@@ -94,7 +94,7 @@ def finalize(
     return chosen_of(recipe, ways, metric)
 
 
-def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Finalized:
+def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
     """Returns the recipe with the best of the ways; one of them is the recipe's own."""
     sign = sign_of(OBJECTIVES[metric])
     own = next(way for way in ways if all(recipe.get(path) == value for path, value in way.values.items()))
@@ -103,7 +103,7 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Finalized:
     noise = half_width(gains, 1.0 - (1.0 - LEVEL) / max(1, len(gains)))
     best = max([own, *others], key=lambda way: sign * way.mean)
     chosen = best if sign * (best.mean - own.mean) > noise else own
-    return Finalized(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
+    return Ways(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
 
 
 def _measured(recipe: Recipe, test: bool, download: bool) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def verify(
         scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
         words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
         say(f"seed {run.seed}: {run.fault or words}")
-    return judged(recipe, metric, claimed, fresh, has_test=has_test)
+    return verification_of(recipe, metric, claimed, fresh, has_test=has_test)
 
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:
@@ -75,7 +75,7 @@ def new_seeds(recipe: Recipe, count: int) -> list[int]:
     return found
 
 
-def judged(
+def verification_of(
     recipe: Recipe, metric: str, claimed: float, runs: Sequence[Fresh], *, has_test: bool
 ) -> Verification:
     """Returns what the runs say of the claimed score; `RULE` says how."""

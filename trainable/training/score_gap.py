@@ -115,8 +115,7 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
 
     The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two
     samples (Efron and Tibshirani 1993, chapter 8). The parts must be resampled independently of each other,
-    equally often. The scores may be those of one run, or means over runs of one recipe, score and resample
-    alike: then the interval is that of the mean over the runs made.
+    equally often.
     """
     both = [name for name in test.resampled if name in validation.resampled]
     return ScoreGaps(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from search.retraining.runs import Fresh
-from search.retraining.verify import claim_of, judged, new_seeds
+from search.retraining.verify import claim_of, new_seeds, verification_of
 from tests.search.retraining.fresh_runs import fresh_run
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -42,7 +42,7 @@ def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9) -> lis
 
 
 def is_verified(recipe: Recipe, runs: list[Fresh]) -> bool:
-    return judged(recipe, *claim_of(recipe), runs, has_test=True).verified
+    return verification_of(recipe, *claim_of(recipe), runs, has_test=True).verified
 
 
 def test_a_figure_that_the_test_part_gives_again_is_verified() -> None:
@@ -64,7 +64,7 @@ def test_few_images_allow_a_larger_difference() -> None:
 
 
 def test_what_is_allowed_is_the_interval_of_the_difference() -> None:
-    found = judged(
+    found = verification_of(
         recipe_of(final=final_of(0.90, 0.92)), METRIC, 0.91, runs_of(0.88, 0.9, images=0.01), has_test=True
     )
     of_seeds, of_claim = 0.01, 0.01  # each the deviation of 0.01414 of two runs, over the root of two
@@ -85,20 +85,20 @@ def test_the_rule_verifies_what_holds_in_nineteen_cases_of_twenty() -> None:
         claimed = 0.9 + 0.01 * luck.standard_normal()
         images = 0.01 * luck.standard_normal()
         runs = runs_of(*(0.9 + images + 0.01 * luck.standard_normal(3)), images=0.01)
-        found.append(judged(recipe, METRIC, float(claimed), runs, has_test=True).verified)
+        found.append(verification_of(recipe, METRIC, float(claimed), runs, has_test=True).verified)
     assert np.mean(found) > 0.95
 
 
 def test_a_run_that_comes_to_nothing_is_a_recipe_that_is_not_verified() -> None:
     runs = [*runs_of(0.9, 0.91), Fresh(Recipe(), {}, "the run diverged")]
-    found = judged(recipe_of(0.9), METRIC, 0.9, runs, has_test=True)
+    found = verification_of(recipe_of(0.9), METRIC, 0.9, runs, has_test=True)
     assert not found.verified
     assert found.faults == ("seed 0: the run diverged",)
     assert found.mean == pytest.approx(0.905)
 
 
 def test_without_a_test_part_the_validation_scores_count() -> None:
-    found = judged(recipe_of(0.9), METRIC, 0.9, runs_of(0.1, 0.1, validation=0.9), has_test=False)
+    found = verification_of(recipe_of(0.9), METRIC, 0.9, runs_of(0.1, 0.1, validation=0.9), has_test=False)
     assert (found.verified, found.part, found.scores) == (True, "validation", (0.9, 0.9))
 
 
@@ -146,9 +146,11 @@ def test_a_recipe_that_claims_nothing_cannot_be_verified(recipe: Recipe, said: s
 
 
 def test_a_verified_recipe_says_when_its_parts_differ() -> None:
-    found = judged(recipe_of(0.5), METRIC, 0.5, runs_of(0.7, 0.701, 0.702, images=0.01), has_test=True)
+    found = verification_of(
+        recipe_of(0.5), METRIC, 0.5, runs_of(0.7, 0.701, 0.702, images=0.01), has_test=True
+    )
     assert found.verified
     assert found.parts_differ is not None
     assert "test_accuracy 0.7010 is 0.1990 below val_accuracy 0.9000" in found.parts_differ
-    alike = judged(recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True)
+    alike = verification_of(recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True)
     assert alike.parts_differ is None
