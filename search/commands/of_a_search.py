@@ -124,7 +124,7 @@ def export(
     ] = 3,
     verify: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=2),
+        typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=3),
     ] = None,
     form: Annotated[
         Format, typer.Option("--format", help="Another program's format, or one script in PyTorch.")

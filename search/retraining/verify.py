@@ -21,7 +21,8 @@ from trainable.training.metrics import OBJECTIVES, sign_of
 RULE = (
     "verified if every run finishes, and their mean is not worse than the claimed score by more than the "
     "95 % interval of the difference allows: Student's t with Satterthwaite's degrees of freedom, over the "
-    "deviation between seeds, that of the claim itself, and for test scores that of the images"
+    "deviation between seeds, that of the claim itself (a mean of several runs, or one run), and for test "
+    "scores that of the images"
 )
 
 
@@ -113,9 +114,16 @@ def verification_of(
 def _variance_of_claim(recipe: Recipe, scores: Sequence[float]) -> tuple[float, int]:
     """Returns the variance of the claimed score, and its degrees of freedom.
 
-    That of a final is the variance of a mean; a search's own figure is one run, which deviates as these do.
+    A final has scores of its own. Any other claim deviates as these runs do: the figure of a search is one
+    run, that of a recipe that was made simpler or finalized the mean over the seeds of that step.
     """
-    final = recipe.provenance.final if recipe.provenance is not None else None
-    if final is None:
-        return variance(scores), len(scores) - 1
-    return variance(final.scores) / len(final.scores), len(final.scores) - 1
+    known = recipe.provenance or Provenance()
+    if known.final is not None:
+        return variance(known.final.scores) / len(known.final.scores), len(known.final.scores) - 1
+    return variance(scores) / _runs_of_claim(known), len(scores) - 1
+
+
+def _runs_of_claim(known: Provenance) -> int:
+    claimed = known.metrics.values()
+    steps = [each for each in (known.simplified, known.finalized) if each is not None and each.changed]
+    return next((len(each.seeds) for each in steps if each.after in claimed), 1)

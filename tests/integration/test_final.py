@@ -78,14 +78,14 @@ def test_the_exported_recipe_says_what_the_final_came_to(folder: Path) -> None:
 
 def test_the_figure_of_the_final_is_verified_by_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "verified.yaml"
-    command = [sys.executable, "-m", "search", "export", str(folder), "-o", str(out), "--verify", "2"]
+    command = [sys.executable, "-m", "search", "export", str(folder), "-o", str(out), "--verify", "3"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     recipe = read_recipe(out)
     assert recipe.provenance is not None
     assert recipe.provenance.final is not None
     assert (found := recipe.provenance.verification) is not None
-    assert (found.verified, found.part, found.seeds, found.faults) == (True, "test", (3, 4), ())
+    assert (found.verified, found.part, found.seeds, found.faults) == (True, "test", (3, 4, 5), ())
     assert found.claimed == recipe.provenance.final.estimate
     assert found.scores[0] == train(recipe.with_values({"loop.seed": 3}), test=True).tree()["test_accuracy"]
     assert found.parts_differ is None

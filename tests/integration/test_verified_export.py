@@ -24,14 +24,14 @@ def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is
     claim = Provenance(objective="val_accuracy", metrics={"val_accuracy": 0.9})
     write_recipe(tmp_path / "best.yaml", recipe.model_copy(update={"provenance": claim}))
 
-    command = [sys.executable, "-m", "search", "export", "best.yaml", "-o", "verified.yaml", "--verify", "2"]
+    command = [sys.executable, "-m", "search", "export", "best.yaml", "-o", "verified.yaml", "--verify", "3"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert ran.returncode == 1, ran.stderr
     provenance = read_recipe(tmp_path / "verified.yaml").provenance
     assert provenance is not None
     assert (found := provenance.verification) is not None
-    assert (found.verified, found.part, found.seeds, found.claimed) == (False, "test", (1, 2), 0.9)
+    assert (found.verified, found.part, found.seeds, found.claimed) == (False, "test", (1, 2, 3), 0.9)
     assert found.mean == np.mean(found.scores) < np.mean(found.validation_scores) - 0.3
     assert found.parts_differ is not None
     lines = ran.stdout.splitlines()

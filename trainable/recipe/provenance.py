@@ -91,6 +91,12 @@ class Simplified(Spec):
     before: float
     after: float
     dropped: tuple[Dropped, ...]
+    """It is empty where every technique stays, and so do the recipe's scores."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the recipe is another one since then."""
+        return bool(self.dropped)
 
 
 class Finalized(Spec):
@@ -105,6 +111,11 @@ class Finalized(Spec):
     after: float
     latency_ms: float
     """Of one image on the machine that measured it."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the recipe is another one since then: only a better way takes the place of its own."""
+        return self.after != self.before
 
 
 class Provenance(Spec):

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from search.retraining.runs import Fresh
 from search.retraining.verify import claim_of, new_seeds, verification_of
 from tests.search.retraining.fresh_runs import fresh_run
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import FreshRuns, Provenance, Simplified
+from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
 
 METRIC = "val_accuracy"
 
@@ -70,11 +71,32 @@ def test_what_is_allowed_is_the_interval_of_the_difference() -> None:
     of_seeds, of_claim = 0.01, 0.01  # each the deviation of 0.01414 of two runs, over the root of two
     error = math.sqrt(of_seeds**2 + of_claim**2 + 0.01**2)
     freedom = error**4 / (of_seeds**4 / 1 + of_claim**4 / 1)
-    from scipy import stats
-
     assert found.allowed == pytest.approx(stats.t.ppf(0.975, freedom) * error)
     assert found.short == pytest.approx(0.02)
     assert (found.mean, found.claimed) == (pytest.approx(0.89), 0.91)
+
+
+@pytest.mark.parametrize("dropped", [(), (Dropped(field="optimizer.nesterov", value="true", gain=0.0),)])
+def test_the_claim_of_a_recipe_made_simpler_is_a_mean_over_its_seeds(dropped: tuple[Dropped, ...]) -> None:
+    simplified = Simplified(metric=METRIC, seeds=(5, 6, 7, 8), before=0.9, after=0.9, dropped=dropped)
+    runs = runs_of(0.88, 0.9, 0.92)
+    found = verification_of(recipe_of(simplified=simplified), METRIC, 0.9, runs, has_test=True)
+    of_seeds, of_claim = 0.02**2 / 3, 0.02**2 / (4 if dropped else 1)
+    error = math.sqrt(of_seeds + of_claim)
+    freedom = error**4 / (of_seeds**2 / 2 + of_claim**2 / 2)
+    assert found.allowed == pytest.approx(stats.t.ppf(0.975, freedom) * error)
+
+
+def test_the_claim_of_a_finalized_recipe_is_a_mean_over_its_seeds() -> None:
+    one_run, runs = recipe_of(0.9), runs_of(0.88, 0.9, 0.92)
+    finalized = Finalized(metric=METRIC, seeds=(5, 6, 7), before=0.8, after=0.9, latency_ms=1.0)
+    allowed = [
+        verification_of(each, METRIC, 0.9, runs, has_test=True).allowed
+        for each in (recipe_of(0.9, finalized=finalized), one_run)
+    ]
+    assert allowed[0] is not None
+    assert allowed[1] is not None
+    assert allowed[0] < 0.75 * allowed[1]
 
 
 def test_the_rule_verifies_what_holds_in_nineteen_cases_of_twenty() -> None:
