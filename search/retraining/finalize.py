@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -77,12 +78,13 @@ def finalize(
     refuse_own_code(recipe)
     found: dict[str, list[dict[str, Any]]] = {}
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
-    for done in in_processes(_measured, recipes, download=download):
-        if done.fault is not None:
-            raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
-        say(f"seed {done.recipe.loop.seed}: scored in {len(done.result)} ways")
-        for ending in done.result:
-            found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
+    with closing(in_processes(_measured, recipes, download=download)) as runs:
+        for done in runs:
+            if done.fault is not None:
+                raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
+            say(f"seed {done.recipe.loop.seed}: scored in {len(done.result)} ways")
+            for ending in done.result:
+                found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
         Way(
             same[0]["values"],

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -26,6 +30,13 @@ class Done(NamedTuple):
     fault: str | None
 
 
+class _Started(NamedTuple):
+    """Holds the process that works on one recipe, by the recipe's place in the order."""
+
+    place: int
+    process: SpawnProcess
+
+
 def refuse_own_code(recipe: Recipe) -> None:
     """Raises UserError for a recipe that a process of its own cannot train from the file alone."""
     if recipe.model.kind == "own" or recipe.data.own:
@@ -37,27 +48,82 @@ def refuse_own_code(recipe: Recipe) -> None:
 
 def in_processes(
     work: Work, recipes: Sequence[Recipe], *, test: bool = False, download: bool = False
-) -> Iterator[Done]:
+) -> Generator[Done]:
     """Does the work on each recipe, read from its file in a process of its own; yields them in their order.
 
     On a CPU as many run at once as have the threads of the recipe's provenance; on a GPU one after the other.
+    The processes that still work when this is closed, or interrupted, are ended.
     """
     with TemporaryDirectory(prefix="tunebook-") as folder:
         files = [Path(folder) / f"{number}.yaml" for number in range(len(recipes))]
         for recipe, file in zip(recipes, files, strict=True):
             write_recipe(file, recipe)
-        with _processes(recipes) as pool:
-            asked = [pool.submit(_done, work, file, test, download) for file in files]
-            for recipe, future in zip(recipes, asked, strict=True):
-                yield Done(recipe, *future.result())
+        asked = [(work, file, test, download) for file in files]
+        for recipe, found in zip(recipes, _in_order(asked, _at_once(recipes)), strict=True):
+            yield Done(recipe, *found)
 
 
-def _processes(recipes: Sequence[Recipe]) -> ProcessPoolExecutor:
+def _at_once(recipes: Sequence[Recipe]) -> int:
     machine = local_hardware()
     threads = max((each.provenance.threads or 1 for each in recipes if each.provenance), default=1)
-    at_once = 1 if machine.gpus else max(1, sum(node.cpus for node in machine.nodes) // threads)
+    return 1 if machine.gpus else max(1, sum(node.cpus for node in machine.nodes) // threads)
+
+
+def _in_order(asked: Sequence[tuple[Any, ...]], at_once: int) -> Iterator[tuple[Any, str | None]]:
+    """Yields in their order what `_done` returns for these arguments, each in a process of its own."""
+    waiting, found = enumerate(asked), dict[int, tuple[Any, str | None]]()
+    with _ended_at_last() as running:
+        for place in range(len(asked)):
+            while place not in found:
+                while len(running) < at_once and (following := next(waiting, None)) is not None:
+                    _start(running, *following)
+                ready = wait(list(running))
+                for answer in [each for each in running if each in ready]:
+                    started = running[answer]
+                    found[started.place] = _received(answer, started.process)
+                    del running[answer]
+            yield found.pop(place)
+
+
+@contextmanager
+def _ended_at_last() -> Iterator[dict[Connection, _Started]]:
+    """Yields the processes that work now, by where their answers come from; ends those that are left."""
+    running: dict[Connection, _Started] = {}
+    try:
+        yield running
+    finally:
+        for _, process in running.values():
+            process.terminate()
+        for _, process in running.values():
+            process.join()
+
+
+def _start(running: dict[Connection, _Started], place: int, arguments: tuple[Any, ...]) -> None:
+    """Starts a process in which Ctrl-C is not heard: whoever started it ends it, and nothing is printed."""
+    resource_tracker.ensure_running()  # which would let the signal through again
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(min(at_once, len(recipes)), context, max_tasks_per_child=1)
+    answer, to_answer = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(to_answer, *arguments))
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process inherits what is blocked
+    try:
+        process.start()
+        running[answer] = _Started(place, process)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+    to_answer.close()  # from now on the process alone can answer, and its end is the end of the pipe
+
+
+def _received(answer: Connection, process: SpawnProcess) -> tuple[Any, str | None]:
+    try:
+        found: tuple[Any, str | None] = answer.recv()
+    except EOFError:
+        found = None, "its process was killed; out of memory?"
+    process.join()
+    return found
+
+
+def _answer(to_answer: Connection, work: Work, file: Path, test: bool, download: bool) -> None:
+    to_answer.send(_done(work, file, test, download))
 
 
 def _done(work: Work, file: Path, test: bool, download: bool) -> tuple[Any, str | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,12 @@ class Fresh:
         return None if self.fault is not None else self.result.get(name)
 
 
-def train_all(recipes: Sequence[Recipe], *, test: bool = False, download: bool = False) -> Iterator[Fresh]:
+def train_all(recipes: Sequence[Recipe], *, test: bool = False, download: bool = False) -> Generator[Fresh]:
     """Trains recipes and yields what each came to, in their order; `test` asks for the test scores too."""
-    for done in in_processes(_trained, recipes, test=test, download=download):
-        result, diverged = done.result or ({}, False)
-        yield Fresh(done.recipe, result, "the run diverged" if diverged else done.fault)
+    with closing(in_processes(_trained, recipes, test=test, download=download)) as found:
+        for done in found:
+            result, diverged = done.result or ({}, False)
+            yield Fresh(done.recipe, result, "the run diverged" if diverged else done.fault)
 
 
 def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[dict[str, Any], bool]:

@@ -10,7 +10,7 @@ luck allows, the dropped technique with the largest effect comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -136,14 +136,14 @@ def _scores(
 ) -> dict[str, Scores | None]:
     """Returns the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
-    runs = train_all(recipes, download=download)
     found: dict[str, Scores | None] = {}
-    for name in variants:
-        of_variant = list(islice(runs, len(seeds)))
-        scores = [run.score(metric) for run in of_variant]
-        known = [score for score in scores if score is not None]
-        faults = [run.fault for run in of_variant if run.fault is not None]
-        words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in known)
-        say(f"{name if name == WHOLE else f'without {name}'}: {words}")
-        found[name] = sign_of(OBJECTIVES[metric]) * np.array(known) if len(known) == len(seeds) else None
+    with closing(train_all(recipes, download=download)) as runs:
+        for name in variants:
+            of_variant = list(islice(runs, len(seeds)))
+            scores = [run.score(metric) for run in of_variant]
+            known = [score for score in scores if score is not None]
+            faults = [run.fault for run in of_variant if run.fault is not None]
+            words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in known)
+            say(f"{name if name == WHOLE else f'without {name}'}: {words}")
+            found[name] = sign_of(OBJECTIVES[metric]) * np.array(known) if len(known) == len(seeds) else None
     return found

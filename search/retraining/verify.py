@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from statistics import fmean, stdev, variance
 from typing import Any
 
@@ -39,11 +40,12 @@ def verify(
     metric, claimed = claim_of(recipe)
     again = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
     fresh = []
-    for run in train_all(again, test=has_test, download=download):
-        fresh.append(run)
-        scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
-        words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
-        say(f"seed {run.seed}: {run.fault or words}")
+    with closing(train_all(again, test=has_test, download=download)) as runs_made:
+        for run in runs_made:
+            fresh.append(run)
+            scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
+            words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
+            say(f"seed {run.seed}: {run.fault or words}")
     return verification_of(recipe, metric, claimed, fresh, has_test=has_test)
 
 

@@ -1,0 +1,89 @@
+"""Tests work on recipes in processes of their own: some are killed, some fail, some are not waited for."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from search.retraining.processes import in_processes
+from trainable.recipe import Recipe
+
+LONG = 600.0
+"""So many seconds are never waited for in a test."""
+
+
+def recipes(count: int) -> list[Recipe]:
+    return [Recipe().with_values({"loop.seed": seed}) for seed in range(count)]
+
+
+def seed_of(recipe: Recipe, test: bool, download: bool) -> int:
+    return recipe.loop.seed
+
+
+def killed_with_seed_0(recipe: Recipe, test: bool, download: bool) -> int:
+    if recipe.loop.seed == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return recipe.loop.seed
+
+
+def faulty_with_seed_0(recipe: Recipe, test: bool, download: bool) -> int:
+    if recipe.loop.seed == 0:
+        raise ValueError("no such thing")
+    Path(os.environ["BEGUN"]).write_text(str(os.getpid()))
+    time.sleep(LONG)
+    return recipe.loop.seed
+
+
+def is_deaf_to_interrupts(recipe: Recipe, test: bool, download: bool) -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def interrupts_its_parent(recipe: Recipe, test: bool, download: bool) -> None:
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(LONG)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the file in which a process writes its id when it begins to work."""
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    return tmp_path / "begun"
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    """Fails a test that waits for a long run."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < LONG / 4
+
+
+def test_a_process_that_is_killed_is_that_runs_fault_and_the_others_are_done() -> None:
+    found = [(each.result, each.fault) for each in in_processes(killed_with_seed_0, recipes(3))]
+    assert found == [(None, "its process was killed; out of memory?"), (1, None), (2, None)]
+
+
+def test_more_recipes_than_processors_are_all_done_in_their_order() -> None:
+    count = len(os.sched_getaffinity(0)) + 2
+    assert [each.result for each in in_processes(seed_of, recipes(count))] == list(range(count))
+
+
+def test_who_stops_after_a_fault_waits_for_no_other_run(begun: Path) -> None:
+    with closing(in_processes(faulty_with_seed_0, recipes(10))) as runs:
+        assert next(runs).fault == "ValueError: no such thing"
+    if begun.exists() and begun.read_text():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(begun.read_text()), 0)
+
+
+def test_a_process_leaves_an_interrupt_to_the_one_that_started_it() -> None:
+    assert [each.result for each in in_processes(is_deaf_to_interrupts, recipes(1))] == [True]
+
+
+def test_an_interrupt_ends_the_runs_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), closing(in_processes(interrupts_its_parent, recipes(10))) as runs:
+        next(runs)
