@@ -82,8 +82,11 @@ def finalize(
         for done in runs:
             if done.fault is not None:
                 raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
-            say(f"seed {done.recipe.loop.seed}: scored in {len(done.result)} ways")
-            for ending in done.result:
+            endings, lines = done.result
+            for line in lines if not found else ():  # they are the same for each seed
+                say(line)
+            say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
+            for ending in endings:
                 found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
         Way(
@@ -108,7 +111,8 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
     return Ways(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
 
 
-def _measured(recipe: Recipe, test: bool, download: bool) -> list[dict[str, Any]]:
+def _measured(recipe: Recipe, test: bool, download: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from trainable.probes.endings import measure_endings
 
-    return [vars(each) for each in measure_endings(recipe, download=download)]
+    lines: list[str] = []
+    return [vars(each) for each in measure_endings(recipe, download=download, say=lines.append)], lines

@@ -5,15 +5,16 @@ Averaging changes nothing in the training, and neither do views at test time; so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from trainable.data import DataSet
-from trainable.errors import RunError
+from trainable.errors import ModelError, RunError
 from trainable.probes.network_cost import times_to_answer
 from trainable.recipe import Recipe
+from trainable.training.preflight import check_sizes
 from trainable.training.run import PREFIXES, Run
 
 AVERAGING = "regularisation.averaging.kind"
@@ -45,23 +46,41 @@ def endings_of(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def measure_endings(
-    recipe: Recipe, *, data: DataSet | None = None, download: bool = False
+    recipe: Recipe,
+    *,
+    data: DataSet | None = None,
+    download: bool = False,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Ending]:
     """Trains a recipe once and yields each of its endings, scored on the validation part.
 
-    Raises RunError where the run diverges, and what making a Run and training it raise.
+    Views of a size that the network does not take are left out, and one line says which, before any
+    training. Raises RunError where the run diverges, and what making a Run and training it raise.
     """
     averaged = recipe.with_values({AVERAGING: "ema"})
     run = Run(averaged, data=data, download=download)
     try:
+        endings = _possible(run, say)
         while not run.finished:
             run.step()
         if run.diverged:
             raise RunError(f"recipe {recipe.digest()}, seed {recipe.loop.seed}: the run diverged")
-        for values in endings_of(run.recipe):
+        for values in endings:
             yield _ending(run, values, download=download)
     finally:
         run.close()
+
+
+def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Returns the run's endings without those whose views its network does not take."""
+    endings = endings_of(run.recipe)
+    for scales in _different([each[SCALES] for each in endings]):
+        try:
+            check_sizes(run.model, run.recipe.with_values({SCALES: scales}), run.data.info)
+        except ModelError as error:
+            say(f"left out: {SCALES} {scales}: {str(error).removeprefix(f'{SCALES}: ')}")
+            endings = [each for each in endings if each[SCALES] != scales]
+    return endings
 
 
 def _ending(run: Run, values: dict[str, Any], *, download: bool) -> Ending:

@@ -34,3 +34,13 @@ def test_a_recipes_own_way_is_among_its_endings() -> None:
     assert [each[SCALES] for each in found[:3]] == [[1.0], [1.0, 1.25], [0.5, 1.0]]
     assert {each[FLIP] for each in found} == {False}
     assert len(found) == 6
+
+
+def test_a_size_that_the_network_does_not_take_is_left_out_and_said_before_any_training() -> None:
+    vit = {"model.kind": "timm", "model.name": "vit_tiny_patch16_224", "data.image_size": 32}
+    said: list[str] = []
+    endings = measure_endings(SMALL.with_values({**vit, "loop.epochs": 1}), say=said.append)
+    assert next(endings).values[SCALES] == [1.0]
+    assert {tuple(each.values[SCALES]) for each in endings} == {(1.0,)}
+    (line,) = said
+    assert line.startswith(f"left out: {SCALES} [1.0, 1.25]: the model does not take images of 40 px")
