@@ -30,6 +30,8 @@ class Line:
     look: str
     spots: Sequence[Spot]
     trial: int | None = None
+    says: str = ""
+    """What is said where it is pointed at; empty: what is said of the trial."""
 
     @property
     def path(self) -> str:
@@ -41,11 +43,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """Holds points of trials, in the style of the class `look`."""
+    """Holds points of trials, in the style of the class `look`; without trials they cannot be selected."""
 
     look: str
     spots: Sequence[Spot]
-    trials: Sequence[int]
+    trials: Sequence[int] = ()
 
     @property
     def path(self) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from search.record.repeats import Repeat
 from search.record.summary import duration
 from search.reporting.axes import Axis, Tick, numbered_axis
 from search.reporting.charts import upright
-from search.reporting.content import Attempt, Report
+from search.reporting.content import Attempt, RepeatRow, Report
 from search.reporting.plots import Label, Line, Plot, Points, Spot
 from search.results.tables import counted
 
@@ -26,10 +27,8 @@ def workers(report: Report) -> Plot | None:
         return None
     end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
     x, y = _time(end), _lanes(lanes)
-    again = {each.id: each.of for each in report.repeats}
-    bars = [
-        Line(_look(each, again), _along(each, x, y), again.get(each.trial, each.trial)) for each in attempts
-    ]
+    again = {each.id: each for each in report.repeats}
+    bars = [_bar(each, again.get(each.trial), _along(each, x, y)) for each in attempts]
     stalls = [
         Line("stall", [(x.share(at), _height(each, y)) for at in stall])
         for each in attempts
@@ -40,7 +39,7 @@ def workers(report: Report) -> Plot | None:
         x,
         y,
         lines=[*(upright(x.share(each)) for each in report.resumed), *bars, *stalls],
-        points=_ends([each for each in attempts if each.outcome in LOST], again, x, y),
+        points=_ends([each for each in attempts if each.outcome in LOST], x, y),
         labels=[Label((x.share(each), 1.0), "resumed", "rung") for each in report.resumed],
         rows=max(LEAST_ROWS, ROWS_OF_LANE * lanes),
     )
@@ -66,15 +65,25 @@ def _along(attempt: Attempt, x: Axis, y: Axis) -> list[Spot]:
     return [(x.share(each), _height(attempt, y)) for each in (attempt.start, attempt.end)]
 
 
-def _look(attempt: Attempt, again: Mapping[int, int]) -> str:
+def _bar(attempt: Attempt, again: RepeatRow | None, spots: list[Spot]) -> Line:
+    """Returns the bar of an attempt; `again` is the run it belongs to, if that trains a trial again."""
     look = "lost" if attempt.outcome in LOST else attempt.outcome
-    return f"bar {look} again" if attempt.trial in again else f"bar {look}"
+    ended = f", attempt {attempt.number}: {LOST[attempt.outcome]}" if attempt.outcome in LOST else ""
+    if again is None:
+        return Line(f"bar {look}", spots, attempt.trial, f"trial {attempt.trial}{ended}" if ended else "")
+    run = Repeat(of=again.of, purpose=again.purpose, seed=again.seed, split=again.split)
+    return Line(f"bar {look} again", spots, again.of, f"{run}{ended or _reached(again)}")
 
 
-def _ends(lost: list[Attempt], again: Mapping[int, int], x: Axis, y: Axis) -> list[Points]:
+def _reached(again: RepeatRow) -> str:
+    if again.score is None:
+        return f": {again.state}"
+    return f": {again.score:.4f} after {counted(again.epochs, 'epoch')}"
+
+
+def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
     """Returns a mark where each of these attempts was lost."""
-    spots = [_along(each, x, y)[-1] for each in lost]
-    return [Points("lost", spots, [again.get(each.trial, each.trial) for each in lost])] if lost else []
+    return [Points("lost", [_along(each, x, y)[-1] for each in lost])] if lost else []
 
 
 class Trouble(NamedTuple):

@@ -76,6 +76,48 @@ def test_a_trial_under_the_mouse_is_named(page: Page, whole: Report) -> None:
     expect(page.locator("#tip")).to_be_hidden()
 
 
+def middle_of(page: Page, path: str) -> tuple[float, float]:
+    """Returns where on the screen the middle of a line's last segment is."""
+    page.locator(path).first.scroll_into_view_if_needed()
+    x, y = page.evaluate(
+        """path => {
+            const line = document.querySelector(path), box = line.closest("svg").getBoundingClientRect();
+            const numbers = line.getAttribute("d").match(/-?\\d+/g).map(Number), steps = numbers.slice(2);
+            let [x, y] = numbers;
+            for (let at = 0; at + 3 < steps.length; at += 2) { x += steps[at]; y += steps[at + 1]; }
+            x += steps.at(-2) / 2; y += steps.at(-1) / 2;
+            return [box.left + x / 2000 * box.width, box.top + y / 2000 * box.height];
+        }""",
+        path,
+    )
+    return float(x), float(y)
+
+
+def test_a_line_is_named_between_its_marks(page: Page, whole: Report) -> None:
+    best = best_of(whole)
+    page.mouse.move(*middle_of(page, f".parallel [data-t='{best.id}']"))
+    expect(page.locator("#tip")).to_contain_text(f"trial {best.id}, the best: finished")
+
+
+def test_the_bar_of_a_run_that_trains_a_trial_again_is_named_apart(page: Page, whole: Report) -> None:
+    best = best_of(whole)
+    page.mouse.move(*middle_of(page, ".workers .again"))
+    expect(page.locator("#tip")).to_have_text(f"trial {best.id} again, with seed 1: 0.8700 after 9 epochs")
+    bar = page.locator(".workers .again").get_attribute("d")
+    assert [each.get_attribute("d") for each in page.locator(".workers path.hot").all()] == [bar]
+
+
+def test_the_keyboard_goes_from_attempt_to_attempt(page: Page, whole: Report) -> None:
+    page.locator(".workers").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#said")).to_have_text(
+        f"trial {best_of(whole).id} again, with seed 1: 0.8700 after 9 epochs"
+    )
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#said")).to_have_text("trial 23, attempt 2: machine taken back")
+
+
 def test_a_click_opens_the_card_of_the_trial(page: Page, whole: Report) -> None:
     best = best_of(whole)
     page.mouse.click(*end_of(page, ".curves", best.id))

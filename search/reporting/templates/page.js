@@ -25,21 +25,30 @@ function marksIn(path) {
   let [x, y] = numbers;
   const found = [{path, t: +path.dataset.t, x, y}];
   for (let at = 2; at + 1 < numbers.length; at += 2) {
+    const from = {x, y};
     x += numbers[at]; y += numbers[at + 1];
-    found.push({path, t: +path.dataset.t, x, y});
+    found.push({path, t: +path.dataset.t, x, y, from});
   }
   return found;
 }
 
-function nearest(plot, event) {
+function nearest(plot, event) {  // the mark whose line or point is nearest to the pointer, with the pointer's place
   const box = one(".frame", plot).getBoundingClientRect();
   const across = box.width / SIDE, down = box.height / SIDE;
+  const x = (event.clientX - box.left) / across, y = (event.clientY - box.top) / down;
   let best = null, least = REACH ** 2;
   for (const mark of marksOf(plot)) {
-    const far = (mark.x * across + box.left - event.clientX) ** 2 + (mark.y * down + box.top - event.clientY) ** 2;
+    const from = mark.from ?? mark;
+    const far = distance((from.x - x) * across, (from.y - y) * down, (mark.x - from.x) * across, (mark.y - from.y) * down);
     if (far < least) { least = far; best = mark; }
   }
-  return best;
+  return best && {...best, x, y};
+}
+
+function distance(x, y, across, down) {  // squared, from (0, 0) to the line from (x, y) that goes so far across and down
+  const length = across ** 2 + down ** 2;
+  const share = length ? Math.min(1, Math.max(0, -(x * across + y * down) / length)) : 0;
+  return (x + share * across) ** 2 + (y + share * down) ** 2;
 }
 
 function pathOf(points, look) {
@@ -49,11 +58,11 @@ function pathOf(points, look) {
   return path;
 }
 
-function mark(plot, t) {
+function mark(plot, t, path) {  // all lines and points of a trial; of its lines this one, if it is given
   all("path.hot", plot).forEach(each => each.remove());
   if (t === null) return;
-  const svg = one("svg", plot), line = one(`path[data-t="${t}"]:not(.out)`, svg);
-  if (line) svg.append(pathOf(line.getAttribute("d"), "hot"));
+  const svg = one("svg", plot), lines = path?.dataset.t ? [path] : all(`path[data-t="${t}"]:not(.out)`, svg);
+  svg.append(...lines.map(line => pathOf(line.getAttribute("d"), "hot")));
   for (const each of marksOf(plot).filter(each => each.t === t && each.path.dataset.ts !== undefined)) {
     svg.append(pathOf(`M${each.x} ${each.y}h0`, "hot points"), pathOf(`M${each.x} ${each.y}h0`, "hot points core"));
   }
@@ -67,15 +76,17 @@ function words(t) {
   return score === null ? what : `${what}, ${score} after ${epochs} epoch${epochs === 1 ? "" : "s"}`;
 }
 
+const said = found => found.path.dataset.says ?? words(found.t);
+
 let pointed = null;
 function point(plot, found) {
   if (pointed && pointed !== plot) mark(pointed, chosen);
   pointed = plot;
   one("#tip").hidden = !found;
   if (!found) return plot && mark(plot, chosen);
-  mark(plot, found.t);
+  mark(plot, found.t, found.path);
   const box = one(".frame", plot).getBoundingClientRect(), tip = one("#tip");
-  tip.textContent = words(found.t);
+  tip.textContent = said(found);
   const left = box.left + found.x * box.width / SIDE + 12;
   tip.style.left = `${scrollX + Math.max(4, Math.min(left, document.documentElement.clientWidth - tip.offsetWidth - 4))}px`;
   tip.style.top = `${scrollY + box.top + found.y * box.height / SIDE - 28}px`;
@@ -179,16 +190,19 @@ document.addEventListener("keydown", event => {
   walk(plot, step);
 });
 
+const walked = new WeakMap();  // where the keyboard is in each plot
 function walk(plot, step) {
-  const found = new Map();  // the last mark of each trial, in the plot's order from left to right
-  for (const each of marksOf(plot)) found.set(each.t, each);
-  const order = [...found.values()].sort((one, other) => one.x - other.x || other.y - one.y);
+  const found = new Map();  // the last mark of each trial, or of each attempt, from left to right
+  const attempts = plot.classList.contains("workers");
+  for (const each of marksOf(plot)) found.set(attempts ? each.path : each.t, each);
+  const order = [...found].sort(([, one], [, other]) => one.x - other.x || other.y - one.y);
   if (!order.length) return;
-  const at = order.findIndex(each => each.t === +plot.dataset.at);
-  const next = order[plot.dataset.at === undefined ? 0 : (at + step + order.length) % order.length];
+  const at = order.findIndex(([key]) => key === walked.get(plot));
+  const [key, next] = order[at < 0 ? 0 : (at + step + order.length) % order.length];
+  walked.set(plot, key);
   plot.dataset.at = next.t;
   point(plot, next);
-  one("#said").textContent = words(next.t);
+  one("#said").textContent = said(next);
 }
 
 // --- which trials are shown
