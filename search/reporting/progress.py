@@ -15,7 +15,8 @@ def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
     """Returns each finished trial that was better than all before it, by the epochs that all trials had
     trained then, the hours under a driver and the trials that had ended.
 
-    `sign` is -1 where lower is better. Runs that train a trial again are not part of this.
+    `sign` is -1 where lower is better. Runs that train a trial again are not part of this: they come after
+    the search's own trials, and hours are counted until the first of them.
     """
     clock, last, repeats = Clock(), dict[int, float](), set[int]()
     steps: list[BestSoFar] = []
@@ -27,7 +28,8 @@ def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
             repeats.add(event.trial)
         if getattr(event, "trial", None) in repeats:
             continue
-        hours = seconds / SECONDS_PER_HOUR
+        if not repeats:
+            hours = seconds / SECONDS_PER_HOUR
         match event:
             case EpochEvent():
                 epochs += 1

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from search.record.journal import EndEvent, Event, Outcome
+from search.record.journal import EndEvent, Event, Outcome, TrialEvent
+from search.record.repeats import Repeat
 from search.reporting.progress import progress_of
-from tests.search.small_events import OBJECTIVE, begun, epoch, session
+from tests.search.small_events import NO_FIELDS, OBJECTIVE, begun, epoch, session
 
 TRIALS: Sequence[tuple[float, Outcome]] = [
     (0.5, "finished"), (0.9, "stopped"), (0.4, "finished"), (0.7, "finished"), (0.7, "finished"),
@@ -37,6 +38,18 @@ def test_hours_are_those_under_the_driver() -> None:
     found = progress_of(events(), OBJECTIVE, 1.0)
     assert [each.hours for each in found.steps] == pytest.approx([0.04, 0.13])
     assert found.hours == pytest.approx(0.17)
+
+
+def test_runs_that_train_a_trial_again_are_not_part_of_it() -> None:
+    alone = progress_of(events()[:-1], OBJECTIVE, 1.0)
+    audit = [
+        TrialEvent(trial=5, values={}, repeat=Repeat(of=1, purpose="pruning"), **NO_FIELDS),
+        epoch(5, 1, 0.99),
+        EndEvent(trial=5, state="finished"),
+        session("finished"),
+    ]
+    later = [each.model_copy(update={"time": 36000.0 + at}) for at, each in enumerate(audit)]
+    assert progress_of([*events()[:-1], *later], OBJECTIVE, 1.0) == alone
 
 
 def test_where_lower_is_better_the_best_falls() -> None:
