@@ -10,7 +10,8 @@ from pathlib import Path
 from aiohttp import web
 
 from search.record.folder import is_driven
-from search.record.home import EVENTS_FILE
+from search.record.home import EVENTS_FILE, VERIFICATION_FILE
+from trainable.errors import UserError
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 1.0
@@ -38,15 +39,19 @@ class Live:
         return app
 
     def _moment(self) -> str:
-        """Returns what changes whenever the page may: the bytes of the journal, which only grows, and whether
-        a driver is at work, since a killed one writes nothing."""
-        journal = self._folder / EVENTS_FILE
-        return f"{journal.stat().st_size if journal.exists() else 0} {is_driven(self._folder)}"
+        """Returns what changes whenever the page may: the bytes of the journal, which only grows, whether a
+        driver is at work, since a killed one writes nothing, and when a recipe was verified."""
+        journal, verified = self._folder / EVENTS_FILE, self._folder / VERIFICATION_FILE
+        size = journal.stat().st_size if journal.exists() else 0
+        return f"{size} {is_driven(self._folder)} {verified.stat().st_mtime_ns if verified.exists() else 0}"
 
     async def _serve_page(self, request: web.Request) -> web.Response:
         async with self._writing:
             if (moment := self._moment()) != self._written_at:
-                self._page, self._written_at = await asyncio.to_thread(self._write), moment
+                try:
+                    self._page, self._written_at = await asyncio.to_thread(self._write), moment
+                except UserError as error:  # the journal was damaged since, or the folder moved away
+                    return web.Response(text=str(error), status=503)
         return web.Response(text=self._page, content_type="text/html", headers={"Cache-Control": "no-store"})
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
@@ -54,6 +59,11 @@ class Live:
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await response.prepare(request)
+        with suppress(ConnectionResetError):  # the page was closed
+            await self._tell(response)
+        return response
+
+    async def _tell(self, response: web.StreamResponse) -> None:
         told = self._written_at
         while True:
             moment = self._moment()

@@ -27,13 +27,15 @@ def watched(folder: Path) -> Iterator[str]:
     """Serves a search in a process of its own; gives the address when it answers."""
     port = free_port()
     command = [sys.executable, "-m", "search", "report", str(folder), "--watch", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline().startswith(f"http://127.0.0.1:{port}")
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
+            assert "Traceback" not in process.stderr.read()
 
 
 def test_the_page_follows_the_journal_and_keeps_what_a_person_did(tmp_path: Path) -> None:
@@ -53,4 +55,10 @@ def test_the_page_follows_the_journal_and_keeps_what_a_person_did(tmp_path: Path
         expect(page.get_by_role("group", name="Fields that were fixed")).to_be_visible()
         assert page.evaluate("scrollY") == 1500
         expect(page.locator("#answer")).to_contain_text("best trial")
+        (folder / EVENTS_FILE).write_bytes(journal.replace(b'"trial":3,', b'"trial":9,', 1))
+        (folder / EVENTS_FILE).open("ab").write(b"{}\n")
+        expect(page.get_by_role("alert")).to_contain_text("This page is not up to date: ", timeout=60_000)
+        expect(page.locator("#table tbody tr")).to_have_count(24)
+        page.reload()
+        expect(page.locator("body")).to_contain_text("events.jsonl", timeout=60_000)
     shutil.rmtree(folder)

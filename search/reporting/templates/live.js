@@ -1,6 +1,19 @@
 // Takes over what is new while a search goes on: the page's main part is replaced, and what a person does with it stays.
 const events = new EventSource("/events");
-events.onmessage = async () => takeOver(await (await fetch("/")).text());
+let taking = Promise.resolve();
+events.onmessage = () => { taking = taking.then(renew); };  // one after the other
+
+async function renew() {
+  try {
+    const answer = await fetch("/"), text = await answer.text();
+    if (answer.ok) takeOver(text); else complain(text);
+  } catch { complain("the server of this page does not answer"); }
+}
+
+function complain(words) {
+  one("#fault")?.remove();
+  one("main").prepend(element("p", {id: "fault", class: "note", role: "alert"}, `This page is not up to date: ${words}`));
+}
 
 const keyOf = each => `${each.closest("section")?.id} ${each.id || each.getAttribute("aria-label") || each.textContent.trim().slice(0, 40)}`;
 

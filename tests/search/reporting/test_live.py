@@ -8,8 +8,9 @@ from pathlib import Path
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from search.record.home import EVENTS_FILE
+from search.record.home import EVENTS_FILE, VERIFICATION_FILE
 from search.reporting.live import Live
+from trainable.errors import UserError
 
 
 async def client_of(folder: Path, written: list[int]) -> TestClient[web.Request, web.Application]:
@@ -37,6 +38,28 @@ def test_the_page_is_written_again_only_when_the_journal_has_grown(tmp_path: Pat
     assert asyncio.run(served()) == ["page 1", "page 1", "page 2"]
 
 
+def test_the_page_is_written_again_when_a_recipe_was_verified(tmp_path: Path) -> None:
+    async def served() -> list[str]:
+        async with await client_of(tmp_path, []) as client:
+            before = await (await client.get("/")).text()
+            (tmp_path / VERIFICATION_FILE).touch()
+            return [before, await (await client.get("/")).text()]
+
+    assert asyncio.run(served()) == ["page 1", "page 2"]
+
+
+def test_a_search_that_can_no_longer_be_read_is_one_message(tmp_path: Path) -> None:
+    def write() -> str:
+        raise UserError("line 3: damaged")
+
+    async def served() -> tuple[int, str]:
+        async with TestClient(TestServer(Live(tmp_path, write).app(), host="127.0.0.1")) as client:
+            answer = await client.get("/")
+            return answer.status, await answer.text()
+
+    assert asyncio.run(served()) == (503, "line 3: damaged")
+
+
 def test_browsers_are_told_when_the_journal_grows(tmp_path: Path) -> None:
     async def served() -> tuple[str, bytes]:
         async with await client_of(tmp_path, []) as client:
@@ -49,7 +72,7 @@ def test_browsers_are_told_when_the_journal_grows(tmp_path: Path) -> None:
                     pass
                 return events.headers["Content-Type"], line
 
-    assert asyncio.run(served()) == ("text/event-stream", b"data: 3 False\n")
+    assert asyncio.run(served()) == ("text/event-stream", b"data: 3 False 0\n")
 
 
 def test_a_page_of_another_site_cannot_read_it(tmp_path: Path) -> None:
