@@ -138,7 +138,7 @@ def _look(trial: TrialRow, best: int | None) -> str:
     known = look_of(trial, best)
     if known == "best" or trial.own:
         return known
-    return "top" if trial.place >= TOP else "faint"
+    return f"{'top' if trial.place >= TOP else 'faint'} {trial.state}"
 
 
 def _through(trial: TrialRow, fields: Sequence[_Field], heights: Sequence[float], places: Axis) -> list[Spot]:

@@ -167,6 +167,32 @@ def test_the_legend_hides_trials_and_shows_them_again(page: Page) -> None:
     assert stopped.count() == before
 
 
+def test_the_documented_recipe_and_repeats_follow_no_other_button(page: Page, whole: Report) -> None:
+    own = next(each for each in whole.trials if each.own)
+    page.get_by_role("button", name="finished", exact=True).click()
+    shown = "path[data-t]:not(.out)"
+    assert page.locator(".curves path.finished:not(.own):visible").count() == 0
+    assert page.locator(f".curves {shown}[data-t='{own.id}']").count() == 1
+    assert page.locator(".workers .again:not(.out)").count() == 1
+    assert page.locator(".parallel path.finished:not(.own):not(.out)").count() == 0
+    page.get_by_role("button", name="documented recipe").click()
+    assert page.locator(f".curves {shown}[data-t='{own.id}']").count() == 0
+
+
+def test_a_finger_that_scrolls_over_an_axis_keeps_no_trials(page: Page) -> None:
+    axis = page.locator(".parallel path.axis").last
+    axis.scroll_into_view_if_needed()
+    box = page.locator(".parallel .frame").bounding_box()
+    height = axis.bounding_box()
+    assert box is not None
+    assert height is not None
+    for kind, across in (("pointerdown", 0.2), ("pointercancel", 0.2), ("pointerup", 0.8)):
+        at = {"clientX": box["x"] + across * box["width"], "clientY": height["y"], "bubbles": True}
+        page.locator(".parallel .frame").dispatch_event(kind, {**at, "button": 0})
+    expect(page.locator("#kept")).to_be_empty()
+    assert page.locator(".parallel path.band").count() == 0
+
+
 def test_a_drag_along_an_axis_keeps_the_trials_with_values_there(page: Page, whole: Report) -> None:
     plot = page.locator(".parallel .frame")
     plot.scroll_into_view_if_needed()

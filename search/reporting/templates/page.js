@@ -214,10 +214,15 @@ function hide(button) {
   show();
 }
 
+function fatesOf(path) {  // the buttons of the legend that hide a line or points
+  if (path.classList.contains("again")) return [];
+  return path.classList.contains("own") ? ["own"] : [...path.classList];
+}
+
 function show() {
   const kept = within();
   for (const path of all("main .plot path[data-t], main .plot path[data-ts]")) {
-    const off = [...hidden].some(look => path.classList.contains(look)) || (kept && path.dataset.t !== undefined && path.closest(".parallel") && !kept.has(+path.dataset.t));
+    const off = fatesOf(path).some(fate => hidden.has(fate)) || (kept && path.dataset.t !== undefined && path.closest(".parallel") && !kept.has(+path.dataset.t));
     path.classList.toggle("out", Boolean(off));
   }
 }
@@ -249,6 +254,8 @@ document.addEventListener("pointerup", event => {
   const kept = within();
   one("#kept").textContent = kept ? `${kept.size} trials have such values` : "all trials are shown";
 });
+
+document.addEventListener("pointercancel", () => { drag = null; });  // a finger scrolls the page instead
 
 function unitsAt(plot, event) {
   const box = one(".frame", plot).getBoundingClientRect();
