@@ -24,6 +24,11 @@ def look_of(trial: TrialRow, best: int | None) -> str:
     return "best" if trial.id == best else f"{trial.state} own" if trial.own else trial.state
 
 
+def other_look(number: int) -> str:
+    """Returns the class of the line of a compared search, by its position among them."""
+    return f"other-{number % DASHES}"
+
+
 def in_order(trials: Iterable[TrialRow], best: int | None) -> list[TrialRow]:
     """Returns the trials as they are drawn, the best one last."""
     return sorted(trials, key=lambda each: (each.id == best, each.own, ORDER.index(each.state)))
@@ -75,7 +80,7 @@ def progress_plots(report: Report) -> list[Plot]:
     """Returns the best score so far by epochs, by hours and by trials, beside that of compared searches."""
     metric = report.search.objective
     searches = [("best", report.progress)] + [
-        (f"other-{number % DASHES}", each.progress)
+        (other_look(number), each.progress)
         for number, each in enumerate(report.compared)
         if each.objective == metric
     ]

@@ -50,7 +50,7 @@ class Head(Spec):
     """The epochs after which trials are compared."""
     rungs_why: str
     drivers: int
-    """How often a driver began: more than once if the search was resumed."""
+    """How often a driver began: more than once if the search was resumed, or its pruning audited."""
     began: float | None
     """Seconds since 1970."""
     versions: dict[str, str]
@@ -70,7 +70,7 @@ class Answer(Spec):
     gain: float | None
     """The best trial's estimate over fresh seeds, or else its score, minus that of the documented recipe.
 
-    Above 0 is better, whatever the direction.
+    Above 0 is better, whatever the direction; None where the best trial is the documented recipe.
     """
     why_none: str | None
     """Why there is no best trial."""
@@ -111,6 +111,14 @@ class Attempt(Spec):
     reason: str | None
     stalls: tuple[tuple[float, float], ...] = ()
     """Times in which no epoch was trained, although none was due to take so long."""
+
+
+class LaterDriver(Spec):
+    """Says when a driver after the first one began, in seconds under a driver, and what for."""
+
+    at: float
+    what: Literal["resumed", "audit"]
+    """An audit trains trials again that were stopped."""
 
 
 class TrialRow(Spec):
@@ -342,7 +350,13 @@ class Compared(Spec):
     objective: str
     best: int | None
     score: float | None
+    """The best trial's figure in the search: that of the best of many, and a little lucky."""
     own_score: float | None
+    estimate: float | None
+    """The best trial's estimate over fresh seeds; None where it was not trained again."""
+    low: float | None
+    high: float | None
+    """The 95 % interval of the estimate."""
     trials: int
     progress: Progress
     values: dict[str, Value]
@@ -359,8 +373,7 @@ class Report(Spec):
     answer: Answer
     trials: tuple[TrialRow, ...]
     attempts: tuple[Attempt, ...]
-    resumed: tuple[float, ...]
-    """When drivers after the first one began, in seconds under a driver."""
+    later_drivers: tuple[LaterDriver, ...]
     progress: Progress
     beliefs: tuple[Belief, ...]
     verdicts: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent
-from search.reporting.content import Attempt
+from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, TrialEvent
+from search.reporting.content import Attempt, LaterDriver
 
 STALL_SECONDS = 30.0
 STALL_FACTOR = 3.0
@@ -77,27 +77,25 @@ class _Open:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Holds the attempts of a search in the order of their starts, and when its later drivers began."""
+    """Holds the attempts of a search in the order of their starts, and its later drivers."""
 
     attempts: tuple[Attempt, ...]
-    resumed: tuple[float, ...]
+    later_drivers: tuple[LaterDriver, ...]
     seconds: float
     """Under a driver, until the last event or `now`."""
 
 
-def timeline(events: Iterable[Event], now: float | None) -> Timeline:
+def timeline(events: Sequence[Event], now: float | None) -> Timeline:
     """Returns when which trial was trained; `now` is the time if a driver is at work, else None."""
-    clock, resumed = Clock(), list[float]()
+    clock = Clock()
     opened: dict[int, _Open] = {}
     closed: list[tuple[Attempt, _Open]] = []
     for event in events:
         seconds = clock.read(event)
         match event:
-            case SearchEvent(state=state):
+            case SearchEvent():
                 closed += [each.closed(seconds, "cut", event.reason) for each in opened.values()]
                 opened.clear()
-                if state == "resumed":
-                    resumed.append(seconds)
             case StartEvent():
                 opened[event.trial] = _Open(event.trial, event.attempt, event.epoch, seconds)
             case EpochEvent() if event.trial in opened:
@@ -110,7 +108,22 @@ def timeline(events: Iterable[Event], now: float | None) -> Timeline:
                 closed.append(opened.pop(event.trial).closed(seconds, event.state, event.reason))
     end = clock.at(now if now is not None else clock.latest)
     closed += [each.closed(end, "cut" if now is None else "running", None) for each in opened.values()]
-    return Timeline(_in_lanes(_with_stalls(closed)), tuple(resumed), end)
+    return Timeline(_in_lanes(_with_stalls(closed)), tuple(_later_drivers(events)), end)
+
+
+def _later_drivers(events: Sequence[Event]) -> Iterator[LaterDriver]:
+    """Yields the drivers after the first one; one whose first run is that of an audit was begun for it."""
+    clock = Clock()
+    audits = {
+        each.trial
+        for each in events
+        if isinstance(each, TrialEvent) and each.repeat is not None and each.repeat.purpose == "pruning"
+    }
+    for at, event in enumerate(events):
+        seconds = clock.read(event)
+        if isinstance(event, SearchEvent) and event.state == "resumed":
+            first = next((each.trial for each in events[at:] if isinstance(each, StartEvent)), None)
+            yield LaterDriver(at=seconds, what="audit" if first in audits else "resumed")
 
 
 def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import TypeVar
 
+from search.record.finals import Estimate
 from search.record.home import BEST_FILE, EVENTS_FILE
 from search.record.journal import Event, SearchEvent, read
+from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.refining.refine import refined_search
 from search.reporting.answers import answers_of
@@ -52,7 +54,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         answer=_answer(search, times),
         trials=trial_rows(summary, places),
         attempts=times.attempts,
-        resumed=times.resumed,
+        later_drivers=times.later_drivers,
         progress=progress_of(events, summary.objective, summary.sign),
         beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
         verdicts=_verdicts_in_words(search.verdicts),
@@ -125,15 +127,15 @@ def _answer(search: Search, times: Timeline) -> Answer:
     best, metric = summary.best, summary.objective
     own = next((each.metrics.get(metric) for each in summary.trials if each.own), None)
     score = best.metrics[metric] if best is not None else None
-    winner = summary.finals.winner if summary.finals is not None else None
-    estimate = winner.estimate if winner is not None else None
+    estimate = _estimate(summary)
     value = estimate.value if estimate is not None else score
+    best_is_own = best is not None and best.own
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
     return Answer(
         best=best.id if best is not None else None,
         score=score,
         own_score=own,
-        gain=None if value is None or own is None else summary.sign * (value - own),
+        gain=None if value is None or own is None or best_is_own else summary.sign * (value - own),
         why_none=None if best is not None else _why_none(search),
         verified=(verified := search.verified),
         verified_changed=verified is not None and best is not None and verified.recipe != best.digest,
@@ -147,6 +149,12 @@ def _answer(search: Search, times: Timeline) -> Answer:
         gpu_hours=hours * facts.gpus,
         commands=tuple(_commands(search)),
     )
+
+
+def _estimate(summary: Summary) -> Estimate | None:
+    """Returns the estimate of the best trial over fresh seeds; None where it was not trained again."""
+    winner = summary.finals.winner if summary.finals is not None else None
+    return winner.estimate if winner is not None else None
 
 
 def _why_none(search: Search) -> str:
@@ -212,17 +220,20 @@ def _verdicts_in_words(verdicts: Verdicts | None) -> str:
 
 
 def _compared(search: Search) -> Compared:
-    summary = search.progress
-    times = _answer(search, timeline(_events(search), None))
+    summary, events = search.progress, _events(search)
+    answer, estimate = _answer(search, timeline(events, None)), _estimate(summary)
     return Compared(
         name=summary.search or search.folder.name,
         address=search.home.address,
         state=summary.state,
         objective=summary.objective,
-        best=times.best,
-        score=times.score,
-        own_score=times.own_score,
+        best=answer.best,
+        score=answer.score,
+        own_score=answer.own_score,
+        estimate=estimate.value if estimate is not None else None,
+        low=estimate.interval.low if estimate is not None else None,
+        high=estimate.interval.high if estimate is not None else None,
         trials=len(summary.trials),
-        progress=progress_of(_events(search), summary.objective, summary.sign),
+        progress=progress_of(events, summary.objective, summary.sign),
         values=dict(summary.best.values) if summary.best is not None else {},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from search.record.summary import duration
-from search.reporting.charts import DASHES, cost_plots, curves, progress_plots
-from search.reporting.content import Answers, Belief, Compared, Report, TrialRow
+from search.reporting.charts import cost_plots, curves, other_look, progress_plots
+from search.reporting.content import Answers, Belief, Compared, Finalist, Report, TrialRow
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
 from search.results.pruning_table import audit_lines
@@ -82,14 +82,16 @@ def _tables(report: Report) -> dict[str, Any]:
         "contents": list(_contents(report)),
         "legend": [(look, says) for look, says in LEGEND if look in _looks(report)],
         "ranked": ranked(report),
-        "rivals": list(_rivals(report)),
+        "rivals": _rivals(report),
         "differing": list(_differing(report)),
         "frontier": [each.id for each in report.trials if each.on_frontier],
         "troubles": list(troubles(report)),
         "classes": sorted(answers.classes, key=lambda each: (each.f1 is None, each.f1)) if answers else [],
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
         "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
-        "winner": next((each for each in report.finalists if each.winner), None),
+        "winner": _winner(report),
+        "best_is_own": any(each.own for each in report.trials if each.id == report.answer.best),
+        "resumed": sum(each.what == "resumed" for each in report.later_drivers),
         "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],
     }
 
@@ -130,44 +132,41 @@ def ranked(report: Report) -> list[TrialRow]:
 # --- compared searches
 
 
-class Rival(NamedTuple):
-    """Holds a search of a comparison, and how its line is drawn."""
-
-    look: str
-    name: str
-    state: str
-    objective: str
-    score: float | None
-    own_score: float | None
-    trials: int
-    progress: Any
-    values: Mapping[str, Value]
-
-
-def _rivals(report: Report) -> Iterator[Rival]:
-    """Yields this search, then the others."""
+def _rivals(report: Report) -> list[tuple[str, Compared]]:
+    """Returns this search and then the others, each with the class of its line."""
     if not report.compared:
-        return
-    best = next((each.values for each in report.trials if each.id == report.answer.best), {})
-    search, answer = report.search, report.answer
-    yield Rival(
-        "best", search.name, search.state, search.objective, answer.score, answer.own_score,
-        len(report.trials), report.progress, best,
-    )  # fmt: skip
-    for number, each in enumerate(report.compared):
-        yield _rival(f"other-{number % DASHES}", each)
+        return []
+    others = [(other_look(number), each) for number, each in enumerate(report.compared)]
+    return [("best", _itself(report)), *others]
 
 
-def _rival(look: str, each: Compared) -> Rival:
-    return Rival(
-        look, each.name, each.state, each.objective, each.score, each.own_score, each.trials, each.progress,
-        each.values,
-    )  # fmt: skip
+def _itself(report: Report) -> Compared:
+    """Returns the report's own search in the form of those that it is compared with."""
+    search, answer, winner = report.search, report.answer, _winner(report)
+    return Compared(
+        name=search.name,
+        address=search.address,
+        state=search.state,
+        objective=search.objective,
+        best=answer.best,
+        score=answer.score,
+        own_score=answer.own_score,
+        estimate=winner.estimate if winner is not None else None,
+        low=winner.low if winner is not None else None,
+        high=winner.high if winner is not None else None,
+        trials=len(report.trials),
+        progress=report.progress,
+        values=next((each.values for each in report.trials if each.id == answer.best), {}),
+    )
+
+
+def _winner(report: Report) -> Finalist | None:
+    return next((each for each in report.finalists if each.winner), None)
 
 
 def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
     """Yields the fields in which the best recipes of compared searches differ, with each one's value."""
-    rivals = list(_rivals(report))
+    rivals = [each for _, each in _rivals(report)]
     for path in dict.fromkeys(path for each in rivals for path in each.values):
         values = [shown(each.values[path]) if path in each.values else "" for each in rivals]
         if len(set(values)) > 1:

@@ -26,7 +26,7 @@ def workers(report: Report) -> Plot | None:
     if not (attempts := report.attempts):
         return None
     end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
-    x, y = _time(end), _lanes(lanes)
+    x, y, drivers = _time(end), _lanes(lanes), report.later_drivers
     again = {each.id: each for each in report.repeats}
     bars = [_bar(each, again.get(each.trial), _along(each, x, y)) for each in attempts]
     stalls = [
@@ -38,9 +38,9 @@ def workers(report: Report) -> Plot | None:
         f"What {counted(lanes, 'worker')} did in {duration(end)}: {counted(len(attempts), 'attempt')}",
         x,
         y,
-        lines=[*(upright(x.share(each)) for each in report.resumed), *bars, *stalls],
+        lines=[*(upright(x.share(each.at)) for each in drivers), *bars, *stalls],
         points=_ends([each for each in attempts if each.outcome in LOST], x, y),
-        labels=[Label((x.share(each), 1.0), "resumed", "rung") for each in report.resumed],
+        labels=[Label((x.share(each.at), 1.0), each.what, "rung") for each in drivers],
         rows=max(LEAST_ROWS, ROWS_OF_LANE * lanes),
     )
 

@@ -7,9 +7,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.record.journal import EndEvent, Event, RetryEvent, StartEvent
+from search.record.journal import EndEvent, Event, RetryEvent, StartEvent, TrialEvent
+from search.record.repeats import Repeat
 from search.reporting.drivers import STALL_SECONDS, Timeline, timeline
-from tests.search.small_events import begun, epoch, session
+from tests.search.small_events import NO_FIELDS, begun, epoch, session
 
 
 def at(time: float, event: Event) -> Event:
@@ -28,6 +29,26 @@ def of(*events: Event, now: float | None = None) -> Timeline:
     return timeline([at(100.0, each) for each in begun()] + list(events), now)
 
 
+def began(found: Timeline) -> list[tuple[float, str]]:
+    return [(each.at, each.what) for each in found.later_drivers]
+
+
+def test_a_driver_that_trains_stopped_trials_again_is_an_audit() -> None:
+    repeat = TrialEvent(trial=1, values={}, repeat=Repeat(of=0, purpose="pruning"), **NO_FIELDS)
+    found = of(
+        begin(0, 110.0),
+        end(0, 120.0),
+        at(120.0, session("interrupted")),
+        at(500.0, session("resumed")),
+        begin(0, 501.0),
+        at(510.0, session("finished")),
+        at(900.0, session("resumed")),
+        at(901.0, repeat),
+        begin(1, 902.0),
+    )
+    assert began(found) == [(20.0, "resumed"), (30.0, "audit")]
+
+
 def test_time_without_a_driver_is_not_counted() -> None:
     found = of(
         begin(0, 110.0),
@@ -42,13 +63,13 @@ def test_time_without_a_driver_is_not_counted() -> None:
         (30.0, 50.0, "finished"),
     ]
     assert found.attempts[0].reason == "stopped by a signal"
-    assert (found.resumed, found.seconds) == ((20.0,), 51.0)
+    assert (began(found), found.seconds) == ([(20.0, "resumed")], 51.0)
 
 
 def test_a_killed_driver_worked_until_its_last_event() -> None:
     found = of(begin(0, 110.0), at(115.0, epoch(0, 1)), at(900.0, session("resumed")))
     (cut,) = found.attempts
-    assert (cut.end, cut.outcome, found.resumed) == (15.0, "cut", (15.0,))
+    assert (cut.end, cut.outcome, began(found)) == (15.0, "cut", [(15.0, "resumed")])
 
 
 def test_an_attempt_that_trains_now_ends_now() -> None:

@@ -106,6 +106,8 @@ def test_many_classes_are_listed_by_their_confusions(whole: Report) -> None:
 def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
     text = page(planted_report(tmp_path_factory.mktemp("one"), trials=1))
     assert "Importances are missing: 0 trials can be compared, 20 are needed." in text
+    assert ", the documented recipe, on the validation part" in text
+    assert "lucky" not in text
     assert "Scores by class are missing: there is no checkpoint of trial 0." in text
 
 
@@ -118,6 +120,9 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
         "best": 1,
         "score": 0.8,
         "own_score": 0.7,
+        "estimate": 0.79,
+        "low": 0.78,
+        "high": 0.8,
         "trials": 3,
         "progress": whole.progress.model_dump(),
         "values": {"optimizer.lr": 0.5},
@@ -126,3 +131,5 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
     assert "Beside other searches" in text
     assert text.count('class="other-0"') == 4  # the table's key, and a line in each plot of progress
     assert "Where the best recipes differ" in text
+    assert '<td class="n">0.8790</td><td class="n">0.8600 to 0.9000</td>' in text  # this search's winner
+    assert '<td class="n">0.7900</td><td class="n">0.7800 to 0.8000</td>' in text

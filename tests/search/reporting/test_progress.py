@@ -42,13 +42,13 @@ def test_hours_are_those_under_the_driver() -> None:
 
 def test_runs_that_train_a_trial_again_are_not_part_of_it() -> None:
     alone = progress_of(events()[:-1], OBJECTIVE, 1.0)
-    audit = [
+    audit: list[Event] = [
         TrialEvent(trial=5, values={}, repeat=Repeat(of=1, purpose="pruning"), **NO_FIELDS),
         epoch(5, 1, 0.99),
         EndEvent(trial=5, state="finished"),
         session("finished"),
     ]
-    later = [each.model_copy(update={"time": 36000.0 + at}) for at, each in enumerate(audit)]
+    later: list[Event] = [each.model_copy(update={"time": 36000.0 + at}) for at, each in enumerate(audit)]
     assert progress_of([*events()[:-1], *later], OBJECTIVE, 1.0) == alone
 
 
