@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,6 +17,7 @@ from search.reporting.content import Answers, Belief, Compared, Finalist, Report
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
 from search.results.pruning_table import audit_lines
+from search.results.report import command
 from spaces.domains import Value, shown
 from trainable.training.metrics import sign_of
 
@@ -213,7 +215,7 @@ def data_of(report: Report) -> dict[str, Any]:
         "objective": report.search.objective,
         "epochs": report.search.budget_epochs,
         "best": report.answer.best,
-        "address": report.search.address,
+        "export": f"{command()} export {quote(report.search.address)}",
         "paths": paths,
         "trials": [_card(each, paths) for each in report.trials],
     }

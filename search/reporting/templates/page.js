@@ -132,7 +132,7 @@ function cardOf(t) {
   if (digest) facts.push(["recipe", digest]);
   if (run) facts.push(["MLflow run", run]);
   const drawn = data.paths.map((path, at) => [path, values[at]]).filter(([, value]) => value !== "");
-  const command = `tunebook export ${data.address} --trial ${t} -o trial-${t}.yaml`;
+  const command = `${data.export} --trial ${t} -o trial-${t}.yaml`;
   return element("div", {}, buttons, title, ...small(curves), table(facts),
     element("h3", {}, "Its values"), table(drawn), element("pre", {class: "command"}, command));
 }

@@ -80,6 +80,13 @@ def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
     assert json.loads(found) == json.loads(json.dumps(data_of(whole)))
 
 
+def test_the_command_of_a_card_can_be_pasted(whole: Report) -> None:
+    search = whole.search.model_copy(update={"address": "my searches/a b"})
+    assert data_of(whole.model_copy(update={"search": search}))["export"].endswith(
+        " export 'my searches/a b'"
+    )
+
+
 def test_each_trial_is_in_the_table_once_the_finished_ones_first(text: str, whole: Report) -> None:
     rows = [int(each) for each in re.findall(r'data-row="(\d+)"', text)]
     assert sorted(rows) == [each.id for each in whole.trials]
