@@ -66,7 +66,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: _next_round(search)),
         compared=tuple(map(_compared, compared)),
-        left_out=optional.left_out,
+        left_out={**optional.left_out, **_costs_left_out(search)},
     )
 
 
@@ -201,6 +201,17 @@ def _pruning_audit(search: Search) -> PruningAudit:
         raise UserError("no trial was stopped at a rung")
     asks = f"{command()} audit-pruning {quote(search.home.address)}"
     raise UserError(f"`{asks}` trains some of the stopped trials to their end, to see")
+
+
+def _costs_left_out(search: Search) -> dict[str, str]:
+    """Returns how to get accuracy against cost, as an entry of `left_out`; none where costs were measured."""
+    if any(trial.costs and trial.end == "finished" for trial in search.trials):
+        return {}
+    if search.progress.constraints.limits:
+        return {"costs": "no trial has finished"}
+    asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
+    measured = "latency, parameters and memory of each trial's network"
+    return {"costs": f"a study that has {asks} measures {measured}, and refuses those above the limit"}
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -51,6 +51,7 @@ def live_page(report: Report) -> str:
 
 
 def _page(report: Report, script: str) -> str:
+    charts = _charts(report)
     return (
         templates()
         .get_template("page.html")
@@ -59,7 +60,8 @@ def _page(report: Report, script: str) -> str:
             style=file_text("page.css"),
             script=script,
             data=data_of(report),
-            **_charts(report),
+            contents=list(_contents(report, charts)),
+            **charts,
             **_tables(report),
         )
     )
@@ -81,7 +83,6 @@ def _charts(report: Report) -> dict[str, Any]:
 def _tables(report: Report) -> dict[str, Any]:
     answers = report.answers
     return {
-        "contents": list(_contents(report)),
         "legend": [(look, says) for look, says in LEGEND if look in _looks(report)],
         "ranked": ranked(report),
         "rivals": _rivals(report),
@@ -98,19 +99,18 @@ def _tables(report: Report) -> dict[str, Any]:
     }
 
 
-def _contents(report: Report) -> Iterator[tuple[str, str]]:
+def _contents(report: Report, charts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the parts that the page has, with their titles."""
     yield "answer", "Answer"
     if report.compared:
         yield "compared", "Comparison"
     yield from (("curves", "Curves"), ("progress", "Best so far"), ("beliefs", "Beliefs"))
-    if any(each.place is not None for each in report.trials):
+    if charts["parallel"] is not None:
         yield "parallel", "Values"
     yield "importances", "What decides"
     yield from (("finalists", "Finalists"), ("pruning", "Early stopping"), ("classes", "Mistakes"))
-    if any(each.costs and each.state == "finished" for each in report.trials):
-        yield "costs", "Costs"
-    yield from (("workers", "Workers"), ("recipe", "Recipe"), ("next", "Next round"), ("trials", "Trials"))
+    yield from (("costs", "Costs"), ("workers", "Workers"), ("recipe", "Recipe"))
+    yield from (("next", "Next round"), ("trials", "Trials"))
 
 
 def _looks(report: Report) -> set[str]:
