@@ -42,11 +42,11 @@ def curves(report: Report) -> Plot:
     y = axis_over(search.objective, (score for each in shown for score in each.scores.values()))
     rungs = [upright(x.share(each)) for each in search.rungs]
     lines = [
-        Line(look_of(each, best), spots_on(x, y, sorted(each.scores.items())), each.id) for each in shown
+        Line(look_of(each, best), spots_on(x, y, sorted(each.scores.items())), each.id)
+        for each in shown
+        if each.scores
     ]
-    ends = points_of(
-        shown, best, lambda each: (x.share(each.epochs), y.share(list(each.scores.values())[-1]))
-    )
+    ends = points_of(shown, best, lambda each: (x.share(each.epochs), _height(each, y)))
     return Plot(
         f"{search.objective} of {counted(len(shown), 'trial')} by epoch",
         x,

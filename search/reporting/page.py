@@ -34,8 +34,6 @@ LEGEND = (
 MOST_CLASSES = 20
 """Of more classes the most frequent confusions are listed, instead of a matrix."""
 MOST_PAIRS = 30
-SHORTEST_HOURS = 0.1
-"""Shorter times are written in minutes and seconds."""
 DIGITS = 4
 """So many significant digits of numbers are written for the cards of trials."""
 
@@ -256,6 +254,12 @@ def _number(pattern: str) -> Any:
     return lambda number: "" if number is None else pattern.format(number)
 
 
+def _sentence(words: str) -> str:
+    """Returns words with a capital letter and a full stop; a name such as test_accuracy keeps its letters."""
+    first = words[:1] if "_" in words.partition(" ")[0] else words[:1].upper()
+    return f"{first}{words[1:]}."
+
+
 @cache
 def templates() -> Environment:
     """Returns the templates of the page, with its filters."""
@@ -273,10 +277,10 @@ def templates() -> Environment:
         "signed": _number("{:+.4f}"),
         "percent0": _number("{:.0%}"),
         "percent": lambda share: f"{100.0 * share:.4g}%",
-        "hours": lambda hours: f"{hours:.3g}" if hours >= SHORTEST_HOURS else duration(3600.0 * hours),
+        "hours": lambda hours: duration(3600.0 * hours),
         "duration": duration,
         "effect": _effect,
-        "sentence": lambda words: f"{words[:1].upper()}{words[1:]}.",
+        "sentence": _sentence,
         "date": lambda time: datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return made

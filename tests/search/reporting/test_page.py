@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from search.reporting.content import Answers, Compared, Report
-from search.reporting.page import data_of, live_page, page, ranked
+from search.reporting.page import data_of, live_page, page, ranked, templates
 from tests.search.reporting.small_reports import planted_report
 
 PARTS = (
@@ -143,3 +143,9 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
     assert "Where the best recipes differ" in text
     assert '<td class="n">0.8790</td><td class="n">0.8600 to 0.9000</td>' in text  # this search's winner
     assert '<td class="n">0.7900</td><td class="n">0.7800 to 0.8000</td>' in text
+
+
+def test_a_sentence_begins_with_a_capital_letter_but_for_names() -> None:
+    sentence = templates().filters["sentence"]
+    assert sentence("verified: it holds") == "Verified: it holds."
+    assert sentence("test_accuracy 0.8 is low") == "test_accuracy 0.8 is low."
