@@ -19,6 +19,7 @@ from search.commands.options import (
     on_this_machine,
 )
 from trainable.collector import paused
+from trainable.errors import UserError
 
 
 def show(folder: Folder, json: Json = False) -> None:
@@ -48,6 +49,8 @@ def report(
     """Write a search's report: one page, for any browser, that needs no network."""
     from search.commands import report as reports
 
+    if watch and (json or out is not None):
+        raise UserError("--watch serves the page; leave out --json and -o")
     compared = [on_this_machine(each) for each in compare or ()]
     if watch:
         reports.watch(folder, port, compared)

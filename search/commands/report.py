@@ -14,18 +14,29 @@ from search.results.report import say
 from search.results.search import Search
 from trainable.errors import UserError
 
+WRITTEN = (".html", ".json")
+"""A report is written as a page, or as data."""
+
 
 def run_report(folder: Path, out: Path | None, compared: Sequence[Path], *, as_json: bool) -> None:
     """Write a search's report to `out`, or else both its files to the search's folder, and print where; with
     `as_json` print its data.
 
-    Raises UserError where there is no search, or nothing can be written.
+    Raises UserError where there is no search, where nothing can be written, and for an `out` of another kind.
     """
+    _check(out, as_json=as_json)
     search, report = Search(folder), _report_of(folder, compared)
     if as_json:
         print(report.model_dump_json())
     else:
         say(str(write_report(search, report) if out is None else write_as(out, report)))
+
+
+def _check(out: Path | None, *, as_json: bool) -> None:
+    if out is not None and as_json:
+        raise UserError("--json prints the data; to write them to a file, give -o FILE.json alone")
+    if out is not None and out.suffix not in WRITTEN:
+        raise UserError(f"-o {out}: expected a name that ends in {' or '.join(WRITTEN)}")
 
 
 def watch(folder: Path, port: int, compared: Sequence[Path]) -> None:

@@ -52,6 +52,27 @@ def test_a_file_that_cannot_be_written_is_one_message(tunebook: Call, folder: Pa
     assert f"{folder / 'study.yaml' / 'a.html'}: cannot be written" in err
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--watch", "--json"), "--watch serves the page; leave out --json and -o"),
+        (("--watch", "-o", "a.html"), "--watch serves the page; leave out --json and -o"),
+        (
+            ("--json", "-o", "a.json"),
+            "--json prints the data; to write them to a file, give -o FILE.json alone",
+        ),
+        (("-o", "a.txt"), "-o a.txt: expected a name that ends in .html or .json"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(
+    tunebook: Call, tmp_path: Path, flags: tuple[str, ...], says: str
+) -> None:
+    code, out, err = tunebook("report", tmp_path, *flags)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not list(tmp_path.glob("a.*"))
+
+
 @pytest.mark.parametrize("flags", [(), ("--watch",), ("--json",)])
 def test_what_is_no_search_is_refused(tunebook: Call, tmp_path: Path, flags: tuple[str, ...]) -> None:
     code, _, err = tunebook("report", tmp_path, *flags)
