@@ -56,7 +56,7 @@ def final_of(finalists: Finalists | None, study: Study, pruning: Pruning) -> Fin
     return Final(
         None,
         f"the best trial is not trained again: {least.seeds} fresh seeds would cost {share:.0%} more epochs; "
-        "`finalists: {top: 3, seeds: 3}` in the study asks for it",
+        f"`finalists: {{top: {least.top}, seeds: {least.seeds}}}` in the study asks for it",
     )
 
 

@@ -119,11 +119,14 @@ class Finals:
 
     @cached_property
     def winner(self) -> Finalist | None:
-        """The finalist with the best estimate, when the final is over; None where no estimate is known."""
-        known = [(each.estimate.value, each) for each in self.finalists if each.estimate is not None]
+        """The finalist with the best estimate, when the final is over; None where no estimate is known.
+
+        Where differences are all luck the estimates are equal: then it is the one with the best mean.
+        """
+        known = [(each.estimate, each) for each in self.finalists if each.estimate is not None]
         if not self.over or not known:
             return None
-        return max(known, key=lambda each: self.sign * each[0])[1]
+        return max(known, key=lambda pair: (self.sign * pair[0].value, self.sign * pair[0].mean))[1]
 
     @property
     def epochs(self) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
+from trainable.errors import UNION
 from trainable.recipe.base import Spec
 
 
@@ -20,3 +21,15 @@ class Finalists(Spec):
     splits: Literal["same", "fresh"] = Field(
         "same", description="fresh: each run draws training and validation anew; the test part stays"
     )
+
+
+def _form_of(finalists: object) -> str:
+    return NUMBERS if isinstance(finalists, dict | Finalists) else WORD
+
+
+WORD, NUMBERS = f"{UNION}word", f"{UNION}numbers"
+FinalistsChoice = Annotated[
+    Annotated[Literal["auto", "none"], Tag(WORD)] | Annotated[Finalists, Tag(NUMBERS)],
+    Discriminator(_form_of),
+]
+"""A word, or how many are trained how often."""

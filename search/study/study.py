@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from search.study.finalists import Finalists
+from search.study.finalists import FinalistsChoice
 from search.study.objective import Objective, with_objective
 from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
@@ -170,7 +170,7 @@ class Study(Spec):
     sampler: SamplerChoice = SamplerChoice()
     scheduler: SchedulerChoice = SchedulerChoice()
     budget: Budget = Budget()
-    finalists: Finalists | Literal["auto", "none"] = Field(
+    finalists: FinalistsChoice = Field(
         "auto", description="auto: 3 seeds of the best 3, 2 or 1, if that costs a fifth of the search at most"
     )
     resources: Resources = Resources()

@@ -134,7 +134,7 @@ def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
     assert cursor.parent_run_id is not None
     assert best is not None
     files = {file.path for file in client.list_artifacts(cursor.parent_run_id)}
-    assert files == {"study.yaml", "best.yaml", "trials.png", "verdicts.json"}
+    assert files == {"study.yaml", "best.yaml", "trials.png", "report.html", "verdicts.json"}
     note = client.get_run(cursor.parent_run_id).data.tags["mlflow.note.content"]
     assert f"**Best**: trial {best.id}, val_accuracy {best.metrics['val_accuracy']:.4f}" in note
     assert "**Rules**: 0 supported, 0 contradicted" in note, "four trials can tell nothing"
