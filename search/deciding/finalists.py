@@ -82,8 +82,9 @@ def _epochs(finalists: Finalists, study: Study) -> int:
 def _cost(finalists: Finalists, study: Study, pruning: Pruning) -> str:
     share = _epochs(finalists, study) / expected_epochs(study, pruning)
     which = "best trial is" if finalists.top == 1 else f"best {finalists.top} trials are"
+    hours = "; the hours may end first" if study.budget.hours is not None else ""
     anew = " and fresh splits" if finalists.splits == "fresh" else ""
     return (
         f"then the {which} trained again with {finalists.seeds} fresh seeds{anew}: "
-        f"{_epochs(finalists, study)} epochs more, about {share:.0%}"
+        f"{_epochs(finalists, study)} epochs more, about {share:.0%}{hours}"
     )

@@ -268,6 +268,13 @@ class Ledger:
         return self._is_spent and not self.open_trials and not any(self._missing_repeats())
 
     @property
+    def lacks_final(self) -> bool:
+        """Whether a run of a finalist is missing or has not ended, with the best trials as they are now."""
+        repeats = [self._record.trials[number].repeat for number in self.open_trials]
+        trains = any(each is not None and each.purpose == "finalist" for each in repeats)
+        return trains or any(self._missing_repeats())
+
+    @property
     def _is_spent(self) -> bool:
         """Whether the budget's trials were proposed; `MOST_INFEASIBLE` that break a constraint cost none."""
         return self._drawn - min(self._infeasible, MOST_INFEASIBLE * self._budget) >= self._budget

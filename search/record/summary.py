@@ -54,6 +54,8 @@ class Summary:
     """The trials that train recipes of others again, in the order of their numbers."""
     finalists: Finalists | None = None
     """How the best trials are trained again, if they are."""
+    was_finished: bool = False
+    """Whether it has been finished, also where an audit of its pruning goes on now."""
 
     @property
     def best(self) -> Trial | None:
@@ -84,7 +86,8 @@ class Summary:
             return None
         chosen = finalists_of(self.finalists, self.best_first)
         is_missing = any(missing_runs(self.finalists, chosen, runs))
-        over = self.state == "finished" or not (is_missing or any(not each.ended for each in runs))
+        goes_on = is_missing or any(not each.ended for each in runs)
+        over = self.was_finished or self.state == "finished" or not goes_on
         return finals_of(chosen, runs, self.objective, self.sign, over=over)
 
     @property
@@ -239,6 +242,7 @@ def summarise(
         constraints=record.constraints,
         repeats=tuple(trial for trial in trials if trial.is_repeat),
         finalists=record.settled.finalists if record.settled is not None else None,
+        was_finished=record.was_finished,
     )
 
 

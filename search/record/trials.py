@@ -161,6 +161,8 @@ class Record:
         self.state: SearchState | None = None
         """The search's state by the last event of a driver."""
         self.reason: str | None = None
+        self.was_finished = False
+        """Whether a driver has ended it as finished, also where an audit goes on with it now."""
         self.settled: SettledEvent | None = None
         self.trials: list[Trial] = []
         """The trials in the order of their numbers, those among them that repeat others."""
@@ -254,6 +256,7 @@ class Record:
                 self._seconds_before = self.seconds(event.time)
         self.name, self.search_id = event.name, event.search_id
         self.state, self.reason = event.state, event.reason
+        self.was_finished = self.was_finished or event.state == "finished"
         self.began = event.time if self.began is None else self.began
 
     def _start(self, event: StartEvent) -> None:

@@ -214,6 +214,8 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
     _print(search)
     match summary.state:
         case "finished":
+            if summary.outcome_reason:
+                say(f"\n{summary.outcome_reason}")
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
@@ -246,7 +248,7 @@ def show(search: Search, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
-    why = f": {summary.outcome_reason}" if summary.state == "failed" and summary.outcome_reason else ""
+    why = f": {summary.outcome_reason}" if summary.outcome_reason else ""
     line = f"{summary.search}: {summary.state}, {duration(summary.wall_seconds)}{why}"
     console().print(line, soft_wrap=True)
     _print(search)

@@ -120,6 +120,15 @@ class Search:
             mlflow_run_ids=run_ids(self.folder),
         )
 
+    def ended_as(self, state: State) -> Search:
+        """Returns this search as it will be read once its driver has ended it in this state.
+
+        A driver writes the results first, and the end of the search last.
+        """
+        search = Search(self.folder)
+        search.progress = replace(search.progress, state=state)
+        return search
+
     @property
     def state(self) -> State:
         """How far the search has come, such as `running` or `finished`."""

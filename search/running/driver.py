@@ -340,7 +340,7 @@ def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, tracker: Trac
     drop_all_checkpoints(ledger, prepared, switch)
     tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
     with switch.stopped_by_disk():
-        write_results(folder)
+        write_results(folder, state)
     if switch.fault is not None:
         state, reason = "interrupted", switch.fault
     logger.info("%s: %s", state, reason or "every trial has ended")

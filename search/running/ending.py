@@ -18,6 +18,7 @@ from search.running.switch import StopSwitch
 from trainable.files.store import ATTEMPTS
 
 State = Literal["finished", "interrupted", "failed"]
+HOURS_SPENT = "the budget of hours is spent"
 logger = logging.getLogger(__name__)
 
 
@@ -27,19 +28,26 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
         return "interrupted", switch.fault or "stopped by a signal"
     reason = None
     if switch.out_of_time and not ledger.is_complete:
-        reason = "the budget of hours is spent"
+        reason = HOURS_SPENT
         with switch.stopped_by_disk():
             for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
                 ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
-            ledger.cut_short(reason)
+            reason = why_out_of_time(ledger)
+            ledger.cut_short(HOURS_SPENT)
     if not ledger.has_finished_trial:
         return "failed", Search(prepared.home.folder).progress.why_none_finished
     return "finished", reason
 
 
-def write_results(folder: Path) -> None:
-    """Write `best.yaml`, if any trial has finished, and the picture."""
-    search = Search(folder)
+def why_out_of_time(ledger: Ledger) -> str:
+    """Returns in words what a search lacks whose hours have ended."""
+    lacks = " before the best trials were trained again as planned" if ledger.lacks_final else ""
+    return f"{HOURS_SPENT}{lacks}"
+
+
+def write_results(folder: Path, state: State) -> None:
+    """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends in this state."""
+    search = Search(folder).ended_as(state)
     if search.best is not None:
         export_recipe(search, folder / BEST_FILE)
     draw(search.progress, folder / PICTURE_FILE)

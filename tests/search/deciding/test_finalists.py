@@ -13,6 +13,7 @@ from search.record.journal import EpochEvent, TrialEvent, read
 from search.record.repeats import Repeat
 from search.record.summary import summarise
 from search.record.trials import Record, Trial
+from search.running.ending import why_out_of_time
 from search.study import SamplerKind, Study
 from search.study.finalists import Finalists
 from tests.search.deciding.small_ledgers import (
@@ -177,6 +178,24 @@ def test_a_study_that_says_so_has_its_finalists_whatever_they_cost() -> None:
         "200 epochs more, about 62%"
     )
     assert choose_final(study_of(finalists="none", budget__trials=100), Pruning((), 3, "")).finalists is None
+
+
+def test_the_plan_says_that_hours_may_end_before_the_final() -> None:
+    final = choose_final(study_of(budget__trials=100, budget__hours=2), Pruning((), 3, ""))
+    assert final.words.endswith("; the hours may end first")
+
+
+def test_where_hours_end_before_the_final_or_in_it_the_search_lacks_it(open_ledger: Open) -> None:
+    ledger = open_ledger(finalists=TWO_TWICE)
+    last = last_running(ledger)
+    assert why_out_of_time(ledger).endswith("before the best trials were trained again as planned")
+    ledger.fail(last, "it crashed")
+    while (proposal := ledger.propose()) is not None:
+        assert ledger.lacks_final
+        for epoch in range(1, EPOCHS + 1):
+            ledger.epoch(proposal.trial, trained(dict(proposal.values), epoch))
+    assert not ledger.lacks_final
+    assert why_out_of_time(ledger) == "the budget of hours is spent"
 
 
 def test_slots_are_shared_by_runs_of_several_finalists(open_ledger: Open) -> None:
