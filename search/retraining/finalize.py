@@ -21,6 +21,7 @@ from search.record.finals import LEVEL
 from search.results.tables import Rows
 from search.retraining.paired import half_width
 from search.retraining.processes import in_processes, refuse_own_code
+from search.retraining.runs import effort
 from spaces.domains import shown
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -76,6 +77,7 @@ def finalize(
     Raises UserError where the recipe does not finish with each seed.
     """
     refuse_own_code(recipe)
+    say(f"{effort(recipe, len(seeds))}: the recipe with {len(seeds)} new seeds, each scored in several ways")
     found: dict[str, list[dict[str, Any]]] = {}
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
     with closing(in_processes(_measured, recipes, download=download)) as runs:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from search.results.tables import counted
 from search.retraining.processes import in_processes
 from trainable.recipe import Recipe
 
@@ -26,6 +27,11 @@ class Fresh:
     def score(self, name: str) -> float | None:
         """Returns a score by its name, such as `val_accuracy`; None where the run came to nothing."""
         return None if self.fault is not None else self.result.get(name)
+
+
+def effort(recipe: Recipe, runs: int) -> str:
+    """Returns in words how much so many runs of a recipe train."""
+    return f"{counted(runs, 'run')} of {counted(recipe.loop.epochs, 'epoch')}"
 
 
 def train_all(recipes: Sequence[Recipe], *, test: bool = False, download: bool = False) -> Generator[Fresh]:

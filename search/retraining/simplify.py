@@ -19,10 +19,10 @@ import numpy as np
 
 from search.facts.measured import Say, silent
 from search.record.finals import Interval, Scores
-from search.results.tables import Rows
+from search.results.tables import Rows, counted
 from search.retraining.paired import half_width
 from search.retraining.processes import refuse_own_code
-from search.retraining.runs import train_all
+from search.retraining.runs import effort, train_all
 from spaces.domains import shown
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
@@ -84,6 +84,12 @@ def simplify(
     itself does not finish with each seed.
     """
     refuse_own_code(recipe)
+    techniques = len(dict(techniques_of(recipe)))
+    say(
+        f"{effort(recipe, (techniques + 1) * len(seeds))}: {WHOLE}, and without each of "
+        f"{counted(techniques, 'technique')}, with {len(seeds)} new seeds; then {len(seeds)} more for each "
+        "set of techniques that is left out together"
+    )
 
     def train(recipes: Mapping[str, Recipe]) -> dict[str, Scores | None]:
         return _scores(recipes, metric, seeds, download=download, say=say)

@@ -13,7 +13,7 @@ from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.repeats import SEEDS
 from search.retraining.parts_differ import error_of_images, parts_differ
 from search.retraining.processes import refuse_own_code
-from search.retraining.runs import Fresh, train_all
+from search.retraining.runs import Fresh, effort, train_all
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance, Verification
@@ -39,6 +39,8 @@ def verify(
     refuse_own_code(recipe)
     metric, claimed = claim_of(recipe)
     again = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
+    part = "test" if has_test else "validation"
+    say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
     fresh = []
     with closing(train_all(again, test=has_test, download=download)) as runs_made:
         for run in runs_made:
