@@ -13,14 +13,19 @@ import typer
 from search.commands.options import FAILED
 from search.record.verification import keep_verification
 from search.results import report
-from search.results.export import Exported, exported, exported_file
+from search.results.export import Exported, chosen_trial, exported, exported_file
 from search.results.search import Search
 from trainable.errors import UserError
+from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Finalized, Provenance
+from trainable.recipe.provenance import Finalized, Provenance, Simplified
+from trainable.recipe.yamlfile import refuse_folder
 
 if TYPE_CHECKING:
     from search.results.formats.write import Format
+
+SEEDS = 3
+"""The runs of each variant, for --simplify and --finalize."""
 
 
 def run_export(
@@ -28,7 +33,7 @@ def run_export(
     out: Path,
     trial: int | None,
     *,
-    seeds: int,
+    seeds: int | None,
     simplified: bool,
     finalized: bool,
     verified: int | None,
@@ -44,10 +49,15 @@ def run_export(
     Ends the command with exit code 1 where the recipe is not verified; it is written all the same. Raises
     UserError as these steps do, and nothing is written then.
     """
-    _check(source, trial, verified, gpus, batch)
-    found = exported_file(source) if source.is_file() else exported(Search(source), trial)
-    if simplified or finalized:
-        found = _improved(found, seeds, download, simplified=simplified, finalized=finalized)
+    improves = simplified or finalized
+    if seeds is not None and not improves:
+        raise UserError("--seeds: only for --simplify and --finalize")
+    _check(source, out, trial, verified, gpus, batch, images)
+    found = _found(source, trial, trains=improves or verified is not None)
+    if gpus is not None or batch is not None:
+        _check_batch(found, gpus, batch)
+    if improves:
+        found = _improved(found, seeds or SEEDS, download, simplified=simplified, finalized=finalized)
     if verified is not None:
         found = _verified(found, verified, download)
         if source.is_dir():
@@ -67,8 +77,19 @@ def run_export(
 
 
 def _check(
-    source: Path, trial: int | None, verified: int | None, gpus: int | None, batch: int | None
+    source: Path,
+    out: Path,
+    trial: int | None,
+    verified: int | None,
+    gpus: int | None,
+    batch: int | None,
+    images: Path | None,
 ) -> None:
+    refuse_folder(out)
+    if images is not None:
+        from search.results.formats.images import refuse_filled
+
+        refuse_filled(without_tilde(str(images)))
     if trial is not None and source.is_file():
         raise UserError(f"--trial {trial}: {source} is a recipe; only a search has trials")
     if verified is not None and (gpus is not None or batch is not None):
@@ -76,6 +97,27 @@ def _check(
             "--verify: it trains what is exported on this machine, so leave --gpus and --batch to a later "
             "export of the file that it writes"
         )
+
+
+def _found(source: Path, trial: int | None, *, trains: bool) -> Exported:
+    """Returns what is exported; raises UserError for a trial that did not finish where it is to be trained
+    again, since its score is not that of its whole recipe."""
+    if source.is_file():
+        return exported_file(source)
+    search = Search(source)
+    chosen = chosen_trial(search, trial)
+    if trains and chosen.state != "finished":
+        raise UserError(
+            f"--trial {chosen.id}: --simplify, --finalize and --verify expect a finished trial, got one that "
+            f"is {chosen.state} after epoch {chosen.epochs}: its score is not that of its whole recipe"
+        )
+    return exported(search, chosen.id)
+
+
+def _check_batch(found: Exported, gpus: int | None, batch: int | None) -> None:
+    from search.results.formats.write import refuse_batch
+
+    refuse_batch(batch or found.recipe.loop.batch_size, gpus or 1, found.info)
 
 
 def _improved(found: Exported, runs: int, download: bool, *, simplified: bool, finalized: bool) -> Exported:
@@ -101,8 +143,8 @@ def _simplified(found: Exported, metric: str, seeds: Sequence[int], download: bo
     why = {
         each.field: f"left out: it gains {each.gain:+.4f} {metric}, within noise" for each in record.dropped
     }
-    if not names:
-        return found
+    if not record.changed:
+        return _tried(found, simplified=record)
     return _changed(found, simpler.recipe, {metric: record.after}, why, simplified=record)
 
 
@@ -111,8 +153,6 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], download: boo
 
     final = finalize(found.recipe, metric, seeds, download=download, say=report.say)
     report.console().print(final.table())
-    if final.chosen == final.ways[0]:
-        return found
     why = f"chosen on the validation part over {len(seeds)} seeds"
     record = Finalized(
         metric=metric,
@@ -121,6 +161,8 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], download: boo
         after=final.chosen.mean,
         latency_ms=final.chosen.latency_ms,
     )
+    if not record.changed:
+        return _tried(found, finalized=record)
     changes = dict.fromkeys(final.chosen.values, why)
     return _changed(found, final.recipe, {metric: record.after}, changes, finalized=record)
 
@@ -129,11 +171,25 @@ def _changed(
     found: Exported, recipe: Recipe, metrics: dict[str, float], why: dict[str, str], **provenance: Any
 ) -> Exported:
     """Returns another recipe in place of the exported one, whose scores in the search are not its own."""
-    before = found.recipe.provenance or Provenance()
-    update = {"metrics": metrics, "final": None, **provenance}
-    changed = recipe.model_copy(update={"provenance": before.model_copy(update=update)})
+    unscored = {"metrics": metrics, "final": None, "verification": None}
     words = f"{found.words}, changed to recipe {recipe.digest()}"
-    return replace(found, recipe=changed, reasons={**found.reasons, **why}, words=words)
+    changed = replace(found, recipe=recipe, reasons={**found.reasons, **why}, words=words)
+    return _recorded(changed, **unscored, **provenance)
+
+
+def _tried(found: Exported, **step: Simplified | Finalized) -> Exported:
+    """Returns the same recipe, which says that a step was tried; the record of one that changed it stays."""
+    known = found.recipe.provenance or Provenance()
+    ((name, _),) = step.items()
+    earlier = getattr(known, name)
+    return found if earlier is not None and earlier.changed else _recorded(found, **step)
+
+
+def _recorded(found: Exported, **provenance: Any) -> Exported:
+    """Returns what is exported with these fields of its provenance."""
+    before = found.recipe.provenance or Provenance()
+    after = before.model_copy(update=provenance)
+    return replace(found, recipe=found.recipe.model_copy(update={"provenance": after}))
 
 
 def _verified(found: Exported, runs: int, download: bool) -> Exported:
@@ -144,6 +200,4 @@ def _verified(found: Exported, runs: int, download: bool) -> Exported:
     report.say(verification.words())
     if verification.parts_differ is not None:
         report.say(verification.parts_differ)
-    before = found.recipe.provenance or Provenance()
-    provenance = before.model_copy(update={"verification": verification})
-    return replace(found, recipe=found.recipe.model_copy(update={"provenance": provenance}))
+    return _recorded(found, verification=verification)

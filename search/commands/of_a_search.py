@@ -123,8 +123,9 @@ def export(
         typer.Option("--finalize", help="Choose raw or averaged weights, and views at test, by validation."),
     ] = False,
     seeds: Annotated[
-        int, typer.Option(help="Runs of each variant, for --simplify and --finalize.", min=2)
-    ] = 3,
+        int | None,
+        typer.Option(help="Runs of each variant, for --simplify and --finalize; default: 3.", min=2),
+    ] = None,
     verify: Annotated[
         int | None,
         typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=3),

@@ -90,8 +90,7 @@ def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Write a file whole or not at all: a temporary name beside it, fsync, rename."""
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; give a file")
+    refuse_folder(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -107,6 +106,12 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises UserError where a file is to be written and there is a folder."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; give a file")
 
 
 def sync_folder(folder: Path) -> None:

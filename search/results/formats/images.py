@@ -19,11 +19,18 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
     UserError if the folder is not empty, and where a class cannot be the name of a folder.
     """
     folder = without_tilde(str(folder)).absolute()
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"--images {folder}: is not empty; give a new folder")
+    refuse_filled(folder)
     if bad := [name for name in classes if "/" in name or name in (".", "..")]:
         raise UserError(f"--images: class {bad[0]!r} cannot be the name of a folder")
     return sum(_write_part(selection, classes, folder, FOLDERS[part]) for part, selection in parts.items())
+
+
+def refuse_filled(folder: Path) -> None:
+    """Raises UserError for a folder that is not empty, and for a file."""
+    if folder.is_file():
+        raise UserError(f"--images {folder}: is a file; give a new folder")
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"--images {folder}: is not empty; give a new folder")
 
 
 def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, part: str) -> int:

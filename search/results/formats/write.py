@@ -13,6 +13,7 @@ from search.results.formats.sheet import Sheet, header, on_one_line
 from search.results.formats.winner import Winner
 from spaces.conditions import scalars_of
 from spaces.rules import batches
+from trainable.data import DataInfo
 from trainable.data.dataset import stored_parts
 from trainable.errors import UserError
 from trainable.recipe.sources import with_guide_names
@@ -67,14 +68,7 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
     """
     recipe, facts = winner.recipe, winner.facts
     batch, devices = batch or recipe.loop.batch_size, gpus or 1
-    if batch > winner.info.train_images:
-        raise UserError(
-            f"--batch {batch}: there are {winner.info.train_images:,} training images, which fill no batch"
-        )
-    if batch % devices:
-        raise UserError(
-            f"--batch {batch}: expected a multiple of the {devices} GPUs, so that each has as many images"
-        )
+    refuse_batch(batch, devices, winner.info)
     values, provenance = scalars_of(recipe), recipe.provenance
     fitted = _limit(winner) if bool(gpus) == bool(facts.gpus) or gpus is None else None
     changed = batches.moved(facts, values, batch=batch, gpus=gpus or int(facts.gpus), fitted=fitted)
@@ -103,6 +97,18 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
         warnings=tuple(batches.warnings(values, batch)),
         gpus=devices,
     )
+
+
+def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:
+    """Raises UserError for a batch that the images do not fill, or that leaves a GPU without its share."""
+    if batch > info.train_images:
+        raise UserError(
+            f"--batch {batch}: there are {info.train_images:,} training images, which fill no batch"
+        )
+    if batch % devices:
+        raise UserError(
+            f"--batch {batch}: expected a multiple of the {devices} GPUs, so that each has as many images"
+        )
 
 
 def _limit(winner: Winner) -> int | None:

@@ -1,0 +1,62 @@
+"""Tests that `tunebook export` refuses, before it trains anything, what it could not write or compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search.results.search import Search
+from tests.search.planted_searches import Run, planted
+
+Tunebook = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a search of eight trials, some of which were stopped early."""
+    return planted(
+        tmp_path_factory.mktemp("searches"), lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.95), trials=8
+    )
+
+
+def refused(tunebook: Tunebook, *arguments: str | Path) -> str:
+    """Returns why a command was refused as wrong usage, which said nothing else and trained nothing."""
+    code, out, err = tunebook("export", *arguments)
+    assert (code, out) == (2, ""), err
+    return err
+
+
+@pytest.mark.parametrize("asked", [("--verify", "3"), ("--simplify",), ("--finalize",)])
+def test_a_trial_that_did_not_finish_is_not_trained_again(
+    tunebook: Tunebook, folder: Path, asked: tuple[str, ...]
+) -> None:
+    stopped = next(each for each in Search(folder).trials if each.end == "stopped")
+    said = refused(tunebook, folder, "-o", "best.yaml", "--trial", str(stopped.id), *asked)
+    assert f"--trial {stopped.id}" in said
+    assert f"expect a finished trial, got one that is stopped after epoch {stopped.epochs}" in said
+    code, _, _ = tunebook("export", folder, "-o", "best.yaml", "--trial", str(stopped.id))
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        (("-o", "a_folder", "--verify", "3"), "is a folder; give a file"),
+        (("-o", "x.yaml", "--finalize", "--images", "a_folder"), "is not empty; give a new folder"),
+        (("-o", "x.yaml", "--finalize", "--images", "a_folder/file"), "is a file; give a new folder"),
+        (("-o", "x.yaml", "--simplify", "--batch", "9000"), "7,000 training images, which fill no batch"),
+        (("-o", "x.yaml", "--simplify", "--batch", "64", "--gpus", "3"), "expected a multiple of the 3 GPUs"),
+        (("-o", "x.yaml", "--seeds", "5"), "--seeds: only for --simplify and --finalize"),
+        (("-o", "x.yaml", "--verify", "3", "--seeds", "5"), "--seeds: only for --simplify and --finalize"),
+        (("-o", "x.yaml", "--verify", "2"), "greater than or equal to 3"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_any_training(
+    tunebook: Tunebook, tmp_path: Path, folder: Path, asked: tuple[str, ...], wanted: str
+) -> None:
+    (tmp_path / "a_folder").mkdir()
+    (tmp_path / "a_folder" / "file").touch()
+    assert wanted in refused(tunebook, folder, *asked)
+    assert not (tmp_path / "x.yaml").exists()
