@@ -146,5 +146,8 @@ def _advice(evidence: Evidence) -> Iterator[str]:
     """Yields how the best trials are trained again with fresh seeds: in a search, and now."""
     if evidence.summary.finalists is None:
         yield f"`finalists: {{top: {TOP}, seeds: 3}}` in a study trains the best {TOP} again with fresh seeds"
-    yield "before you trust the winner, train it again with fresh seeds:"
+    if evidence.summary.finals is not None and evidence.summary.finals.over:
+        yield "the final has trained the winner again; this scores it on the test part, if there is one:"
+    else:
+        yield "before you trust the winner, train it again with fresh seeds:"
     yield f"  tunebook export {quote(str(evidence.search.folder))} -o best.yaml --verify 3"

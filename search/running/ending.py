@@ -35,6 +35,8 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
             reason = why_out_of_time(ledger)
             ledger.cut_short(HOURS_SPENT)
     if not ledger.has_finished_trial:
+        if reason is not None:
+            return "failed", f"{HOURS_SPENT} before a trial has finished"
         return "failed", Search(prepared.home.folder).progress.why_none_finished
     return "finished", reason
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.rules.loops import precision
+from spaces.rules.loops import STEPS_A_RUN, STEPS_AN_EPOCH, precision
 from spaces.rules.rulings import Ruling, Rulings, number_at, rounded, word_at
 from spaces.rules.schedules import WARMED, longest_warmup, warmup_epochs
 from spaces.space import Values
@@ -74,8 +74,9 @@ def moved(facts: Facts, values: Values, *, batch: int, gpus: int, fitted: int | 
     return changed
 
 
-def warnings(values: Values, batch: int) -> list[str]:
-    """Returns a line for each rule that was not seen at this batch, and one for the search itself."""
+def warnings(facts: Facts, values: Values, batch: int) -> list[str]:
+    """Returns a line for each rule that was not seen at this batch, one for the search itself, and one where
+    the batch leaves a run fewer steps than the rule for it wants."""
     old = int(number_at(values, "loop.batch_size"))
     if batch == old:
         return []
@@ -84,7 +85,19 @@ def warnings(values: Values, batch: int) -> list[str]:
     rules += [AVERAGE] if values["regularisation.averaging.kind"] == "ema" else []
     found = [each.about(batch) for each in rules if each is not None]
     own = f"the recipe itself was trained at a batch of {old:,} alone; at {batch:,} it has no score"
-    return [own, *(each for each in found if each is not None)]
+    few = _few_steps(facts.train_images, int(number_at(values, "loop.epochs")), batch)
+    return [own, *(each for each in (*found, few) if each is not None)]
+
+
+def _few_steps(images: int, epochs: int, batch: int) -> str | None:
+    epoch = images // batch
+    if epoch >= STEPS_AN_EPOCH and epoch * epochs >= STEPS_A_RUN:
+        return None
+    largest = min(images // STEPS_AN_EPOCH, images * epochs // STEPS_A_RUN)
+    return (
+        f"a run of {epoch * epochs:,} steps, {epoch:,} an epoch: the rule for the batch leaves {STEPS_A_RUN} "
+        f"and {STEPS_AN_EPOCH}, with these images at batches up to {largest:,}"
+    )
 
 
 def _of_rate(values: Values) -> Seen | None:

@@ -94,7 +94,7 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
         facts=moved,
         title=f"{winner.title}, moved to a batch of {batch:,} on {_devices(devices)}",
         reasons={**winner.reasons, **why},
-        warnings=tuple(batches.warnings(values, batch)),
+        warnings=tuple(batches.warnings(facts, values, batch)),
         gpus=devices,
     )
 

@@ -9,7 +9,7 @@ import pytest
 from spaces.conditions import scalars_of
 from spaces.rules import batches
 from spaces.rules.rulings import Rulings
-from tests.spaces.small_facts import base_recipe, imagenet_facts
+from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 
 FACTS = imagenet_facts(gpus=1.0)
 
@@ -96,7 +96,7 @@ def test_every_change_has_a_reason_and_a_source() -> None:
 def test_a_rule_is_named_where_it_was_not_seen(
     changes: dict[str, Any], batch: int, wanted: list[str]
 ) -> None:
-    own, *rules = batches.warnings(values(**changes), batch)
+    own, *rules = batches.warnings(FACTS, values(**changes), batch)
     assert own == f"the recipe itself was trained at a batch of 128 alone; at {batch:,} it has no score"
     assert len(rules) == len(wanted)
     for line, words in zip(rules, wanted, strict=True):
@@ -104,4 +104,10 @@ def test_a_rule_is_named_where_it_was_not_seen(
 
 
 def test_nothing_is_unseen_at_the_recipe_s_own_batch() -> None:
-    assert batches.warnings(values(), 128) == []
+    assert batches.warnings(FACTS, values(), 128) == []
+
+
+def test_too_few_steps_are_named_with_the_largest_batch_that_has_enough() -> None:
+    *_, few = batches.warnings(digits_facts(train_images=1259), values(loop__epochs=5), 1024)
+    assert few.startswith("a run of 5 steps, 1 an epoch: ")
+    assert few.endswith("at batches up to 12")
