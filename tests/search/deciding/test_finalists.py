@@ -162,7 +162,7 @@ def test_by_default_the_finalists_cost_a_fifth_of_the_search_at_most(
     final = choose_final(study_of(budget__trials=trials), Pruning(rungs, 3, ""))
     assert (final.finalists.top if final.finalists else None) == top
     if final.finalists is None:
-        assert "`finalists: {top: 3, seeds: 3}` in the study asks for it" in final.words
+        assert "`finalists: {top: 1, seeds: 3}` in the study asks for it" in final.words
     else:
         assert final.finalists.seeds == 3
         share = int(final.words.rpartition("about ")[2].removesuffix("%"))

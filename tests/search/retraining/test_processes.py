@@ -84,6 +84,15 @@ def test_a_process_leaves_an_interrupt_to_the_one_that_started_it() -> None:
     assert [each.result for each in in_processes(is_deaf_to_interrupts, recipes(1))] == [True]
 
 
+@pytest.fixture
+def hears_interrupts() -> Iterator[None]:
+    """Sets Python's handler of Ctrl-C, which a process that was started in the background lacks."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 def test_an_interrupt_ends_the_runs_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), closing(in_processes(interrupts_its_parent, recipes(10))) as runs:
         next(runs)
