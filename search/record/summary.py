@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
-from search.record.repeats import best_first, finalists_of, missing_runs
 from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, final
 
 from trainable.data.decode import Form
 from trainable.data.source import Selection, Split
 
 if TYPE_CHECKING:  # it imports torch, which takes seconds
-    from trainable.data.readers import Readers
-
-
-class Reading(NamedTuple):
-    """Says how many processes read images, how many batches each is ahead, and whether memory is pinned."""
-
-    workers: int
-    prefetch: int
-    pinned: bool
+    from trainable.data.readers import Readers, Reading
 
 
 @final

@@ -20,10 +20,9 @@ from trainable.augmentation.draws import Draws
 from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.idle_readers import Reading
 from trainable.data.parts import View, Views
 from trainable.data.prefetch import prefetched
-from trainable.data.readers import Augmented, FileBatch, Readers
+from trainable.data.readers import Augmented, FileBatch, Readers, Reading
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe

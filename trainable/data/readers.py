@@ -22,13 +22,20 @@ from trainable.augmentation.augment import make_augment
 from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
 from trainable.data.decode import Form, squares
-from trainable.data.idle_readers import Reading
 from trainable.data.source import Flip, Integers, Selection, Split
 from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
 PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2.functional"]
 """The server of forks imports these once, and not each of its forks. The last one is for policies."""
+
+
+class Reading(NamedTuple):
+    """Says how many processes read images, how many batches each is ahead, and whether memory is pinned."""
+
+    workers: int
+    prefetch: int
+    pinned: bool
 
 
 class FileBatch(NamedTuple):
