@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import FORMATS, Integers, Source
+from trainable.data.source import Integers, Source, open_image
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular
 
@@ -58,10 +58,8 @@ class ArrowSource(Source):
         if stored is None or (stored["bytes"] is None and not stored["path"]):
             raise ValueError("there is neither an image nor a path in this row")
         if stored["bytes"] is not None:
-            return Image.open(io.BytesIO(stored["bytes"]), formats=FORMATS)
-        path = os.path.join(self.root, stored["path"])
-        check_regular(path)
-        return Image.open(path, formats=FORMATS)
+            return open_image(io.BytesIO(stored["bytes"]))
+        return open_image(os.path.join(self.root, stored["path"]))
 
     def name(self, index: int) -> str:
         """Returns the image's path, or its row's number from 0 on, with that of the class in front."""

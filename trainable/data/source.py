@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import io
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,25 @@ ASKED_AT_ONCE = 256
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 """Pillow may read these formats, whatever a file's ending says. Of its others some start a program, as EPS
 starts Ghostscript. TGA, which has no mark at its beginning, is tried last."""
+MANY_PIXELS = 50_000_000
+"""A blank page of paper, scanned with 600 dots an inch, has fewer, and perhaps a few hundred bytes."""
+PIXELS_OF_A_BYTE = 10_000
+"""An image of more pixels is refused if its file has fewer bytes than this says: decoding it would take half
+a gigabyte and seconds, to find that it shows nothing or ends early."""
+
+
+def open_image(file: str | io.BytesIO) -> Image.Image:
+    """Opens an image, which is not decoded yet.
+
+    Raises ValueError where it declares far more pixels than its bytes can describe, OSError where the path is
+    no regular file, and whatever Pillow raises.
+    """
+    size = check_regular(file).st_size if isinstance(file, str) else file.getbuffer().nbytes
+    image = Image.open(file, formats=FORMATS)
+    if image.width * image.height > max(MANY_PIXELS, PIXELS_OF_A_BYTE * size):
+        image.close()
+        raise ValueError(f"it declares {image.width:,} x {image.height:,} pixels in {size:,} bytes")
+    return image
 
 
 class Source(abc.ABC):
@@ -92,9 +112,7 @@ class FileSource(Source):
         self.labels = labels
 
     def open(self, index: int) -> Image.Image:
-        path = os.path.join(self.root, self.paths[index])
-        check_regular(path)
-        return Image.open(path, formats=FORMATS)
+        return open_image(os.path.join(self.root, self.paths[index]))
 
     def name(self, index: int) -> str:
         """Returns the path; bytes that are not UTF-8 are written as `\\xff`."""

@@ -162,6 +162,17 @@ def test_truncated_images_are_found_though_verify_passes_them(tmp_path: Path) ->
     assert pixels[0].std() > 0
 
 
+def test_an_image_with_far_more_pixels_than_bytes_is_not_decoded_and_a_blank_page_is(tmp_path: Path) -> None:
+    for name, size in (("page.tif", (4960, 7016)), ("bomb.tif", (8000, 8000))):
+        Image.new("1", size, 1).save(tmp_path / name, compression="group4")
+    stored = (tmp_path / "bomb.tif").stat().st_size
+
+    pixels, broken = decode(select(tmp_path, "page.tif", "bomb.tif"), Form(1, 8))
+
+    assert broken == [Broken("bomb.tif", f"it declares 8,000 x 8,000 pixels in {stored:,} bytes")]
+    np.testing.assert_array_equal(pixels[0], 255)
+
+
 def test_the_order_is_kept_although_threads_decode(tmp_path: Path) -> None:
     names = [f"{number}.png" for number in range(150)]
     for number, name in enumerate(names):
