@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spaces.domains import Value
 from spaces.facts import Facts
-from spaces.rules.loops import STEPS_A_RUN, STEPS_AN_EPOCH, precision
+from spaces.rules.loops import STEPS_A_RUN, STEPS_AN_EPOCH, channels_last, precision
 from spaces.rules.rulings import Ruling, Rulings, number_at, rounded, word_at
 from spaces.rules.schedules import WARMED, longest_warmup, warmup_epochs
 from spaces.space import Values
@@ -32,14 +32,15 @@ class Seen(NamedTuple):
     most: int = 0
     source: str = ""
 
-    def about(self, batch: int) -> str | None:
-        """Returns what to know of the rule at this batch; None where it was seen there."""
+    def about(self, *ends: int) -> str | None:
+        """Returns what to know of the rule between these batches; None where it was seen at both."""
         if not self.source:
             return f"{self.rule}: no source says at which batches it holds"
-        if self.least <= batch <= self.most:
+        outside = [f"{batch:,}" for batch in ends if not self.least <= batch <= self.most]
+        if not outside:
             return None
         where = f"{self.least:,} to {self.most:,} ({self.source})"
-        return f"{self.rule}: seen at batches of {where}, not at {batch:,}"
+        return f"{self.rule}: seen at batches of {where}, not at {' or '.join(outside)}"
 
 
 LINEAR = Seen("a rate linear in the batch", 64, 8_192, "ResNet50 on ImageNet, arXiv 1706.02677, figure 1")
@@ -70,20 +71,21 @@ def moved(facts: Facts, values: Values, *, batch: int, gpus: int, fitted: int | 
     changed |= _averaging(values, old, batch)
     changed |= _parts(values, math.ceil(batch / max(gpus, 1)), gpus, fitted)
     if gpus and not facts.gpus:
-        changed["precision.kind"] = precision(facts.model_copy(update={"speeds": ()}))
+        untimed = facts.model_copy(update={"speeds": ()})
+        changed |= {"precision.kind": precision(untimed), "precision.channels_last": channels_last(untimed)}
     return changed
 
 
 def warnings(facts: Facts, values: Values, batch: int) -> list[str]:
-    """Returns a line for each rule that was not seen at this batch, one for the search itself, and one where
-    the batch leaves a run fewer steps than the rule for it wants."""
+    """Returns a line for each rule that was not seen at the recipe's batch or at this one, one for the search
+    itself, and one where the batch leaves a run fewer steps than the rule for it wants."""
     old = int(number_at(values, "loop.batch_size"))
     if batch == old:
         return []
     rules = [_of_rate(values)]
     rules += [WARMUP] if values["schedule.kind"] in WARMED else []
     rules += [AVERAGE] if values["regularisation.averaging.kind"] == "ema" else []
-    found = [each.about(batch) for each in rules if each is not None]
+    found = [each.about(old, batch) for each in rules if each is not None]
     own = f"the recipe itself was trained at a batch of {old:,} alone; at {batch:,} it has no score"
     few = _few_steps(facts.train_images, int(number_at(values, "loop.epochs")), batch)
     return [own, *(each for each in (*found, few) if each is not None)]

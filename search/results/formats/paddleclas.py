@@ -12,7 +12,6 @@ from trainable.recipe import augmentations, models, optimizers, schedules, train
 from trainable.recipe.models import network_name
 from trainable.training.optim import applied_lr
 
-TITLE = "A configuration of PaddleClas 2.6: python tools/train.py -c THIS_FILE"
 NETWORKS = {
     "resnet18": "ResNet18",
     "resnet34": "ResNet34",
@@ -33,6 +32,13 @@ NETWORKS = {
 """These are networks that PaddleClas has too, by the names of torchvision and timm."""
 NO_HELP = "PaddleClas has no field for it"
 LISTS = ("train_list.txt", "val_list.txt")
+
+
+def usage(winner: Winner) -> str:
+    """Returns in a line what the file is and how it is used; each GPU has a process of its own."""
+    gpus = ",".join(map(str, range(winner.gpus)))
+    start = "python" if winner.gpus == 1 else f"python -m paddle.distributed.launch --gpus={gpus}"
+    return f"A configuration of PaddleClas 2.6: {start} tools/train.py -c THIS_FILE"
 
 
 def paddleclas_sheet(winner: Winner) -> Sheet:

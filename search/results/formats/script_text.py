@@ -120,12 +120,11 @@ def _imports(body: str) -> Iterator[str]:
 
 
 def _notes(winner: Winner, sheet: Sheet) -> str:
-    """Returns what was not seen of the recipe, and what the script does not do, as lines of its head."""
-    unseen = [f"Not seen: {each}." for each in winner.warnings]
+    """Returns what was changed and not seen, and what the script does not do, as lines of its head."""
     left_out = [f"  {line}" for line in sheet.lines()]
     said = (
         ["What it does in another way than the recipe:", *left_out]
         if left_out
         else ["It does all that the recipe says."]
     )
-    return "\n".join([*unseen, *said])
+    return "\n".join([*winner.notes, *said])

@@ -34,7 +34,7 @@ class Unsaid(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return on_one_line(f"{self.path}: {_shown(self.value)}: {self.why}")
+        return on_one_line(f"{self.path}: {shown(self.value)}: {self.why}")
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Sheet:
         yield from map(str, sorted(self.unsaid, key=place))
 
 
-def header(title: str, sheet: Sheet, usage: str, warnings: tuple[str, ...]) -> str:
+def header(title: str, sheet: Sheet, usage: str, notes: tuple[str, ...]) -> str:
     """Returns the head of an exported file as comment lines, each beginning with `# `."""
     listed = [f"  {line}" for line in sheet.lines()]
     said = (
@@ -83,7 +83,7 @@ def header(title: str, sheet: Sheet, usage: str, warnings: tuple[str, ...]) -> s
         else ["It says all of the recipe."]
     )
     alone = f"Not looked at, since no result depends on them: {', '.join(NO_RESULT)}."
-    lines = [title, usage, *(f"Not seen: {each}." for each in warnings), *said, alone]
+    lines = [title, usage, *notes, *said, alone]
     return "".join(f"# {on_one_line(line)}\n" for line in lines)
 
 
@@ -112,9 +112,10 @@ def _named(section: Spec) -> dict[str, Any]:
     return found
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Returns a value as a line of text has it."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{path} {_shown(each)}" for path, each in leaves(value))
+        return ", ".join(f"{path} {shown(each)}" for path, each in leaves(value))
     if isinstance(value, float):
         return f"{value:.6g}"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -18,7 +18,6 @@ from trainable.models.weights import weights_file
 from trainable.recipe import augmentations, models, optimizers, training
 from trainable.training.optim import applied_lr, parameter_groups
 
-TITLE = "Arguments of timm's train.py (timm 1.0): python train.py -c THIS_FILE"
 ERASED = {"area_min": 0.02, "area_max": 1 / 3, "ratio_min": 0.3, "ratio_max": 1 / 0.3}
 """timm erases rectangles of these areas and ratios, whatever its arguments."""
 NO_HELP = "timm's train.py has no argument for it"
@@ -26,6 +25,12 @@ USUAL_MOMENTUM = 0.9
 """timm gives it to every optimizer that takes a momentum."""
 ALIKE = 0.1
 """A new head whose spread is within a tenth of the recipe's is left as timm draws it."""
+
+
+def usage(winner: Winner) -> str:
+    """Returns in a line what the file is and how it is used; each GPU has a process of its own."""
+    start = "python" if winner.gpus == 1 else f"torchrun --nproc_per_node={winner.gpus}"
+    return f"Arguments of timm's train.py (timm 1.0): {start} train.py -c THIS_FILE"
 
 
 def timm_sheet(winner: Winner) -> Sheet:

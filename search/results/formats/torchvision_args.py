@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import Any, assert_never
 
@@ -243,6 +244,12 @@ def _loop(sheet: Sheet, winner: Winner) -> None:
     if winner.cut.batch != spec.batch_size:
         sheet.cannot(
             "loop.batch_size", f"{winner.gpus} GPUs with equal parts make a batch of {winner.cut.batch}"
+        )
+    steps = math.ceil(math.ceil(winner.info.train_images / winner.gpus) / share)
+    if steps != winner.steps:
+        sheet.cannot(
+            "loop",
+            f"an epoch has {steps} steps there, the last of fewer images, and here {winner.steps}",
         )
     if spec.micro_batch not in (None, share):
         sheet.cannot("loop.micro_batch", f"the references compute a device's {share} images at once")

@@ -38,9 +38,19 @@ class Winner:
     facts: Facts
     title: str
     reasons: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
+    """What was changed for other hardware, a field on each line; `warnings` say what was not seen of it."""
     warnings: tuple[str, ...] = ()
     gpus: int = 1
     images: str | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what was changed for other hardware, and what was not seen of it, as lines."""
+        return (
+            *(f"Moved: {each}." for each in self.changes),
+            *(f"Not seen: {each}." for each in self.warnings),
+        )
 
     @property
     def device(self) -> str:

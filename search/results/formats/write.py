@@ -9,13 +9,16 @@ from typing import Any, Literal, assert_never
 
 from search.results.export import Exported
 from search.results.formats.images import write_parts
-from search.results.formats.sheet import Sheet, header, on_one_line
+from search.results.formats.sheet import Sheet, header, on_one_line, shown
 from search.results.formats.winner import Winner
 from spaces.conditions import scalars_of
+from spaces.domains import Value
 from spaces.rules import batches
+from spaces.rules.rulings import Ruling
 from trainable.data import DataInfo
 from trainable.data.dataset import stored_parts
 from trainable.errors import UserError
+from trainable.files.paths import without_tilde
 from trainable.recipe.sources import with_guide_names
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
@@ -94,9 +97,16 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
         facts=moved,
         title=f"{winner.title}, moved to a batch of {batch:,} on {_devices(devices)}",
         reasons={**winner.reasons, **why},
+        changes=tuple(_change(path, values.get(path), new, why[path]) for path, new in changed.items()),
         warnings=tuple(batches.warnings(facts, values, batch)),
         gpus=devices,
     )
+
+
+def _change(path: str, old: Value | None, new: Ruling[Value], why: str) -> str:
+    """Returns in a line what a field was and is now, and why."""
+    values = shown(old) if new.what == old else f"{shown(old)} -> {shown(new.what)}"
+    return f"{path}: {values}: {why}"
 
 
 def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:
@@ -125,32 +135,32 @@ def _devices(count: int) -> str:
 
 def _with_images(winner: Winner, folder: Path) -> Winner:
     parts, classes = stored_parts(winner.recipe.data)
-    write_parts(parts, classes, folder)
-    return replace(winner, images=str(folder))
+    absolute = without_tilde(str(folder)).absolute()  # these programs are run in folders of their own
+    write_parts(parts, classes, absolute)
+    return replace(winner, images=str(absolute))
 
 
 def _written(winner: Winner, out: Path, form: Format) -> tuple[str, Sheet]:
     match form:
         case "tunebook":
             sheet = Sheet(winner.recipe)
-            lines = [winner.title, *(f"Not seen: {each}." for each in winner.warnings)]
+            lines = [winner.title, *winner.notes]
             head = "".join(f"# {on_one_line(line)}\n" for line in lines)
             return head + to_yaml(winner.recipe.tree(), winner.reasons), sheet
         case "timm":
-            from search.results.formats.timm_args import TITLE, timm_sheet
+            from search.results.formats import timm_args
 
-            return _as_yaml(winner, timm_sheet(winner), TITLE)
+            return _as_yaml(winner, timm_args.timm_sheet(winner), timm_args.usage(winner))
         case "torchvision":
             from search.results.formats import torchvision_args
 
             sheet = torchvision_args.torchvision_sheet(winner)
-            head = header(winner.title, sheet, torchvision_args.TITLE, winner.warnings)
+            head = header(winner.title, sheet, torchvision_args.TITLE, winner.notes)
             return head + torchvision_args.command(winner, sheet), sheet
         case "paddleclas":
-            from search.results.formats.paddleclas import TITLE as PADDLE
-            from search.results.formats.paddleclas import paddleclas_sheet
+            from search.results.formats import paddleclas
 
-            return _as_yaml(winner, paddleclas_sheet(winner), PADDLE)
+            return _as_yaml(winner, paddleclas.paddleclas_sheet(winner), paddleclas.usage(winner))
         case "script":
             from search.results.formats.script import script_sheet
             from search.results.formats.script_text import script_text
@@ -162,11 +172,13 @@ def _written(winner: Winner, out: Path, form: Format) -> tuple[str, Sheet]:
 
 
 def _as_yaml(winner: Winner, sheet: Sheet, usage: str) -> tuple[str, Sheet]:
-    return header(winner.title, sheet, usage, winner.warnings) + to_yaml(sheet.arguments, {}), sheet
+    return header(winner.title, sheet, usage, winner.notes) + to_yaml(sheet.arguments, {}), sheet
 
 
 def _tell(winner: Winner, sheet: Sheet, form: Format) -> None:
-    """Prints, to standard error, what was not seen of the recipe, and what the format cannot say."""
+    """Prints, to standard error, what was changed, what was not seen, and what the format cannot say."""
+    for change in winner.changes:
+        print(f"moved: {change}", file=sys.stderr)
     for warning in winner.warnings:
         print(f"not seen: {warning}", file=sys.stderr)
     for line in sheet.lines():

@@ -15,8 +15,7 @@ FACTS = imagenet_facts(gpus=1.0)
 
 
 def values(**changes: Any) -> dict[str, Any]:
-    recipe = base_recipe(FACTS, loop__batch_size=128, **changes)
-    return scalars_of(recipe)
+    return scalars_of(base_recipe(FACTS, **{"loop__batch_size": 128, **changes}))
 
 
 def moved(batch: int, gpus: int = 1, fitted: int | None = None, **changes: Any) -> Rulings:
@@ -67,6 +66,8 @@ def test_a_recipe_of_a_cpu_gets_the_number_format_of_gpus() -> None:
         imagenet_facts(gpus=0.0), values(precision__kind="fp32"), batch=128, gpus=1, fitted=None
     )
     assert on_cpu["precision.kind"].what == "auto"
+    assert on_cpu["precision.channels_last"].what is True
+    assert "timed" not in on_cpu["precision.channels_last"].reason, "that was on the CPU"
     assert "precision.kind" not in moved(1024, gpus=8)
 
 
@@ -96,11 +97,19 @@ def test_every_change_has_a_reason_and_a_source() -> None:
 def test_a_rule_is_named_where_it_was_not_seen(
     changes: dict[str, Any], batch: int, wanted: list[str]
 ) -> None:
-    own, *rules = batches.warnings(FACTS, values(**changes), batch)
-    assert own == f"the recipe itself was trained at a batch of 128 alone; at {batch:,} it has no score"
+    own, *rules = batches.warnings(FACTS, values(loop__batch_size=512, **changes), batch)
+    assert own == f"the recipe itself was trained at a batch of 512 alone; at {batch:,} it has no score"
     assert len(rules) == len(wanted)
     for line, words in zip(rules, wanted, strict=True):
         assert words in line
+
+
+def test_a_rule_is_named_too_where_the_recipe_s_own_batch_is_one_at_which_it_was_not_seen() -> None:
+    _, rate, warmup = batches.warnings(FACTS, values(loop__batch_size=16), 1024)
+    assert rate.endswith("figure 1), not at 16")
+    assert warmup.endswith("section 2.2), not at 16")
+    _, rate, _ = batches.warnings(FACTS, values(loop__batch_size=16), 16384)
+    assert rate.endswith("not at 16 or 16,384")
 
 
 def test_nothing_is_unseen_at_the_recipe_s_own_batch() -> None:

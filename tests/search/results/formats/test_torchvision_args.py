@@ -62,6 +62,15 @@ def test_the_rate_is_the_one_that_is_applied_to_the_whole_batch_of_all_gpus() ->
     assert "--nproc_per_node=4" in command(winner, torchvision_sheet(winner))
 
 
+def test_a_last_batch_of_fewer_images_which_the_references_train_on_is_listed() -> None:
+    def listed(batch: int) -> list[str]:
+        sheet = torchvision_sheet(winner_of(recipe_of(loop__batch_size=batch)))
+        return [each.why for each in sheet.unsaid if each.path == "loop"]
+
+    assert listed(64) == [], "320 images are 5 batches"
+    assert listed(96) == ["an epoch has 4 steps there, the last of fewer images, and here 3"]
+
+
 def test_the_decay_of_the_average_is_the_recipe_s_after_the_references_have_scaled_it() -> None:
     asked = recipe_of(regularisation__averaging__kind="ema", regularisation__averaging__decay=0.98)
     winner = winner_of(asked)

@@ -63,7 +63,7 @@ def test_each_format_is_written_in_its_own_language(
 def test_the_parts_of_the_data_are_written_and_named(tunebook: Run, recipe: Path, tmp_path: Path) -> None:
     code, _, err = tunebook("export", recipe, "-o", "args.yaml", "--format", "timm", "--images", "parts")
     assert code == 0, err
-    assert read_tree(tmp_path / "args.yaml")["data_dir"] == "parts"
+    assert read_tree(tmp_path / "args.yaml")["data_dir"] == str(tmp_path / "parts"), "train.py is elsewhere"
     assert not [line for line in err.splitlines() if line.startswith("timm cannot say data:")]
     assert len(list((tmp_path / "parts").rglob("*.png"))) == 1_797
 
@@ -78,8 +78,12 @@ def test_another_batch_and_gpus_change_fields_with_reasons_and_say_what_was_not_
     assert (new.loop.batch_size, new.loop.micro_batch) == (1024, 128)
     assert new.schedule.warmup_epochs == 2.0
     assert new.precision.kind == "auto"
-    for field in ("batch_size", "warmup_epochs", "decay", "lr", "micro_batch"):
+    for field in ("batch_size", "warmup_epochs", "decay", "lr", "micro_batch", "channels_last"):
         assert re.search(rf"^ +{field}: \S+ +# .+\(.+\)$", text, re.MULTILINE), field
+    assert "moved: loop.batch_size: 64 -> 1024: asked for; it was 64 (yours to say)" in err
+    moved = [line.removeprefix("moved: ") for line in err.splitlines() if line.startswith("moved: ")]
+    assert [f"# Moved: {line}." for line in moved] == re.findall(r"^# Moved: .*$", text, re.MULTILINE)
+    assert {line.split(":")[0] for line in moved} >= {"precision.kind", "schedule.warmup_epochs"}
     assert "not seen: the recipe itself was trained at a batch of 64 alone" in err
     assert text.count("# Not seen: ") == err.count("not seen: ") >= 2
 
@@ -94,6 +98,12 @@ def test_a_moved_recipe_is_written_for_other_programs_too(
     assert found["batch_size"] * found["grad_accum_steps"] * 4 == 256
     assert found["lr"] == pytest.approx(0.1)
     assert found["device"] == "cuda"
+    text = (tmp_path / "args.yaml").read_text()
+    assert "torchrun --nproc_per_node=4 train.py -c THIS_FILE" in text
+    assert "# Moved: loop.batch_size: 64 -> 256: " in text
+    tunebook("export", recipe, "-o", "paddle.yaml", "--format", "paddleclas", "--gpus", "2")
+    launch = "python -m paddle.distributed.launch --gpus=0,1 tools/train.py -c THIS_FILE"
+    assert launch in (tmp_path / "paddle.yaml").read_text()
 
 
 @pytest.mark.parametrize(
