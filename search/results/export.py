@@ -10,6 +10,7 @@ from pathlib import Path
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
 from search.record.trials import Trial
+from search.record.verification import read_verification
 from search.results.search import Search
 from search.study import Resources, Study
 from spaces.catalog.explain import reasons
@@ -19,7 +20,7 @@ from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_name
-from trainable.recipe.provenance import FreshRuns, Provenance
+from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
 
 
@@ -79,6 +80,7 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         objective=search.progress.objective,
         metrics={**chosen.metrics, **chosen.costs},
         final=_fresh_runs(search, chosen),
+        verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
         class_names=info.classes,
@@ -113,6 +115,13 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
         gap=gap,
         fresh_splits=settled.finalists.splits == "fresh",
     )
+
+
+def _verification(search: Search, trial: Trial, recipe: Recipe) -> Verification | None:
+    """Returns what an earlier `--verify` has found of this very recipe; None where it was not asked."""
+    kept = read_verification(search.folder)
+    known = kept is not None and (kept.trial, kept.recipe) == (trial.id, recipe.digest())
+    return kept.found if kept is not None and known else None
 
 
 def chosen_trial(search: Search, trial: int | None) -> Trial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from search.results.export import chosen_trial, recipe_of
@@ -61,8 +62,10 @@ def _newest_state(search: Search, chosen: Trial) -> Mapping[str, Any]:
     address = search.home.checkpoints(chosen.id)
     state = CheckpointStore.at(address).newest_state()
     if state is None:
+        why = ", as a stopped trial keeps none" if chosen.state == "stopped" else ""
+        export = f"tunebook export {quote(str(search.folder))} --trial {chosen.id} -o recipe.yaml"
         raise UserError(
-            f"{address}: no checkpoint of trial {chosen.id} that can be read; `tunebook export` its recipe "
-            "and `tunebook train` it again, with --out"
+            f"{address}: no checkpoint of trial {chosen.id} that can be read{why}; train it: `{export}`, "
+            "`tunebook train recipe.yaml --out DIR`, and bundle DIR"
         )
     return state

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from torch import nn
+
 from trainable.bundle.markdown import code_block
-from trainable.recipe import Recipe
+from trainable.bundle.trained import Trained
+from trainable.models.libraries import RGB, torchvision_options
 from trainable.recipe.models import OwnModel, ResNetSmall, TimmModel, TorchvisionModel
 
 
-def uses(recipe: Recipe) -> Iterator[str]:
+def uses(trained: Trained) -> Iterator[str]:
     """Yields paragraphs: how a bundle's files are used, and how its weights become a network again."""
     yield code_block(
         "sh", "pip install onnxruntime pillow numpy\npython predict.py IMAGE...    # file, class, probability"
@@ -25,12 +28,12 @@ def uses(recipe: Recipe) -> Iterator[str]:
         'classify = torch.export.load("model.pt2").module()\n'
         "probabilities = classify(images)    # a tensor, uint8 [N, H, W, C]",
     )
-    yield from _uses_of_weights(recipe)
+    yield from _uses_of_weights(trained)
 
 
-def _uses_of_weights(recipe: Recipe) -> Iterator[str]:
+def _uses_of_weights(trained: Trained) -> Iterator[str]:
     """Yields how `model.safetensors`, the weights alone, becomes a network again."""
-    match recipe.model:
+    match trained.recipe.model:
         case TimmModel():
             yield "The weights alone, with timm, which gives logits:"
             yield code_block(
@@ -46,12 +49,7 @@ def _uses_of_weights(recipe: Recipe) -> Iterator[str]:
             )
         case TorchvisionModel(name=name):
             yield "The weights alone, with torchvision (the network takes normalised squares, see below):"
-            yield code_block(
-                "python",
-                "import torchvision\nfrom safetensors.torch import load_file\n"
-                f'network = torchvision.models.get_model("{name}", num_classes=CLASSES).eval()\n'
-                'network.load_state_dict(load_file("model.safetensors"))',
-            )
+            yield code_block("python", _as_torchvision_builds_it(trained, name))
         case ResNetSmall():
             yield (
                 "`model.safetensors` holds the weights of tunebook's own `resnet_small`, which no library "
@@ -63,4 +61,19 @@ def _uses_of_weights(recipe: Recipe) -> Iterator[str]:
                 "builds."
             )
         case _:
-            assert_never(recipe.model)
+            assert_never(trained.recipe.model)
+
+
+def _as_torchvision_builds_it(trained: Trained, name: str) -> str:
+    """Returns code that builds the network with torchvision; for grey images its first layer is another."""
+    info = trained.data.info
+    options = {"num_classes": len(info.classes), **torchvision_options(name, info.image_size)}
+    given = "".join(f", {key}={value!r}" for key, value in options.items())
+    lines = ["import torch", "import torchvision", "from safetensors.torch import load_file"]
+    lines.append(f'network = torchvision.models.get_model("{name}"{given}).eval()')
+    if info.channels != RGB:
+        layers = trained.network().named_modules()
+        place, layer = next((place, each) for place, each in layers if isinstance(each, nn.Conv2d))
+        lines.append(f'network.set_submodule("{place}", torch.nn.{layer!r})')
+    lines.append('network.load_state_dict(load_file("model.safetensors"))')
+    return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -9,6 +10,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table with a row of heads."""
     lines = [head, ["-"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def code(text: str) -> str:
+    """Returns a text as code within a line; line ends and tabs become spaces."""
+    line = " ".join(text.split())
+    longest = max(map(len, re.findall("`+", line)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 def code_block(language: str, text: str) -> str:

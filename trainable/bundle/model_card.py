@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import numbers, table
+from trainable.bundle.markdown import code, numbers, table
 from trainable.bundle.trained import Trained
 from trainable.data import DataInfo, Split
 from trainable.data.loading import statistics_of
@@ -47,11 +47,12 @@ def model_card(trained: Trained, measured: Measured) -> str:
         f"# {title_of(recipe.model)} for {len(info.classes)} classes",
         *_introduction(recipe, info),
         "## Use",
-        *uses(recipe),
+        *uses(trained),
         "## What it takes and gives",
         _input(recipe, info),
         "## Scores",
         *_scores(info, measured),
+        *_again(recipe.provenance or Provenance()),
         "## Latency",
         *_latency(measured.latency),
         "## Training",
@@ -86,7 +87,7 @@ def _metadata(recipe: Recipe, info: DataInfo, measured: Measured) -> str:
 
 def _introduction(recipe: Recipe, info: DataInfo) -> Iterator[str]:
     yield f"An image classifier that tunebook trained by recipe {recipe.digest()}."
-    named = ", ".join(f"`{each}`" for each in info.classes[:CLASSES_NAMED])
+    named = ", ".join(map(code, info.classes[:CLASSES_NAMED]))
     more = len(info.classes) - CLASSES_NAMED
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
 
@@ -135,6 +136,27 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
     yield table(("file", f"for this share of the {measured.part} part"), files)
 
 
+def _again(known: Provenance) -> Iterator[str]:
+    """Yields what was found when the recipe was trained again: how far its scores are luck."""
+    found = []
+    if known.final is not None:
+        final = known.final
+        found.append(
+            f"In its search {len(final.seeds)} runs with fresh seeds had a mean {final.metric} of "
+            f"{final.mean:.4f}, deviation {final.deviation:.4f}: it is worth {final.estimate:.4f} (95 % "
+            f"interval {_between((final.low, final.high))}), and the search's own figure is "
+            f"{abs(final.gap):.4f} {'above' if final.gap >= 0.0 else 'below'} that."
+        )
+    if known.verification is not None:
+        words = known.verification.words()
+        found.append(f"From its file alone: {words}. Rule: {known.verification.rule}.")
+        if known.verification.parts_differ is not None:
+            found.append(known.verification.parts_differ)
+    if found:
+        yield "The same recipe, trained again, which gives other weights than these:"
+        yield "\n".join(f"- {' '.join(each.split())}" for each in found)
+
+
 def _latency(latency: Mapping[str, Any]) -> Iterator[str]:
     height, width, channels = latency["image"]
     yield (
@@ -173,15 +195,30 @@ def _beginning(weights: str | None) -> str:
 def _origin(known: Provenance) -> dict[str, str]:
     """Returns what a provenance says of where the weights come from, without what it does not say."""
     found = {
-        "search": known.search,
+        "search": known.search and code(known.search),
         "trial": None if known.trial is None else str(known.trial),
         "MLflow run": known.mlflow_run_id,
+        **_steps(known),
         "digest of the weights it began from": known.weights_digest,
         "commit": known.git_commit,
         "versions": ", ".join(f"{name} {version}" for name, version in known.versions.items()),
         "device": known.device,
     }
     return {name: each for name, each in found.items() if each}
+
+
+def _steps(known: Provenance) -> dict[str, str]:
+    """Returns what was changed in the recipe after its search, if anything was."""
+    found: dict[str, str] = {}
+    if known.simplified is not None and known.simplified.changed:
+        names = ", ".join(each.field for each in known.simplified.dropped)
+        found["left out as within noise"] = f"{names} ({len(known.simplified.seeds)} seeds)"
+    if known.finalized is not None and known.finalized.changed:
+        gain, metric = known.finalized.after - known.finalized.before, known.finalized.metric
+        found["weights and views"] = (
+            f"chosen on the validation part over {len(known.finalized.seeds)} seeds: {gain:+.4f} {metric}"
+        )
+    return found
 
 
 def _limits(info: DataInfo, part: Split) -> str:

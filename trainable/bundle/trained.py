@@ -97,7 +97,9 @@ def trained_in(
     """Returns what `tunebook train --out` left in a folder. Raises UserError for what is missing there."""
     recipe, file = read_recipe(folder / RECIPE_FILE), folder / MODEL_FILE
     if not file.is_file():
-        raise UserError(f"{file}: no such file; a run that diverged leaves none")
+        raise UserError(
+            f"{file}: no such file; a run that diverged leaves none; `tunebook train RECIPE --out DIR` does"
+        )
     try:
         weights = load_file(file)
     except Exception as error:  # safetensors has its own, and OSError

@@ -105,8 +105,8 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
 
 def _change(path: str, old: Value | None, new: Ruling[Value], why: str) -> str:
     """Returns in a line what a field was and is now, and why."""
-    values = shown(old) if new.what == old else f"{shown(old)} -> {shown(new.what)}"
-    return f"{path}: {values}: {why}"
+    values = list(dict.fromkeys((shown(old), shown(new.what))))
+    return f"{path}: {' -> '.join(values)}: {why}"
 
 
 def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:

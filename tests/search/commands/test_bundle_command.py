@@ -12,12 +12,16 @@ import torch
 from safetensors.torch import load_file
 
 from search.record.home import FACTS_FILE
+from search.record.verification import keep_verification
+from search.results.export import recipe_of
 from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints import checkpoint
 from trainable.data import load
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.provenance import Provenance, Verification
 from trainable.recipe.yamlfile import read_recipe
 from trainable.training.run import Run
 
@@ -45,11 +49,32 @@ def with_checkpoint(folder: Path, trial: int) -> Run:
     return run
 
 
+def verified(recipe: Recipe) -> Recipe:
+    """Returns the recipe with a provenance which says that it was trained again and held."""
+    found = Verification(
+        verified=True,
+        metric="val_accuracy",
+        part="test",
+        seeds=(1, 2),
+        scores=(0.9, 0.92),
+        validation_scores=(0.9, 0.92),
+        mean=0.91,
+        deviation=0.01,
+        claimed=0.92,
+        short=0.01,
+        allowed=0.03,
+        rule="the rule",
+    )
+    known = recipe.provenance or Provenance()
+    return recipe.model_copy(update={"provenance": known.model_copy(update={"verification": found})})
+
+
 @pytest.mark.usefixtures("few_passes")
 def test_a_trial_s_averaged_weights_become_a_bundle_that_knows_its_search(
     tunebook: Tunebook, folder: Path
 ) -> None:
     run = with_checkpoint(folder, 1)
+    keep_verification(folder, verified(recipe_of(Search(folder), Search(folder).trials[1])))
     code, out, _ = tunebook("bundle", folder, "--out", "shipped", "--trial", 1)
     assert (code, out.splitlines()[-1]) == (0, "bundle -> shipped")
     weights = load_file("shipped/model.safetensors")
@@ -58,7 +83,13 @@ def test_a_trial_s_averaged_weights_become_a_bundle_that_knows_its_search(
     known = read_recipe("shipped/recipe.yaml").provenance
     assert known is not None
     assert (known.search, known.trial) == ("planted", 1)
-    assert "| trial | 1 |" in Path("shipped/README.md").read_text()
+    card = Path("shipped/README.md").read_text()
+    assert "| trial | 1 |" in card
+    assert "From its file alone: verified: test_accuracy 0.9100, deviation 0.0100, over 2 new seeds" in card
+    assert tunebook("export", folder, "-o", "unasked.yaml")[0] == 0
+    other = read_recipe("unasked.yaml").provenance
+    assert other is not None
+    assert (other.trial == 1) == (other.verification is not None), "it was of trial 1 alone"
 
 
 def test_what_cannot_be_bundled_is_one_message(tunebook: Tunebook, folder: Path) -> None:
@@ -69,6 +100,7 @@ def test_what_cannot_be_bundled_is_one_message(tunebook: Tunebook, folder: Path)
     assert error.startswith(
         f"tunebook: {folder}/trials/{best.id:04d}: no checkpoint of trial {best.id} that can"
     )
+    assert f"`tunebook export {folder} --trial {best.id} -o recipe.yaml`, `tunebook train" in error
     code, _, error = tunebook("bundle", folder, "-o", "new", "--trial", 7)
     assert (code, error) == (2, "tunebook: --trial 7: this search has no such trial; known: 0 to 1\n")
     code, _, error = tunebook("bundle", folder, "-o", folder)
@@ -77,6 +109,16 @@ def test_what_cannot_be_bundled_is_one_message(tunebook: Tunebook, folder: Path)
     code, _, error = tunebook("bundle", "empty", "-o", "new")
     assert code == 2
     assert "expected a search's folder (with study.yaml), or one that `tunebook train --out` left" in error
+    _, _, error = tunebook("bundle", "missing", "-o", "new")
+    assert error.startswith("tunebook: missing: no such folder; expected")
+    _, _, error = tunebook("bundle", folder.parent, "-o", "new")
+    assert error.endswith(f"in it are the searches {folder.name}\n")
+    Path("mine.yaml").write_text("version: 2\n")
+    _, _, error = tunebook("bundle", "mine.yaml", "-o", "new")
+    assert "for a recipe `tunebook train mine.yaml --out DIR`, then `tunebook bundle DIR -o OUT`" in error
+    Path("empty/model.safetensors").touch()
+    _, _, error = tunebook("bundle", "empty/model.safetensors", "-o", "new")
+    assert error == "tunebook: empty/model.safetensors: is one file of several; give its folder, empty\n"
     assert not Path("new").exists()
 
 

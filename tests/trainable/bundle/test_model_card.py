@@ -1,0 +1,95 @@
+"""Tests the page of a bundle: what it says of a recipe's origin, and that its code works as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.trainable.bundle.trained_networks import untrained
+from trainable.bundle.card_uses import uses
+from trainable.bundle.markdown import code
+from trainable.bundle.model_card import Measured, model_card
+from trainable.bundle.trained import Trained
+from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
+from trainable.training.bootstrap import Intervals
+from trainable.training.evaluate import Scores
+
+LATENCY: dict[str, Any] = {
+    "processor": "a processor",
+    "threads": 1,
+    "image": [8, 8, 1],
+    "files": {
+        "model.onnx": {
+            "runtime": "onnxruntime",
+            "batches": {"1": {"median_ms": 1.0, "p5_ms": 0.9, "p95_ms": 1.2}},
+        }
+    },
+}
+
+
+def card_of(trained: Trained, known: Provenance) -> str:
+    recipe = trained.recipe.model_copy(update={"provenance": known})
+    scores = Scores(loss=0.1, accuracy=0.95, balanced_accuracy=0.95, top5_accuracy=None, images=269)
+    measured = Measured("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, LATENCY)
+    return model_card(replace(trained, recipe=recipe), measured)
+
+
+def test_the_page_says_how_far_the_scores_of_a_recipe_are_luck_and_what_was_changed_in_it() -> None:
+    final = FreshRuns(
+        metric="val_accuracy",
+        seeds=(1, 2, 3),
+        scores=(0.9, 0.91, 0.92),
+        mean=0.91,
+        deviation=0.01,
+        estimate=0.9085,
+        low=0.89,
+        high=0.925,
+        gap=0.012,
+        fresh_splits=False,
+    )
+    steps: dict[str, Any] = {"metric": "val_accuracy", "seeds": (4, 5), "before": 0.90}
+    dropped = Dropped(field="augmentation.mixing.kind", value="mixup", gain=0.0)
+    known = Provenance(
+        final=final,
+        simplified=Simplified(**steps, after=0.9, dropped=(dropped,)),
+        finalized=Finalized(**steps, after=0.913, latency_ms=1.0),
+    )
+    card = card_of(untrained(), known)
+    assert "3 runs with fresh seeds had a mean val_accuracy of 0.9100, deviation 0.0100" in card
+    assert (
+        "it is worth 0.9085 (95 % interval 0.8900 to 0.9250), and the search's own figure is 0.0120 above"
+        in card
+    )
+    assert "| left out as within noise | augmentation.mixing.kind (2 seeds) |" in card
+    assert "over 2 seeds: +0.0130 val_accuracy |" in card
+    assert "trained again" not in card_of(untrained(), Provenance())
+
+
+@pytest.mark.parametrize("channels", [1, 3], ids=["grey", "colour"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "googlenet"])
+def test_the_page_s_code_for_torchvision_builds_the_network_and_loads_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, channels: int
+) -> None:
+    values = {"model": {"kind": "torchvision", "name": name}, "data.channels": channels}
+    trained = untrained({**values, "data.image_size": 64, "precision.kind": "fp32"})
+    monkeypatch.chdir(tmp_path)
+    save_file(dict(trained.weights), "model.safetensors")
+    (text,) = [each for each in uses(trained) if "torchvision" in each and each.startswith("```")]
+    made: dict[str, Any] = {}
+    exec(text.removeprefix("```python\n").removesuffix("```"), made)
+    images = torch.rand(2, channels, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(made["network"](images), trained.network().eval()(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("rose", "`rose`"), ("two\nlines\tand more", "`two lines and more`"), ("a `b` c", "`` a `b` c ``")],
+)
+def test_whatever_a_class_is_called_it_stays_within_its_line_and_its_quotes(name: str, wanted: str) -> None:
+    assert code(name) == wanted
