@@ -52,8 +52,12 @@ def run_export(
     improves = simplified or finalized
     if seeds is not None and not improves:
         raise UserError("--seeds: only for --simplify and --finalize")
-    _check(source, out, trial, verified, gpus, batch, images)
+    _check(source, out, trial, verified, gpus, batch)
     found = _found(source, trial, trains=improves or verified is not None)
+    if images is not None:
+        from search.results.formats.images import refuse_filled
+
+        refuse_filled(without_tilde(str(images)), found.info.digest)
     if gpus is not None or batch is not None:
         _check_batch(found, gpus, batch)
     if improves:
@@ -83,13 +87,8 @@ def _check(
     verified: int | None,
     gpus: int | None,
     batch: int | None,
-    images: Path | None,
 ) -> None:
     refuse_folder(out)
-    if images is not None:
-        from search.results.formats.images import refuse_filled
-
-        refuse_filled(without_tilde(str(images)))
     if trial is not None and source.is_file():
         raise UserError(f"--trial {trial}: {source} is a recipe; only a search has trials")
     if verified is not None and (gpus is not None or batch is not None):

@@ -1,59 +1,99 @@
-"""Writes the parts of a data set as class folders, which other programs read: links to files, or PNGs."""
+"""Writes the parts of a data set as class folders, which other programs read as they are seen here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from PIL import Image
+from PIL.ExifTags import Base
+
+from trainable.data.decode import upright
 from trainable.data.source import FileSource, Selection, Split
-from trainable.errors import UserError
+from trainable.errors import UserError, first_line
 from trainable.files.paths import without_tilde
 
 FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
+DIGEST_FILE = "digest.txt"
+"""It is written last, so that a folder with it is whole, and says which images, in which parts, are there."""
+ENDINGS = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}
+"""All programs read these formats (a phone's JPEG may be an MPO), and know them by these endings."""
+QUALITY = 95
+"""Photographs that must be turned are stored with it, in full colour: as PNG they would be large."""
+LONGEST_NAME = 100
 
 
-def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], folder: Path) -> int:
+def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], folder: Path, digest: str) -> int:
     """Writes FOLDER/PART/CLASS/NUMBER-NAME for each image of each part, and a list of each part beside them.
 
-    Image files are linked, not copied; others are written as PNG. Returns how many images there are. Raises
-    UserError if the folder is not empty, and where a class cannot be the name of a folder.
+    JPEG and PNG files are linked, not copied. Images of other formats, images that are no files, and those
+    that other programs would show otherwise (turned by EXIF, transparent, of 16 bits) are written upright.
+    Returns how many images there are; a folder that has these parts already stays. Raises UserError if the
+    folder has anything else, where a class cannot be the name of a folder, and for an image that cannot be
+    read.
     """
     folder = without_tilde(str(folder)).absolute()
-    refuse_filled(folder)
-    if bad := [name for name in classes if "/" in name or name in (".", "..")]:
-        raise UserError(f"--images: class {bad[0]!r} cannot be the name of a folder")
-    return sum(_write_part(selection, classes, folder, FOLDERS[part]) for part, selection in parts.items())
+    refuse_filled(folder, digest)
+    if bad := [name for name in classes if re.search(r"[/\t\r\n]", name) or name in (".", "..")]:
+        raise UserError(f"--images: class {bad[0]!r} cannot be the name of a folder in a list of images")
+    if not (folder / DIGEST_FILE).exists():
+        for part, selection in parts.items():
+            _write_part(selection, classes, folder, FOLDERS[part])
+        (folder / DIGEST_FILE).write_text(f"{digest}\n")
+    return sum(len(selection.indices) for selection in parts.values())
 
 
-def refuse_filled(folder: Path) -> None:
-    """Raises UserError for a folder that is not empty, and for a file."""
+def refuse_filled(folder: Path, digest: str) -> None:
+    """Raises UserError for a file, and for a folder with anything but the parts of this digest."""
     if folder.is_file():
         raise UserError(f"--images {folder}: is a file; give a new folder")
+    known = folder / DIGEST_FILE
+    if known.is_file() and known.read_text().strip() == digest:
+        return
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"--images {folder}: is not empty; give a new folder")
+        raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
 
 
-def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, part: str) -> int:
+def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, part: str) -> None:
     digits, lines = len(str(len(selection.indices))), []
     for name in classes:
         (folder / part / name).mkdir(parents=True)
     for position, (index, label) in enumerate(zip(selection.indices.tolist(), selection.labels, strict=True)):
-        path = Path(part, classes[label], f"{position:0{digits}}-{_file_name(selection, index)}")
-        _write_image(selection, index, folder / path)
-        lines.append(f"{path.as_posix()}\t{label}\n")
+        name = f"{position:0{digits}}-{_plain_name(selection, index)}"
+        try:
+            ending = _write_image(selection, index, folder / part / classes[label], name)
+        except Exception as error:  # Pillow's plug-ins raise nearly anything
+            raise UserError(f"--images: {selection.source.name(index)}: {first_line(error)}") from error
+        lines.append(f"{part}/{classes[label]}/{name}{ending}\t{label}\n")
     (folder / f"{part}_list.txt").write_text("".join(lines))
-    return len(lines)
 
 
-def _file_name(selection: Selection, index: int) -> str:
-    if isinstance(selection.source, FileSource):
-        return Path(selection.source.paths[index]).name
-    return f"{index}.png"
+def _plain_name(selection: Selection, index: int) -> str:
+    """Returns a name of letters, digits and underscores, so that no file's name can break a list."""
+    return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_NAME]
 
 
-def _write_image(selection: Selection, index: int, path: Path) -> None:
-    if isinstance(selection.source, FileSource):
-        path.symlink_to(Path(selection.source.root, selection.source.paths[index]).absolute())
-        return
-    with selection.source.open(index) as image:
-        image.save(path, format="PNG")
+def _write_image(selection: Selection, index: int, folder: Path, name: str) -> str:
+    """Writes or links an image, and returns the ending of its name."""
+    source = selection.source
+    with source.open(index) as image:
+        ending = ENDINGS.get(image.format or "", ".png")
+        if isinstance(source, FileSource) and _seen_alike(image):
+            (folder / f"{name}{ending}").symlink_to(Path(source.root, source.paths[index]).absolute())
+            return ending
+        if not isinstance(source, FileSource):
+            ending = ".png"
+        shown = upright(image, 1 if image.mode[0] in "1LI" else 3)
+    how: dict[str, Any] = {"quality": QUALITY, "subsampling": 0} if ending == ".jpg" else {}
+    shown.save(folder / f"{name}{ending}", **how)
+    return ending
+
+
+def _seen_alike(image: Image.Image) -> bool:
+    """Returns whether other programs show a file as it is seen here: most do not turn it as EXIF says, drop
+    what is transparent, and cut the levels of 16 bits off."""
+    turned = image.getexif().get(Base.Orientation, 1) != 1
+    deep = image.mode.startswith("I")
+    return image.format in ENDINGS and not (turned or deep or image.has_transparency_data)

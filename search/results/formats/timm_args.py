@@ -69,7 +69,7 @@ def _data(sheet: Sheet, winner: Winner) -> None:
     )
     if winner.images is None:
         sheet.only_parts(
-            "timm takes folders of class folders as they are; --images DIR writes these parts so"
+            "timm takes folders of class folders as they are; --images DIR writes these parts so, upright"
         )
 
 

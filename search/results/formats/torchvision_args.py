@@ -52,7 +52,7 @@ def _data(sheet: Sheet, winner: Winner) -> None:
     sheet.say(train_crop_size=info.image_size, val_crop_size=info.image_size)
     if winner.images is None:
         sheet.only_parts(
-            "the references read train/ and val/ of class folders: --images DIR writes these parts so"
+            "the references read train/ and val/ of class folders: --images DIR writes them so, upright"
         )
     if statistics_of(data, info) != IMAGENET:
         sheet.cannot("data.normalisation", f"{FIXED}: ImageNet's mean and std")

@@ -136,7 +136,7 @@ def _devices(count: int) -> str:
 def _with_images(winner: Winner, folder: Path) -> Winner:
     parts, classes = stored_parts(winner.recipe.data)
     absolute = without_tilde(str(folder)).absolute()  # these programs are run in folders of their own
-    write_parts(parts, classes, absolute)
+    write_parts(parts, classes, absolute, winner.info.digest)
     return replace(winner, images=str(absolute))
 
 

@@ -135,7 +135,7 @@ def digits(**values: Any) -> Winner:
 @pytest.fixture(scope="session")
 def written_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits") / "parts"
-    write_parts(*stored_parts(Recipe().data), folder)
+    write_parts(*stored_parts(Recipe().data), folder, "0")
     return folder
 
 
