@@ -241,3 +241,14 @@ def test_a_script_runs_by_itself(written_digits: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "test accuracy 0." in done.stdout
     assert (tmp_path / "model.pt").exists()
+
+
+@pytest.mark.integration
+def test_a_script_says_at_once_which_folders_it_wants(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(text_of(winner_of(recipe_of())))
+    command = [sys.executable, "train.py", "--data", "nowhere"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "nowhere: no folders train/ and val/, with a folder of images for each class, in it\n"
+    )
