@@ -95,7 +95,7 @@ def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
 def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.random.Generator) -> Numbers:
     """Returns the shares [HALVES, dimensions] in random halves of the trials; zeros where nothing is above
     what shuffled places give."""
-    count = len(worth)
+    count, worth = len(worth), _untied(worth, luck)
     kept = [luck.permutation(count) < count // 2 for _ in range(HALVES)]
     chance = np.mean(
         [_measured(study, names, np.where(each, luck.permutation(worth), np.nan)) for each in kept], axis=0
@@ -104,6 +104,17 @@ def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.
     above = np.maximum(found - chance, 0.0)
     shares: Numbers = above / np.maximum(above.sum(axis=1, keepdims=True), TINY)
     return shares
+
+
+def _untied(worth: Numbers, luck: np.random.Generator) -> Numbers:
+    """Returns the ranks of the trials, equal ones in random order.
+
+    PED-ANOVA counts every trial that is as good as the last of the best as one of them: where most trials
+    diverged, and so have one place, all would be among the best, and nothing would decide.
+    """
+    ranks = np.empty(len(worth))
+    ranks[np.lexsort((luck.random(len(worth)), worth))] = np.arange(len(worth))
+    return ranks
 
 
 def _measured(study: optuna.Study, names: Sequence[str], worth: Numbers) -> Numbers:

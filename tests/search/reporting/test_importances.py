@@ -81,3 +81,15 @@ def test_more_trials_give_shorter_intervals() -> None:
 def test_few_trials_have_no_importances() -> None:
     with pytest.raises(UserError, match="19 trials can be compared, 20 are needed"):
         found_in(19)
+
+
+def test_what_makes_most_trials_diverge_decides() -> None:
+    """Trials that diverged have one place: PED-ANOVA alone counts all or none of them as the best."""
+    space, draws = small_space(), np.random.default_rng(0)
+    values = [space.sample(lambda dimension: draws.random()) for _ in range(40)]
+    trials = [Trial(id=number, values=each) for number, each in enumerate(values)]
+    rates = [space.encode(each)[DECIDES] for each in values]
+    places = {at: 35.0 if rate > 0.3 else 100.0 - rate for at, rate in enumerate(rates)}
+    found = importances(space, trials, places)
+    assert found.fields[0].name == DECIDES
+    assert found.fields[0].share > 0.5
