@@ -359,8 +359,8 @@ class Compared(Spec):
     """The 95 % interval of the estimate."""
     trials: int
     progress: Progress
-    values: dict[str, Value]
-    """The values of its best trial."""
+    recipe: dict[str, str]
+    """The whole recipe of its best trial, by dotted path, in words."""
 
 
 class Report(Spec):

@@ -246,5 +246,5 @@ def _compared(search: Search) -> Compared:
         high=estimate.interval.high if estimate is not None else None,
         trials=len(summary.trials),
         progress=progress_of(events, summary.objective, summary.sign),
-        values=dict(summary.best.values) if summary.best is not None else {},
+        recipe={each.path: each.value for each in _Optional().part("recipe", lambda: _recipe(search)) or ()},
     )

@@ -156,7 +156,7 @@ def _itself(report: Report) -> Compared:
         high=winner.high if winner is not None else None,
         trials=len(report.trials),
         progress=report.progress,
-        values=next((each.values for each in report.trials if each.id == answer.best), {}),
+        recipe={each.path: each.value for each in report.recipe},
     )
 
 
@@ -167,8 +167,8 @@ def _winner(report: Report) -> Finalist | None:
 def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
     """Yields the fields in which the best recipes of compared searches differ, with each one's value."""
     rivals = [each for _, each in _rivals(report)]
-    for path in dict.fromkeys(path for each in rivals for path in each.values):
-        values = [shown(each.values[path]) if path in each.values else "" for each in rivals]
+    for path in dict.fromkeys(path for each in rivals for path in each.recipe):
+        values = [each.recipe.get(path, "") for each in rivals]
         if len(set(values)) > 1:
             yield path, values
 

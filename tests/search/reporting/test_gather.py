@@ -13,7 +13,7 @@ from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.results.search import Search
 from search.verdicts.standings import standings
-from spaces.domains import fraction_of
+from spaces.domains import fraction_of, shown
 from spaces.priors import density, quantile_value
 from tests.search.planted_searches import planted
 from tests.search.refining.landscapes import RATE
@@ -156,5 +156,7 @@ def test_compared_searches_stand_beside_this_one(folder: Path, report: Report, t
     (compared,) = report_of(Search(folder), [Search(other)]).compared
     best = Search(other).best
     assert best is not None
-    assert (compared.best, compared.trials, compared.values) == (best.id, 5, dict(best.values))
+    assert (compared.best, compared.trials) == (best.id, 5)
+    assert compared.recipe.keys() == dict(best.whole_recipe.leaves()).keys()  # also what was not drawn
+    assert compared.recipe[RATE] == shown(best.values[RATE])
     assert compared.progress.steps[-1].trial == best.id

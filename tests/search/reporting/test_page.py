@@ -135,12 +135,15 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
         "high": 0.8,
         "trials": 3,
         "progress": whole.progress.model_dump(),
-        "values": {"optimizer.lr": 0.5},
+        "recipe": {**{each.path: each.value for each in whole.recipe}, "optimizer.lr": "0.5"},
     }
     text = page(whole.model_copy(update={"compared": (Compared.model_validate(other),)}))
     assert "Beside other searches" in text
     assert text.count('class="other-0"') == 4  # the table's key, and a line in each plot of progress
-    assert "Where the best recipes differ" in text
+    _, _, differing = text.partition("Where the best recipes differ")
+    assert re.findall(r'scope="row"><code>(.*?)</code>', differing.partition("</table>")[0]) == [
+        "optimizer.lr"
+    ]
     assert '<td class="n">0.8790</td><td class="n">0.8600 to 0.9000</td>' in text  # this search's winner
     assert '<td class="n">0.7900</td><td class="n">0.7800 to 0.8000</td>' in text
 
