@@ -6,7 +6,7 @@ matplotlib's locators choose the labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -14,6 +14,8 @@ from spaces.domains import Choice, Domain, Float, Integer, shown
 
 LABELS = 6
 """An axis has at most about so many labels."""
+UNITS: Mapping[str, float] = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+"""The seconds of each unit."""
 MARGIN = 0.03
 """So much of an axis is free on either side of the numbers."""
 
@@ -61,6 +63,15 @@ def numbered_axis(name: str, low: float, high: float, *, whole: bool = False, lo
     bare = Axis(name, low, high, log)
     spots = [each for each in _spots(low, high, whole=whole, log=log) if low <= each <= high]
     return replace(bare, ticks=tuple(Tick(bare.share(each), shown(each)) for each in spots))
+
+
+def time_axis(seconds: float) -> Axis:
+    """Returns the axis from 0 to so many seconds, labelled in the largest unit of which there are two."""
+    unit = max(
+        (name for name in UNITS if seconds >= 2 * UNITS[name]), key=UNITS.__getitem__, default="seconds"
+    )
+    labelled = numbered_axis(unit, 0.0, seconds / UNITS[unit] or 1.0)
+    return replace(labelled, high=labelled.high * UNITS[unit])
 
 
 def domain_axis(name: str, domain: Domain) -> Axis:

@@ -25,16 +25,11 @@ def beliefs_of(space: Space, trials: Sequence[Trial], verdicts: Verdicts | None)
     found = {each.rule: each for each in verdicts.rules} if verdicts is not None else {}
     places = {trial.id: at for trial in trials if (at := positions(space, trial)) is not None}
     priors = {trial.id: space.priors(trial.values) for trial in trials if trial.id in places}
-    sources = with_guide_names(each.source for each in space.dimensions)
-    return tuple(
-        _belief(each, source, space.own, places, priors, found.get(each.name))
-        for each, source in zip(space.dimensions, sources, strict=True)
-    )
+    return tuple(_belief(each, space.own, places, priors, found.get(each.name)) for each in space.dimensions)
 
 
 def _belief(
     dimension: Dimension,
-    source: str,
     own: Values,
     places: Mapping[int, Mapping[str, float]],
     priors: Mapping[int, Mapping[str, Prior]],
@@ -50,7 +45,7 @@ def _belief(
         domain=domain_tree(dimension.domain),
         when=None if dimension.when is None else str(dimension.when),
         reason=dimension.reason_for(own),
-        source=source,
+        source=with_guide_names([dimension.source])[0],  # each rule, since they are not read in order
         curves=tuple(_curve(dimension.domain, prior, n) for prior, n in drawn_from.most_common(MOST_CURVES)),
         verdict=verdict.word if verdict is not None else None,
         effect=verdict.effect if verdict is not None else None,

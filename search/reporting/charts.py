@@ -1,19 +1,19 @@
-"""Draws the scores of a report: by epoch, by the work done, and by what networks cost."""
+"""Draws the scores of a report by the work done and by what networks cost; and what all plots share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from search.record.trials import TrialState
-from search.reporting.axes import Axis, axis_over, numbered_axis
-from search.reporting.content import Progress, Report, TrialRow
-from search.reporting.plots import Label, Line, Plot, Points, Spot, spots_on
-from search.results.tables import counted
+from search.reporting.axes import Axis, axis_over, time_axis
+from search.reporting.content import BestSoFar, Progress, Report, TrialRow
+from search.reporting.plots import Line, Plot, Points, Spot, spots_on
 
 ORDER: tuple[TrialState, ...] = (
     "infeasible", "stopped", "failed", "diverged", "queued", "paused", "running", "finished",
 )  # fmt: skip
 """Trials are drawn in this order, so that those that matter lie on top."""
+SECONDS_PER_HOUR = 3600.0
 PROGRESS_ROWS, COST_ROWS = 10.0, 14.0
 DASHES = 4
 """Compared searches have so many kinds of lines, `other-0` to `other-3`."""
@@ -32,35 +32,6 @@ def other_look(number: int) -> str:
 def in_order(trials: Iterable[TrialRow], best: int | None) -> list[TrialRow]:
     """Returns the trials as they are drawn, the best one last."""
     return sorted(trials, key=lambda each: (each.id == best, each.own, ORDER.index(each.state)))
-
-
-def curves(report: Report) -> Plot:
-    """Returns the score of every trial by epoch; vertical lines are the rungs."""
-    search, best = report.search, report.answer.best
-    shown = [each for each in in_order(report.trials, best) if each.epochs]
-    x = numbered_axis("epoch", 0.5, search.budget_epochs + 0.5, whole=True)
-    y = axis_over(search.objective, (score for each in shown for score in each.scores.values()))
-    rungs = [upright(x.share(each)) for each in search.rungs]
-    lines = [
-        Line(look_of(each, best), spots_on(x, y, sorted(each.scores.items())), each.id)
-        for each in shown
-        if each.scores
-    ]
-    ends = points_of(shown, best, lambda each: (x.share(each.epochs), _height(each, y)))
-    return Plot(
-        f"{search.objective} of {counted(len(shown), 'trial')} by epoch",
-        x,
-        y,
-        lines=[*rungs, *lines],
-        points=ends,
-        labels=[Label((x.share(each), 1.0), "rung", "rung") for each in search.rungs],
-        rows=24.0,
-    )
-
-
-def _height(trial: TrialRow, y: Axis) -> float:
-    """Returns the height of a trial's last score; the bottom if it diverged before it had one."""
-    return y.share(trial.scores[max(trial.scores)]) if trial.scores else 0.0
 
 
 def upright(at: float) -> Line:
@@ -89,25 +60,31 @@ def progress_plots(report: Report) -> list[Plot]:
 
 
 def _progress(name: str, searches: Sequence[tuple[str, Progress]], metric: str, y: Axis) -> Plot:
-    x = axis_over(name, [0.0, *(getattr(each, name) for _, each in searches)])
+    done = [_work(each, name) for _, each in searches]
+    x = time_axis(max(done)) if name == "hours" else axis_over(name, [0.0, *done], whole=True)
     lines = [Line(look, _steps(each, name, x, y)) for look, each in searches if each.steps]
     own = searches[0][1].steps
     points = Points(
         "best",
-        [(x.share(getattr(each, name)), y.share(each.score)) for each in own],
+        [(x.share(_work(each, name)), y.share(each.score)) for each in own],
         [each.trial for each in own],
     )
     said = f"Best {metric} so far by {name}"
     return Plot(said, x, y, lines=lines, points=[points] if own else [], rows=PROGRESS_ROWS)
 
 
+def _work(done: Progress | BestSoFar, name: str) -> float:
+    """Returns how many epochs or trials had been done, or for how many seconds."""
+    return SECONDS_PER_HOUR * done.hours if name == "hours" else float(getattr(done, name))
+
+
 def _steps(progress: Progress, name: str, x: Axis, y: Axis) -> list[Spot]:
     """Returns a line that rises where the best score does, and runs on to the work done."""
     spots: list[Spot] = []
     for each in progress.steps:
-        at, up = x.share(getattr(each, name)), y.share(each.score)
+        at, up = x.share(_work(each, name)), y.share(each.score)
         spots += [(at, spots[-1][1]), (at, up)] if spots else [(at, up)]
-    return [*spots, (x.share(getattr(progress, name)), spots[-1][1])]
+    return [*spots, (x.share(_work(progress, name)), spots[-1][1])]
 
 
 def cost_plots(report: Report) -> list[Plot]:

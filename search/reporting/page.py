@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from search.record.summary import duration
-from search.reporting.charts import cost_plots, curves, other_look, progress_plots
+from search.reporting.charts import cost_plots, other_look, progress_plots
 from search.reporting.content import Answers, Belief, Compared, Finalist, Report, TrialRow
+from search.reporting.curves import MOST_CLOSER, closer_curves, curves
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
 from search.results.pruning_table import audit_lines
@@ -69,6 +70,8 @@ def _charts(report: Report) -> dict[str, Any]:
     drawn = tiles(report)
     return {
         "curves": curves(report),
+        "closer": closer_curves(report),
+        "most_closer": MOST_CLOSER,
         "progress": progress_plots(report) if report.progress.steps else [],
         "tiles": drawn,
         "anchors": {each.belief.name: number for number, each in enumerate(drawn, start=1)},
@@ -88,6 +91,7 @@ def _tables(report: Report) -> dict[str, Any]:
         "frontier": [each.id for each in report.trials if each.on_frontier],
         "troubles": list(troubles(report)),
         "classes": sorted(answers.classes, key=lambda each: (each.f1 is None, each.f1)) if answers else [],
+        "longest": max((len(each.name) for each in answers.classes), default=0) if answers else 0,
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
         "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
         "winner": _winner(report),
@@ -112,8 +116,8 @@ def _contents(report: Report, charts: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _looks(report: Report) -> set[str]:
-    found = {each.state for each in report.trials} | {"own" for each in report.trials if each.own}
-    return found | ({"best"} if report.answer.best is not None else set())
+    best = report.answer.best
+    return {"best" if each.id == best else "own" if each.own else each.state for each in report.trials}
 
 
 def ranked(report: Report) -> list[TrialRow]:

@@ -107,12 +107,15 @@ def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
     Raises JournalError where this version would train another one.
     """
     rows = recipe_rows(trial.whole_recipe, space)
-    sources = with_guide_names(each.source for each in rows)
     return tuple(
         RecipeLine(
-            path=row.path, value=row.what, reason=row.reason, source=source, varied=row.path in trial.values
+            path=row.path,
+            value=row.what,
+            reason=row.reason,
+            source=with_guide_names([row.source])[0],  # each row, since rows are not read in order
+            varied=row.path in trial.values,
         )
-        for row, source in zip(rows, sources, strict=True)
+        for row in rows
     )
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from search.record.repeats import Repeat
 from search.record.summary import duration
-from search.reporting.axes import Axis, Tick, numbered_axis
+from search.reporting.axes import Axis, Tick, time_axis
 from search.reporting.charts import upright
 from search.reporting.content import Attempt, RepeatRow, Report
 from search.reporting.plots import Label, Line, Plot, Points, Spot
 from search.results.tables import counted
 
 LEAST_ROWS, ROWS_OF_LANE = 4.0, 1.3
-UNITS: Mapping[str, float] = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-"""The seconds of each unit."""
 LOST = {"retried": "tried again", "preempted": "machine taken back", "cut": "cut with its driver"}
 """How attempts end whose trial goes on in another one, in words."""
 
@@ -26,7 +23,7 @@ def workers(report: Report) -> Plot | None:
     if not (attempts := report.attempts):
         return None
     end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
-    x, y, drivers = _time(end), _lanes(lanes), report.later_drivers
+    x, y, drivers = time_axis(end), _lanes(lanes), report.later_drivers
     again = {each.id: each for each in report.repeats}
     bars = [_bar(each, again.get(each.trial), _along(each, x, y)) for each in attempts]
     stalls = [
@@ -43,13 +40,6 @@ def workers(report: Report) -> Plot | None:
         labels=[Label((x.share(each.at), 1.0), each.what, "rung") for each in drivers],
         rows=max(LEAST_ROWS, ROWS_OF_LANE * lanes),
     )
-
-
-def _time(end: float) -> Axis:
-    """Returns the axis of seconds, labelled in the largest unit of which there are two."""
-    unit = max((name for name in UNITS if end >= 2 * UNITS[name]), key=UNITS.__getitem__, default="seconds")
-    labelled = numbered_axis(unit, 0.0, end / UNITS[unit] or 1.0)
-    return replace(labelled, high=labelled.high * UNITS[unit])
 
 
 def _lanes(count: int) -> Axis:

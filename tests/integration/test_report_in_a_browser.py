@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from search.reporting.content import Report, TrialRow
+from search.reporting.curves import MOST_CLOSER
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
+from tests.search.refining.landscapes import RATE
 from tests.search.reporting.small_reports import whole_report
 
 pytestmark = pytest.mark.integration
@@ -189,7 +192,7 @@ def test_a_finger_that_scrolls_over_an_axis_keeps_no_trials(page: Page) -> None:
     for kind, across in (("pointerdown", 0.2), ("pointercancel", 0.2), ("pointerup", 0.8)):
         at = {"clientX": box["x"] + across * box["width"], "clientY": height["y"], "bubbles": True}
         page.locator(".parallel .frame").dispatch_event(kind, {**at, "button": 0})
-    expect(page.locator("#kept")).to_be_empty()
+    expect(page.locator("[data-kept]").first).to_be_empty()
     assert page.locator(".parallel path.band").count() == 0
 
 
@@ -206,21 +209,46 @@ def test_a_drag_along_an_axis_keeps_the_trials_with_values_there(page: Page, who
     page.mouse.move(box["x"] + box["width"] + 5, height)
     page.mouse.up()
     better = [each for each in whole.trials if each.place is not None and each.place >= 50.0]
-    expect(page.locator("#kept")).to_have_text(f"{len(better)} trials have such values")
+    said = page.locator("[data-kept]").first
+    expect(said).to_have_text(f"{len(better)} of {len(whole.trials)} trials are kept")
+    expect(page.locator("#table tbody tr:visible")).to_have_count(len(better))
     assert page.locator(".parallel path[data-t]:not(.out)").count() == len(better)
     expect(page.get_by_role("dialog")).to_be_hidden()  # a drag is no click
     page.mouse.click(box["x"] + 0.3 * box["width"], height)
-    expect(page.locator("#kept")).to_have_text("all trials are shown")
+    expect(said).to_have_text("all trials are shown")
 
 
 def test_the_table_is_filtered_and_sorted(page: Page, whole: Report) -> None:
-    page.get_by_label("Show trials that have").fill("diverged")
+    asked = page.locator("#trials").get_by_label("Show trials that have")
+    asked.fill("diverged")
     diverged = [each for each in whole.trials if each.state == "diverged"]
     expect(page.locator("#table tbody tr:visible")).to_have_count(len(diverged))
-    page.get_by_label("Show trials that have").fill("")
+    asked.fill("")
     page.get_by_role("button", name="epochs", exact=True).click()
     epochs = [int(each) for each in page.locator("#table tbody td:nth-child(3)").all_inner_texts()]
     assert epochs == sorted(epochs, reverse=True)
+
+
+@pytest.mark.parametrize("part", ["#parallel", "#trials"])
+def test_the_keyboard_keeps_trials_by_what_they_have(page: Page, whole: Report, part: str) -> None:
+    page.locator(part).get_by_label("Show trials that have").focus()
+    page.keyboard.type(f"finished LR>0.1 {whole.search.objective}>=0.85")
+    kept = {
+        each.id
+        for each in whole.trials
+        if each.state == "finished" and float(str(each.values[RATE])) > 0.1 and (each.score or 0.0) >= 0.85
+    }
+    assert 0 < len(kept) < sum(each.state == "finished" for each in whole.trials)
+    expect(page.get_by_role("status").filter(has_text=f"{len(kept)} of {len(whole.trials)}")).to_be_visible()
+    shown = page.locator(".parallel path[data-t]:not(.out)").all()
+    assert {int(each.get_attribute("data-t") or -1) for each in shown} == kept
+    expect(page.locator("#table tbody tr:visible")).to_have_count(len(kept))
+
+
+def test_the_curves_near_the_best_are_drawn_closer(page: Page, whole: Report) -> None:
+    best = best_of(whole)
+    page.mouse.move(*end_of(page, ".curves-closer", best.id))
+    expect(page.locator("#tip")).to_contain_text(f"trial {best.id}, the best: finished")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
@@ -276,20 +304,22 @@ def test_two_thousand_trials_are_drawn_in_two_seconds(
         with opened(browser, file) as page:
             seconds.append(page.evaluate(f"{PAINTED}.then(() => performance.now())") / 1000.0)
             assert page.locator(".curves path[data-t]").count() == TRIALS
+            assert page.locator(".curves-closer path[data-t]").count() >= MOST_CLOSER
     assert min(seconds) < MOST_SECONDS
 
 
 def _large(report: Report) -> Report:
     """Returns the report with 2,000 trials of 20 epochs each, and their values in 15 dimensions."""
     known = [each for each in report.trials if each.place is not None and each.score is not None]
-    curves = {epoch: 0.5 + epoch / 50.0 for epoch in range(1, EPOCHS + 1)}
+    curves = {epoch: 0.8 - 0.7 * math.exp(-epoch / 4.0) for epoch in range(1, EPOCHS + 1)}
     trials = tuple(
         known[at % len(known)].model_copy(
             update={
                 "id": at,
                 "state": "finished" if at % 3 else "stopped",
                 "epochs": EPOCHS,
-                "scores": {epoch: score + at / 10_000 for epoch, score in curves.items()},
+                "score": curves[EPOCHS] + at % 97 / 970.0,
+                "scores": {epoch: score + at % 97 / 970.0 for epoch, score in curves.items()},
                 "train_loss": curves,
                 "val_loss": curves,
                 "values": {f"field.{name}": (at * name) % 97 / 97.0 for name in range(1, 16)},

@@ -21,15 +21,14 @@ function takeOver(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html"), at = [scrollX, scrollY];
   const opened = new Set(all("main details[open]").map(each => each.closest("section").id));
   const focused = one("main").contains(document.activeElement) ? keyOf(document.activeElement) : null;
-  const asked = one("#filter")?.value;
   one("main").replaceWith(document.adoptNode(one("main", fresh)));
   document.title = fresh.title;
   one("footer").replaceWith(document.adoptNode(one("footer", fresh)));
   for (const each of all("main details")) each.open ||= opened.has(each.closest("section").id);
   start();
   for (const look of hidden) one(`[data-hide="${look}"]`)?.setAttribute("aria-pressed", false);
+  fillFilters();
   show();
-  if (asked) { one("#filter").value = asked; one("#filter").dispatchEvent(new Event("input", {bubbles: true})); }
   if (focused) all("main a, main button, main [tabindex], main input, main summary").find(each => keyOf(each) === focused)?.focus({preventScroll: true});
   if (chosen !== null) choose(chosen);
   scrollTo({left: at[0], top: at[1], behavior: "instant"});

@@ -3,7 +3,7 @@
 const SIDE = 2000, SVG = "http://www.w3.org/2000/svg", REACH = 40;  // units across a plot; pixels from a mark
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-let data, marks, chosen = null, bands = new Map(), hidden = new Set();
+let data, marks, chosen = null, bands = new Map(), hidden = new Set(), asked = "";
 
 function start() {
   data = JSON.parse(one("#data").textContent);
@@ -220,7 +220,13 @@ function fatesOf(path) {  // the buttons of the legend that hide a line or point
 }
 
 function show() {
-  const kept = within();
+  const kept = keptTrials();
+  for (const row of all("#table tbody tr")) row.hidden = Boolean(kept) && !kept.has(+row.dataset.row);
+  all("path.band").forEach(each => each.remove());
+  for (const [y, [low, high]] of bands) one(".parallel svg")?.append(pathOf(`M${low} ${y}H${high}`, "band"));
+  for (const each of all("[data-kept]")) {
+    each.textContent = kept ? `${kept.size} of ${data.trials.length} trials are kept` : "all trials are shown";
+  }
   for (const path of all("main .plot path[data-t], main .plot path[data-ts]")) {
     const off = fatesOf(path).some(fate => hidden.has(fate)) || (kept && path.dataset.t !== undefined && path.closest(".parallel") && !kept.has(+path.dataset.t));
     path.classList.toggle("out", Boolean(off));
@@ -248,11 +254,7 @@ document.addEventListener("pointerup", event => {
   drag = null;
   dragged = true;
   if (Math.abs(to - from) < SIDE / 100) bands.delete(axis); else bands.set(axis, [Math.min(from, to), Math.max(from, to)]);
-  all("path.band", plot).forEach(each => each.remove());
-  for (const [y, [low, high]] of bands) one("svg", plot).append(pathOf(`M${low} ${y}H${high}`, "band"));
   show();
-  const kept = within();
-  one("#kept").textContent = kept ? `${kept.size} trials have such values` : "all trials are shown";
 });
 
 document.addEventListener("pointercancel", () => { drag = null; });  // a finger scrolls the page instead
@@ -271,16 +273,47 @@ function within() {
   return new Set([...spots].filter(([, some]) => [...bands].every(([y, band]) => has(some, y, band))).map(([t]) => t));
 }
 
-// --- the table of trials
+// --- the filter: words that a trial has, and comparisons such as lr>0.1; a trial is kept if all of them hold
 
 document.addEventListener("input", event => {
-  if (event.target.id !== "filter") return;
-  const asked = event.target.value.toLowerCase();
-  for (const row of all("#table tbody tr")) {
-    const values = data.trials[+row.dataset.row][5].join(" ");
-    row.hidden = !`${row.textContent} ${values}`.toLowerCase().includes(asked);
-  }
+  if (!event.target.matches("[data-filter]")) return;
+  asked = event.target.value;
+  fillFilters(event.target);
+  show();
 });
+
+function fillFilters(but = null) {
+  for (const each of all("[data-filter]")) if (each !== but) each.value = asked;
+}
+
+function keptTrials() {  // null: all
+  const inBands = within(), conditions = asked.toLowerCase().split(/\s+/).filter(each => each).map(conditionOf);
+  if (!conditions.length) return inBands;
+  const found = all("#table tbody tr").filter(row => {
+    const t = +row.dataset.row, text = `${row.textContent} ${data.trials[t][5].join(" ")}`.toLowerCase();
+    return (!inBands || inBands.has(t)) && conditions.every(holds => holds(t, text));
+  });
+  return new Set(found.map(row => +row.dataset.row));
+}
+
+function conditionOf(word) {
+  const [, name, sign, end] = word.match(/^([^<>=]+)(<=|>=|<|>|=)([^<>=]+)$/) ?? [];
+  if (!sign) return (t, text) => text.includes(word);
+  return t => numbersNamed(name, data.trials[t]).some(each => compared(each, sign, end));
+}
+
+function numbersNamed(name, [, , epochs, score, place, values]) {  // those of a trial, by a field's name or its last part
+  const known = [["epochs", epochs], [data.objective, score], ["beats", place], ...data.paths.map((path, at) => [path, values[at]])];
+  const named = ([path]) => path.toLowerCase() === name || path.toLowerCase().endsWith(`.${name}`);
+  return known.filter(named).map(([, value]) => value).filter(value => value !== null && value !== "");
+}
+
+function compared(value, sign, end) {
+  if (sign === "=") return isNaN(value) || isNaN(end) ? String(value).toLowerCase() === end : +value === +end;
+  return {"<": +value < +end, ">": +value > +end, "<=": +value <= +end, ">=": +value >= +end}[sign];
+}
+
+// --- the table of trials
 
 function sort(button) {
   const at = +button.dataset.sort, body = one("#table tbody"), down = button.dataset.down !== "true";

@@ -115,7 +115,7 @@ def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempP
     assert "Importances are missing: 0 trials can be compared, 20 are needed." in text
     assert ", the documented recipe, on the validation part" in text
     assert "lucky" not in text
-    assert "Not measured: a study that has `objective: {constraints: " in text
+    assert "Not measured: a study that has <code>objective: {constraints: " in text
     found = Reader(text)
     assert {each[1:] for each in found.loaded if each.startswith("#")} <= set(found.ids)
     assert "Scores by class are missing: there is no checkpoint of trial 0." in text
@@ -152,3 +152,20 @@ def test_a_sentence_begins_with_a_capital_letter_but_for_names() -> None:
     sentence = templates().filters["sentence"]
     assert sentence("verified: it holds") == "Verified: it holds."
     assert sentence("test_accuracy 0.8 is low") == "test_accuracy 0.8 is low."
+
+
+def test_what_stands_between_backticks_is_code_and_no_markup() -> None:
+    code = templates().from_string('{% import "marks.html" as marks %}{{ marks.code(words) }}')
+    assert code.render(words="`a < b` & `c`") == "<code>a &lt; b</code> &amp; <code>c</code>"
+
+
+def test_every_source_names_its_guide(text: str) -> None:
+    sources = re.findall(r"<cite>(.*?)</cite>", text)
+    cited = [each for each in sources if re.search(r"\b00[0-4]:", each)]
+    assert cited
+    assert all(re.search(r"(guide|notes) 00[0-4]:", each) for each in cited)
+
+
+def test_the_legend_has_the_marks_that_are_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = page(planted_report(tmp_path_factory.mktemp("alone"), trials=1))
+    assert re.findall(r'data-hide="(\w+)"', alone) == ["best"]
