@@ -48,12 +48,17 @@ def test_the_page_follows_the_journal_and_keeps_what_a_person_did(tmp_path: Path
         expect(page.locator("#table tbody tr")).to_have_count(3)
         page.locator("#table").get_by_role("button", name="trial 1", exact=True).click()
         page.get_by_text("What was fixed").click()
+        page.locator("#filter").fill("finished")
         page.evaluate("scrollTo(0, 1500)")
         (folder / EVENTS_FILE).open("ab").write(b"".join(lines[third:]))
         expect(page.locator("#table tbody tr")).to_have_count(24, timeout=60_000)
         expect(page.get_by_role("dialog").get_by_role("heading", name="Trial 1")).to_be_visible()
         expect(page.get_by_role("group", name="Fields that were fixed")).to_be_visible()
         assert page.evaluate("scrollY") == 1500
+        expect(page.locator("#filter-values")).to_have_value("finished")
+        finished = page.locator("#table tbody tr", has=page.get_by_text("finished"))
+        assert 0 < finished.count() < 24
+        expect(page.locator("#table tbody tr:visible")).to_have_count(finished.count())
         expect(page.locator("#answer")).to_contain_text("best trial")
         (folder / EVENTS_FILE).write_bytes(journal.replace(b'"trial":3,', b'"trial":9,', 1))
         (folder / EVENTS_FILE).open("ab").write(b"{}\n")
