@@ -1,4 +1,4 @@
-"""Draws what each worker did when, and lists what cost time: retries, preemptions, stalls."""
+"""Draws what each worker did when, and lists what cost time: retries, preemptions, failures, stalls."""
 
 from __future__ import annotations
 
@@ -96,5 +96,6 @@ def troubles(report: Report) -> Iterator[Trouble]:
         for start, end in each.stalls:
             waited = f"no epoch for {duration(end - start)}"
             yield Trouble(trial, again, each.number, start, "stalled", waited)
-        if each.outcome in LOST:
-            yield Trouble(trial, again, each.number, each.end, LOST[each.outcome], each.reason or "")
+        if each.outcome in LOST or each.outcome == "failed":
+            what = LOST.get(each.outcome, "failed")
+            yield Trouble(trial, again, each.number, each.end, what, each.reason or "")

@@ -169,3 +169,8 @@ def test_every_source_names_its_guide(text: str) -> None:
 def test_the_legend_has_the_marks_that_are_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
     alone = page(planted_report(tmp_path_factory.mktemp("alone"), trials=1))
     assert re.findall(r'data-hide="(\w+)"', alone) == ["best"]
+
+
+def test_why_there_is_no_answer_is_a_sentence(tmp_path_factory: pytest.TempPathFactory) -> None:
+    none = planted_report(tmp_path_factory.mktemp("none"), trials=24, last=0)
+    assert "<p>No trial has finished yet.</p>" in page(none)

@@ -6,7 +6,7 @@ import pytest
 
 from search.record.repeats import Purpose
 from search.reporting.content import RepeatRow, Report
-from search.reporting.workers import workers
+from search.reporting.workers import troubles, workers
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,10 @@ def test_a_run_that_trains_a_trial_again_is_in_words(
     plot = workers(planted_24.model_copy(update={"attempts": (attempt,), "repeats": (run,)}))
     assert plot is not None
     assert [(each.trial, each.says) for each in plot.lines] == [(3, says)]
+
+
+def test_a_failed_attempt_is_listed_with_its_reason(planted_24: Report) -> None:
+    assert list(troubles(planted_24)) == []
+    failed = planted_24.attempts[-1].model_copy(update={"outcome": "failed", "reason": "out of memory"})
+    (found,) = troubles(planted_24.model_copy(update={"attempts": (*planted_24.attempts[:-1], failed)}))
+    assert (found.trial, found.what, found.why) == (failed.trial, "failed", "out of memory")
