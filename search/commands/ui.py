@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from http.client import OK, HTTPConnection, HTTPException
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -29,9 +31,9 @@ SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 def serve(folder: Path, port: int) -> int:
     """Show the search in MLflow's pages at http://127.0.0.1:PORT until Ctrl-C; return the exit code.
 
-    The addresses of the pages are printed; where a server holds the runs, they are that server's, and nothing
-    is started. What MLflow prints goes to `mlflow-ui.log` in the search's folder. Raises UserError where
-    MLflow's server cannot start, or nothing can be written there.
+    The addresses of the pages are printed once they answer; where a server holds the runs, they are that
+    server's, and nothing is started. What MLflow prints goes to `mlflow-ui.log` in the search's folder.
+    Raises UserError where MLflow's server cannot start, or nothing can be written there.
     """
     uri = str(read_search(folder).tracking.uri)
     if uri.startswith(("http://", "https://")):
@@ -41,7 +43,8 @@ def serve(folder: Path, port: int) -> int:
     if file is not None and not file.exists():
         raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
     _check_free(port)
-    print(f"{pages(folder, f'http://127.0.0.1:{port}')}\n(Ctrl-C ends it)", flush=True)
+    address = f"http://127.0.0.1:{port}"
+    print("MLflow's server is starting, which takes some seconds", file=sys.stderr, flush=True)
     command = [sys.executable, *f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()]
     # in the environment: a database's URI may hold a password, and anyone can read a command line
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
@@ -52,6 +55,8 @@ def serve(folder: Path, port: int) -> int:
         subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
     ):
         try:
+            if _answers(server, port):
+                print(f"{pages(folder, address)}\n(Ctrl-C ends it)", flush=True)
             raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
         except KeyboardInterrupt:
             server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
@@ -61,20 +66,37 @@ def serve(folder: Path, port: int) -> int:
 def pages(folder: Path, server: str) -> str:
     """Returns the addresses of a search's pages, one a line: trials, charts, the search itself, the report.
 
-    Before MLflow has the search, only the server's address is known.
+    The report is there twice: among the run's files in MLflow, which also opens on another machine, and as
+    a file of this one. Before MLflow has the search, only the server's address is known.
     """
     cursor, report = read_cursor(folder), folder / REPORT_FILE
-    beside = [f"report  {report.absolute().as_uri()}"] if report.exists() else []
+    file = {"file": report.absolute().as_uri()} if report.exists() else {}
     if cursor is None or cursor.experiment_id is None or cursor.parent_run_id is None:
-        return "\n".join([f"trials  {server}", *beside])
-    experiment = cursor.experiment_id
+        return _lines({"trials": server, **file})
+    experiment, run = cursor.experiment_id, cursor.parent_run_id
     search_id = read_record(folder).search_id if VIEW in cursor.files else None
     named = {
         "trials": view_page(experiment, search_id),
         "charts": view_page(experiment, search_id, charts=True),
-        "search": run_page(experiment, cursor.parent_run_id),
+        "search": run_page(experiment, run),
     }
-    return "\n".join([*(f"{name}  {server}/{page}" for name, page in named.items()), *beside])
+    if REPORT_FILE in cursor.files:
+        named["report"] = run_page(experiment, run, REPORT_FILE)
+    return _lines({**{name: f"{server}/{page}" for name, page in named.items()}, **file})
+
+
+def _lines(addresses: Mapping[str, str]) -> str:
+    return "\n".join(f"{name:<6}  {address}" for name, address in addresses.items())
+
+
+def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
+    """Waits until a server on this machine answers; returns whether it has, and not ended before."""
+    while server.poll() is None:
+        with suppress(OSError, HTTPException), closing(HTTPConnection("127.0.0.1", port, timeout=1)) as asked:
+            asked.request("GET", "/health")
+            return asked.getresponse().status == OK
+        time.sleep(0.2)
+    return False
 
 
 def _opened(log: Path) -> BinaryIO:

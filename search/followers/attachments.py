@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from search.followers import note
 from search.followers.consumer import one_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
-from search.followers.saved_view import AGAIN, TAG, repeats_view, saved_view
+from search.followers.saved_view import AGAIN, TAG, repeats_view, run_page, saved_view
 from search.followers.uri import readable
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
 from search.record.trials import Trial
@@ -129,13 +129,14 @@ class Attachments:
     def _last_note(self, store: RunStore, outbox: Outbox, sent: Sent, conclusion: Conclusion) -> str:
         address, experiment = self._home.address, store.experiment_id
         has_report = (self._home.folder / REPORT_FILE).exists()
-        more = [
-            note.links(experiment, str(outbox.record.search_id), repeats=VIEW_OF_REPEATS in sent),
-            note.report_link(experiment, store.runs[None], REPORT_FILE) if has_report else "",
-            note.reproduce(address) if outbox.best is not None else "",
-            note.plan(self._study, address),
-        ]
-        return note.whole(conclusion, more)
+        links = note.links(
+            experiment,
+            str(outbox.record.search_id),
+            repeats=VIEW_OF_REPEATS in sent,
+            report=run_page(experiment, store.runs[None], REPORT_FILE) if has_report else "",
+        )
+        again = note.reproduce(address) if outbox.best is not None else ""
+        return note.whole(conclusion, links, [again, note.plan(self._study, address)])
 
     def _send_model(
         self, store: RunStore, outbox: Outbox, sent: Sent, best: Trial, program: Callable[[], ExportedProgram]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from search.followers.saved_view import AGAIN, run_page, view_page
+from search.followers.saved_view import AGAIN, view_page
 from search.study import Study
 from search.verdicts.conclusions import Conclusion
 
@@ -18,19 +18,18 @@ def plan(study: Study, address: str) -> str:
     )
 
 
-def links(experiment_id: str, search_id: str, *, repeats: bool = False) -> str:
-    """Returns the links to the search's trials in MLflow's own pages, and to those that repeat others."""
+def links(experiment_id: str, search_id: str, *, repeats: bool = False, report: str = "") -> str:
+    """Returns links to the report's page, where it has one, and to the trials in MLflow's own pages.
+
+    With `repeats` there is one to the trials that repeat others.
+    """
     table, charts = view_page(experiment_id, search_id), view_page(experiment_id, search_id, charts=True)
-    again = f" · [Trained again]({view_page(experiment_id, f'{search_id}{AGAIN}')})" if repeats else ""
-    return f"[Trials]({table}) · [Charts]({charts}){again}"
-
-
-def report_link(experiment_id: str, run_id: str, file: str) -> str:
-    """Returns a link to the report among the run's files, and what MLflow's pages lack."""
-    return (
-        f"[Report]({run_page(experiment_id, run_id, file)}): rungs, what was believed drawn over the trials, "
-        "importances, which MLflow has no view for"
-    )
+    pages = [f"[Trials]({table})", f"[Charts]({charts})"]
+    if repeats:
+        pages.append(f"[Trained again]({view_page(experiment_id, f'{search_id}{AGAIN}')})")
+    if report:
+        pages.insert(0, f"[Report]({report}) (what MLflow has no view for: rungs, beliefs, importances)")
+    return " · ".join(pages)
 
 
 def reproduce(address: str) -> str:
@@ -42,6 +41,7 @@ def reproduce(address: str) -> str:
     )
 
 
-def whole(conclusion: Conclusion, more: list[str]) -> str:
-    """Returns the note of a search that is over: the answer first, as MLflow folds long notes."""
-    return "\n\n".join(filter(None, [conclusion.answer, *more, conclusion.rules]))
+def whole(conclusion: Conclusion, links: str, more: list[str]) -> str:
+    """Returns the note of a search that is over: the answer and the links first, as MLflow folds the rest."""
+    best, _, rest = conclusion.answer.partition("\n\n")
+    return "\n\n".join(filter(None, [best, links, rest, *more, conclusion.rules]))

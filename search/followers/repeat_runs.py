@@ -10,6 +10,8 @@ PURPOSE = "tunebook.purpose"
 """`search`, or what a trial's recipe is trained again for: `finalist`, `pruning`."""
 REPEAT_OF, SEED, SPLIT = "tunebook.repeat_of", "tunebook.seed", "tunebook.split"
 ESTIMATE = "final_estimate"
+FINAL_NUMBERS = (ESTIMATE, "final_low", "final_high", "final_mean", "final_deviation")
+"""What a finalist has come to, as metrics of its run: each has one point."""
 
 
 def run_name(trial: Trial) -> str:
@@ -40,10 +42,5 @@ def final_numbers(finals: Finals | None) -> dict[int, dict[str, float]]:
 
 
 def _numbers(known: Estimate) -> dict[str, float]:
-    return {
-        ESTIMATE: known.value,
-        "final_low": known.interval.low,
-        "final_high": known.interval.high,
-        "final_mean": known.mean,
-        "final_deviation": known.deviation,
-    }
+    low, high = known.interval.low, known.interval.high
+    return dict(zip(FINAL_NUMBERS, (known.value, low, high, known.mean, known.deviation), strict=True))

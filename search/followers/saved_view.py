@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.followers.repeat_runs import ESTIMATE, PURPOSE, REPEAT_OF, SEED, SPLIT
+from search.followers.repeat_runs import ESTIMATE, FINAL_NUMBERS, PURPOSE, REPEAT_OF, SEED, SPLIT
 from search.followers.run_updates import SEARCH_ID, STATE
 from search.record.trials import Record
 from trainable.recipe.metrics import Mode
+from trainable.recipe.network_cost import NetworkCost
 
 TAG = "mlflow.sharedViewState."
 """The experiment's tag of a view begins so; the view's name in addresses follows."""
@@ -26,6 +27,10 @@ EPOCHS = "tunebook.epochs"
 COLUMN_PIXELS = 130
 MOST_AXES = 8
 """More parallel axes than these cannot be read in a chart of MLflow's width."""
+CHARTS_IN_A_ROW = 2
+"""MLflow's own three are too narrow to read eight parallel axes, or the names of trials below a curve."""
+SINGLE_POINTS = (*FINAL_NUMBERS, *NetworkCost.model_fields)
+"""Metrics with one point each: no curves."""
 SECTION = "tunebook"
 
 
@@ -46,7 +51,7 @@ def saved_view(record: Record, objective: str, mode: Mode) -> str:
         **_table(record, f"tags.`{PURPOSE}` = 'search'", columns),
         "orderByKey": _id("metrics", objective),
         "orderByAsc": mode == "min",
-        **_shown_charts(_charts(objective, _in_all(paths, values))),
+        **_shown_charts([*_charts(objective, _in_all(paths, values)), *map(_removed, SINGLE_POINTS)]),
     }
     return _tag(record, record.name, state)
 
@@ -99,7 +104,13 @@ def _table(record: Record, which: str, columns: Sequence[str]) -> dict[str, Any]
 
 
 def _shown_charts(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    section = {"uuid": SECTION, "name": "Model metrics", "display": True, "isReordered": True}
+    section = {
+        "uuid": SECTION,
+        "name": "Model metrics",
+        "display": True,
+        "isReordered": True,
+        "columns": CHARTS_IN_A_ROW,
+    }
     return {"compareRunCharts": charts, "compareRunSections": [section]}
 
 
@@ -125,6 +136,11 @@ def _line(metric: str) -> dict[str, Any]:
     return _chart(
         "LINE", metric, **shown, **axes, scaleType="linear", xAxisScaleType="linear", xAxisKey="step"
     )
+
+
+def _removed(metric: str) -> dict[str, Any]:
+    """Returns a chart as it is when a person has removed it: else MLflow draws one of every metric."""
+    return {**_line(metric), "isGenerated": True, "deleted": True}
 
 
 def _chart(kind: str, name: str, **more: Any) -> dict[str, Any]:

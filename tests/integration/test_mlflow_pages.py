@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from search.commands.ui import pages
 from search.record.home import REPORT_FILE
 from search.record.journal import EndEvent
 from search.verdicts.conclusions import Conclusion
-from tests.integration.mlflow_server import Server
+from tests.integration.clusters import free_port
 from tests.missing import stop_without
 from tests.search.followers.small_tracking import (
     a_search,
@@ -33,9 +39,8 @@ PAGE_SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Returns the addresses that `tunebook ui` prints of a search of six trials, behind a server."""
+    """Returns the addresses that `tunebook ui` prints of a search of six trials, while it serves them."""
     storage = tmp_path_factory.mktemp("searches")
-    server = Server(storage)
     folder = storage / "digits"
     folder.mkdir()
     better = [*trial(4), scored(4, 1), scored(4, 2, val_accuracy=0.9), EndEvent(trial=4, state="finished")]
@@ -44,9 +49,33 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     (folder / REPORT_FILE).write_text("<p>the report</p>")
     concluded = Conclusion("**Best**: trial 4", "", "{}")
     assert tracker_of(folder, info=lambda: INFO, conclude=lambda: concluded).sync().complete
-    server.start()
-    yield dict(line.split("  ") for line in pages(folder, server.uri).splitlines())
-    server.kill()
+    with served(folder) as lines:
+        yield dict(line.split() for line in lines)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[list[str]]:
+    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does."""
+    port = free_port()
+    words = ["-m", "search", "ui", str(folder), "--port", str(port)]
+    with (folder / "ui.errors").open("wb") as errors:
+        ui = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert ui.stdout is not None
+        lines = list(takewhile(lambda line: line != "(Ctrl-C ends it)\n", ui.stdout))
+        assert ui.poll() is None, (folder / "ui.errors").read_text()
+        yield lines
+        ui.send_signal(signal.SIGINT)
+        assert ui.wait(60) == 0
+        assert not listens(port), "the server has ended, too"
+    finally:
+        ui.kill()
+        ui.communicate()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +95,11 @@ def page(browser: Any) -> Iterator[Page]:
     expect.set_options(timeout=1000 * PAGE_SECONDS)
     yield page
     page.close()
+
+
+def test_the_addresses_answer_as_soon_as_they_are_printed(addresses: dict[str, str]) -> None:
+    assert list(addresses) == ["trials", "charts", "search", "report", "file"]
+    assert listens(int(addresses["trials"].split("/")[2].partition(":")[2]))
 
 
 def test_the_table_has_the_trials_the_best_one_first_with_what_was_searched(
@@ -119,6 +153,7 @@ def test_the_searchs_page_says_what_was_planned_links_its_trials_and_names_its_i
 
 def test_the_searchs_note_opens_the_report_among_its_files(page: Page, addresses: dict[str, str]) -> None:
     page.goto(addresses["search"])
-    link = page.get_by_role("link", name="Report", exact=True).get_attribute("href")
-    page.goto(f"{addresses['search'].partition('#')[0]}{link}")
+    link = page.get_by_role("link", name="Report", exact=True)
+    expect(link).to_have_attribute("href", f"#{addresses['report'].partition('#')[2]}")
+    page.goto(addresses["report"])
     expect(page.frame_locator("iframe").get_by_text("the report")).to_be_visible()

@@ -43,9 +43,12 @@ def test_the_pages_open_in_the_searchs_own_view_with_the_report_beside_them(tmp_
         "search  http://here/#/experiments/7/runs/9f?workflowType=machine_learning",
     ]
     (folder / REPORT_FILE).touch()
-    write_cursor(folder, known.model_copy(update={"files": {}}))  # an older version has saved no view
+    file = f"file    {(folder / REPORT_FILE).as_uri()}"
+    assert pages(folder, "http://here").splitlines() == [*lines, file], "MLflow has no report yet"
+    write_cursor(folder, known.model_copy(update={"files": {REPORT_FILE: "y"}}))  # its view is not saved
     lines = pages(folder, "http://here").splitlines()
-    assert (lines[0], lines[-1]) == (table, f"report  {(folder / REPORT_FILE).as_uri()}")
+    report = "http://here/#/experiments/7/runs/9f/artifacts/report.html?workflowType=machine_learning"
+    assert (lines[0], lines[-2:]) == (table, [f"report  {report}", file])
 
 
 def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:

@@ -81,7 +81,15 @@ def test_trials_that_train_others_again_have_a_view_of_their_own() -> None:
 def test_where_less_is_better_the_least_is_first() -> None:
     state = state_of(saved_view(record_of({"optimizer.lr": 0.1}), "val_loss", "min"))
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`val_loss`", True)
-    assert [chart.get("metricKey") for chart in state["compareRunCharts"]] == ["val_loss", None, "train_loss"]
+    charts = [chart for chart in state["compareRunCharts"] if not chart["deleted"]]
+    assert [chart.get("metricKey") for chart in charts] == ["val_loss", None, "train_loss"]
+
+
+def test_metrics_of_one_point_have_no_chart_as_they_are_no_curves() -> None:
+    state = state_of(saved_view(record_of({"optimizer.lr": 0.1}), "val_accuracy", "max"))
+    removed = {chart["metricKey"] for chart in state["compareRunCharts"] if chart["deleted"]}
+    assert {"final_estimate", "final_low", "final_high", "final_mean", "latency_ms", "memory_gib"} < removed
+    assert "val_accuracy" not in removed
 
 
 def test_only_what_every_trial_has_is_an_axis_as_others_would_lose_their_line() -> None:

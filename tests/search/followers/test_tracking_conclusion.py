@@ -86,12 +86,16 @@ def test_the_note_begins_with_the_answer_and_says_how_to_train_it_again(
     assert plan.startswith("16 trials of up to 20 epochs on digits")
 
 
-def test_the_note_links_the_report_where_there_is_one(client: MlflowClient, folder: Path) -> None:
+def test_the_note_links_the_report_before_all_that_mlflow_folds(client: MlflowClient, folder: Path) -> None:
     write(folder, a_search(folder))
     (folder / REPORT_FILE).write_text("<html></html>")
-    sync(folder)
+    sync(folder, lambda: CONCLUSION._replace(answer="**Best**: trial 0\n\n**Spent**: 5 epochs"))
     (parent,), _ = runs_of(client, folder)
-    assert f"/runs/{parent.info.run_id}/artifacts/{REPORT_FILE}" in note_of(client, folder)
+    best, links, spent, *_ = note_of(client, folder).split("\n\n")
+    assert (best, spent) == ("**Best**: trial 0", "**Spent**: 5 epochs")
+    report, trials, charts = links.split(" · ")
+    assert report.startswith(f"[Report](#/experiments/1/runs/{parent.info.run_id}/artifacts/{REPORT_FILE}?")
+    assert (trials.partition("]")[0], charts.partition("]")[0]) == ("[Trials", "[Charts")
     assert REPORT_FILE in files_of(client, folder)
 
 
