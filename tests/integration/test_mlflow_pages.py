@@ -18,6 +18,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from search.record.home import REPORT_FILE
 from search.record.journal import EndEvent
+from search.reporting.page import page as page_of
 from search.verdicts.conclusions import Conclusion
 from tests.integration.clusters import free_port
 from tests.missing import stop_without
@@ -30,6 +31,7 @@ from tests.search.followers.small_tracking import (
     trial,
     write,
 )
+from tests.search.reporting.small_reports import whole_report
 from tests.search.results.test_report import INFO
 
 pytestmark = pytest.mark.integration
@@ -46,7 +48,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     better = [*trial(4), scored(4, 1), scored(4, 2, val_accuracy=0.9), EndEvent(trial=4, state="finished")]
     write(folder, [*a_search(folder)[:-1], *better, *trial(5), search_event(folder, "finished")])
     study_in(storage).write(folder)
-    (folder / REPORT_FILE).write_text("<p>the report</p>")
+    (folder / REPORT_FILE).write_text(page_of(whole_report()))
     concluded = Conclusion("**Best**: trial 4", "", "{}")
     assert tracker_of(folder, info=lambda: INFO, conclude=lambda: concluded).sync().complete
     with served(folder) as lines:
@@ -151,9 +153,16 @@ def test_the_searchs_page_says_what_was_planned_links_its_trials_and_names_its_i
     expect(page.get_by_text("budget.trials")).to_be_visible()
 
 
-def test_the_searchs_note_opens_the_report_among_its_files(page: Page, addresses: dict[str, str]) -> None:
+def test_the_searchs_note_opens_the_report_among_its_files_where_its_links_work(
+    page: Page, addresses: dict[str, str]
+) -> None:
     page.goto(addresses["search"])
     link = page.get_by_role("link", name="Report", exact=True)
     expect(link).to_have_attribute("href", f"#{addresses['report'].partition('#')[2]}")
     page.goto(addresses["report"])
-    expect(page.frame_locator("iframe").get_by_text("the report")).to_be_visible()
+    report = page.frame_locator("iframe")
+    beliefs = report.locator("#beliefs")
+    expect(beliefs).not_to_be_in_viewport()
+    report.get_by_role("link", name="Beliefs").press("Enter")
+    expect(beliefs).to_be_in_viewport()
+    expect(beliefs).to_be_focused()

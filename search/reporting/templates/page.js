@@ -273,6 +273,17 @@ function within() {
   return new Set([...spots].filter(([, some]) => [...bands].every(([y, band]) => has(some, y, band))).map(([t]) => t));
 }
 
+// --- links within the page, which a browser does not follow in the frame where MLflow shows it
+
+document.addEventListener("click", event => {
+  const link = event.target.closest("a[href^='#']"), part = link && one(`#${CSS.escape(link.hash.slice(1))}`);
+  if (!part || location.protocol !== "blob:") return;
+  event.preventDefault();
+  part.scrollIntoView();
+  part.tabIndex = -1;  // so that the keyboard goes on from there
+  part.focus({preventScroll: true});
+});
+
 // --- the filter: words that a trial has, and comparisons such as lr>0.1; a trial is kept if all of them hold
 
 document.addEventListener("input", event => {
