@@ -117,7 +117,7 @@ class RunStore:
         except MlflowException as error:
             if error.error_code != "ENDPOINT_NOT_FOUND":
                 raise
-            self._refuse(what, one_line(error))
+            self._refuse(what, "the server does not know such a request (404): its MLflow is too old")
 
     def save_view(self, key: str, view: str) -> None:
         """Save how MLflow's pages show the search, as a tag of the experiment."""

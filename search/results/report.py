@@ -19,6 +19,7 @@ from rich.text import Text
 
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
+from search.followers.consumer import Backlog
 from search.record.chain import START
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
@@ -229,6 +230,15 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"interrupted; {again if search.code is None else search.code.again}")
         case "failed":
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
+
+
+def undelivered(backlogs: Sequence[Backlog], address: str) -> None:
+    """Print what followers lack at the end of a search, with the command that sends it, or have refused."""
+    for backlog in backlogs:
+        if not backlog.complete:
+            say(f"{backlog}; send it with `tunebook sync {quote(address)}`")
+        elif backlog.refused:
+            say(str(backlog))
 
 
 def functions_of(study: Study, code: CodeRecord | None) -> str:

@@ -18,7 +18,7 @@ from search.deciding.make import make_sampler
 from search.deciding.scheduler import Asha
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
-from search.followers.consumer import Backlog, Consumer
+from search.followers.consumer import Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
@@ -306,7 +306,7 @@ def _drive(
             if state != "interrupted":
                 leave_report(folder)
         backlogs = [follower.backlog() for follower in followers]
-    _report_backlogs(backlogs, quote(home.address))
+    report.undelivered(backlogs, home.address)
     return _closing(state, switch)
 
 
@@ -382,10 +382,3 @@ def _deadline(study: Study, spent: float) -> float | None:
     if study.budget.hours is None:
         return None
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - spent)
-
-
-def _report_backlogs(backlogs: list[Backlog], address: str) -> None:
-    """Print what did not arrive, and the command that sends it."""
-    for backlog in backlogs:
-        if not backlog.complete:
-            report.say(f"{backlog}; send it with `tunebook sync {address}`")

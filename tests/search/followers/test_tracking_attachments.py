@@ -228,7 +228,10 @@ def test_a_server_that_knows_neither_data_sets_nor_models_gets_all_the_rest(
     write(folder, a_search(folder))
     backlog = tracker_of(folder, info=lambda: INFO, program=program).sync()
     assert backlog.complete
-    assert (backlog.refused, backlog.refusal) == (6, "trial 0: model: no such page")
+    assert (backlog.refused, backlog.refusal) == (
+        6,
+        "trial 0: model: the server does not know such a request (404): its MLflow is too old",
+    )
     (parent,), children = runs_of(client, folder)
     assert (parent.info.status, len(children)) == ("FINISHED", 4)
 

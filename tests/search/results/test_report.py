@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from epoch_results import epoch_result
+from search.followers.consumer import Backlog
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
@@ -133,3 +134,14 @@ def test_a_trial_s_results_come_back_from_the_journal_as_they_were_reported(tmp_
     expected = [result(epoch, 0.9, None) for epoch in range(1, EPOCHS + 1)]
     expected[-1] = replace(expected[-1], clean_train_accuracy=1.0)
     assert trial.results == tuple(expected)
+
+
+def test_the_end_of_a_search_says_what_was_not_delivered_and_what_was_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refused = Backlog("MLflow", 0, None, 1, "trial 3: model: its MLflow is too old")
+    report.undelivered([Backlog("MLflow", 2, "down"), refused, Backlog("optuna.db", 0)], "my searches/one")
+    assert capsys.readouterr().out.splitlines() == [
+        "MLflow lacks 2 events: down; send it with `tunebook sync 'my searches/one'`",
+        "MLflow has every event; 1 refused for good, the last: trial 3: model: its MLflow is too old",
+    ]
