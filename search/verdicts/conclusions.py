@@ -37,8 +37,12 @@ def _best(summary: Summary) -> str:
     best, metric = summary.best, summary.objective
     if best is None:
         return "No trial has finished."
+    winner = summary.finals.winner if summary.finals is not None else None
     own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
     score = f"{metric} {best.metrics[metric]:.4f} after {best.epochs} epochs"
+    if winner is not None and (known := winner.estimate) is not None:
+        fresh = f"{known.value:.4f} with fresh seeds ({known.interval})"
+        score = f"{metric} {fresh}, {winner.score:.4f} in the search"
     if own is None or metric not in own.metrics:
         return f"**Best**: trial {best.id}, {score}"
     return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"

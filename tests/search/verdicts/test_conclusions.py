@@ -17,12 +17,15 @@ from search.deciding.scheduler import rungs
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
-from search.record.summary import Summary
+from search.record.summary import Summary, summarise
+from search.record.trials import Record
 from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space
 from search.verdicts.conclusions import conclusion
 from spaces.space import Values
+from tests.search.followers.small_final import a_search_with_a_final
+from tests.search.followers.small_tracking import write
 from tests.search.results.test_report import INFO
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
@@ -153,6 +156,19 @@ def test_the_note_says_what_the_final_came_to_right_after_the_best_trial(folder:
     _, second, third = found.answer.split("\n\n")[:3]
     assert second == "**Trained again**: best recipe: val_accuracy 0.9000"
     assert third.startswith("**Spent**: ")
+
+
+def test_the_note_begins_with_the_figure_of_fresh_seeds_and_not_with_the_lucky_one(tmp_path: Path) -> None:
+    record = Record(write(tmp_path, a_search_with_a_final(tmp_path)))
+    summary = summarise(record, record.latest, objective="val_accuracy", epochs=2, locked=False)
+    assert summary.finals is not None
+    assert summary.finals.winner is not None
+    known = summary.finals.winner.estimate
+    assert known is not None
+    assert conclusion(summary).answer.partition("\n")[0] == (
+        f"**Best**: trial 1, val_accuracy {known.value:.4f} with fresh seeds ({known.interval}), 0.8500 in "
+        "the search; the documented recipe 0.9000"
+    )
 
 
 @pytest.mark.integration
