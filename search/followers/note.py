@@ -28,7 +28,7 @@ def links(experiment_id: str, search_id: str, *, repeats: bool = False, report: 
     if repeats:
         pages.append(f"[Trained again]({view_page(experiment_id, f'{search_id}{AGAIN}')})")
     if report:
-        pages.insert(0, f"[Report]({report}) (what MLflow has no view for: rungs, beliefs, importances)")
+        pages.insert(0, f"[Report]({report}) (rungs, beliefs, importances)")
     return " · ".join(pages)
 
 
@@ -42,6 +42,8 @@ def reproduce(address: str) -> str:
 
 
 def whole(conclusion: Conclusion, links: str, more: list[str]) -> str:
-    """Returns the note of a search that is over: the answer and the links first, as MLflow folds the rest."""
-    best, _, rest = conclusion.answer.partition("\n\n")
-    return "\n\n".join(filter(None, [best, links, rest, *more, conclusion.rules]))
+    """Returns the note of a search that is over: the links first, then the answer.
+
+    MLflow folds a long note after some four lines, and what it fades out there cannot be clicked.
+    """
+    return "\n\n".join(filter(None, [links, conclusion.answer, *more, conclusion.rules]))

@@ -41,8 +41,7 @@ def _best(summary: Summary) -> str:
     own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
     score = f"{metric} {best.metrics[metric]:.4f} after {best.epochs} epochs"
     if winner is not None and (known := winner.estimate) is not None:
-        fresh = f"{known.value:.4f} with fresh seeds ({known.interval})"
-        score = f"{metric} {fresh}, {winner.score:.4f} in the search"
+        score = f"{metric} {known.value:.4f} with fresh seeds, {winner.score:.4f} in the search"
     if own is None or metric not in own.metrics:
         return f"**Best**: trial {best.id}, {score}"
     return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"

@@ -49,7 +49,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     write(folder, [*a_search(folder)[:-1], *better, *trial(5), search_event(folder, "finished")])
     study_in(storage).write(folder)
     (folder / REPORT_FILE).write_text(page_of(whole_report()))
-    concluded = Conclusion("**Best**: trial 4", "", "{}")
+    long = "\n\n".join(["**Best**: trial 4", *("**Spent**: 5 epochs" for _ in range(10))])  # MLflow folds it
+    concluded = Conclusion(long, "", "{}")
     assert tracker_of(folder, info=lambda: INFO, conclude=lambda: concluded).sync().complete
     with served(folder) as lines:
         yield dict(line.split() for line in lines)
@@ -159,10 +160,12 @@ def test_the_searchs_note_opens_the_report_among_its_files_where_its_links_work(
     page.goto(addresses["search"])
     link = page.get_by_role("link", name="Report", exact=True)
     expect(link).to_have_attribute("href", f"#{addresses['report'].partition('#')[2]}")
-    page.goto(addresses["report"])
-    report = page.frame_locator("iframe")
+    with page.context.expect_page() as tab:
+        link.click()
+    report = tab.value.frame_locator("iframe")
     beliefs = report.locator("#beliefs")
     expect(beliefs).not_to_be_in_viewport()
     report.get_by_role("link", name="Beliefs").press("Enter")
     expect(beliefs).to_be_in_viewport()
     expect(beliefs).to_be_focused()
+    tab.value.close()
