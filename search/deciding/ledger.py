@@ -35,6 +35,7 @@ from search.record.repeats import Repeat
 from search.record.trials import Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
+from search.study.space import network_fields
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
@@ -107,13 +108,12 @@ class Ledger:
             mode=None if metric in OBJECTIVES else scheduler.direction,
             epochs=epochs,
             constraints=constraints,
+            networks_differ=bool(network_fields(space)),
             finalists=finalists,
             version=version("tunebook"),
         )
-        self._drawn = 0
-        """The number of trials that repeat no other one."""
-        self._infeasible = 0
-        """The number of trials that broke a constraint."""
+        self._drawn = self._infeasible = 0
+        """The numbers of trials that repeat no other one, and of trials that broke a constraint."""
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
@@ -190,13 +190,11 @@ class Ledger:
     def lacks_cost(self, trial: int) -> bool:
         """Returns whether a trial's network must be measured before the trial is trained."""
         found = self._record.trials[trial]
-        return bool(self._settled.constraints.limits) and found.cost is None and not found.is_repeat
+        return self._settled.measures_costs and found.cost is None and not found.is_repeat
 
     def cost(self, trial: int, cost: NetworkCost) -> Decision:
-        """Journal what a trial's network costs, and decide: one that breaks a constraint ends the trial.
-
-        A cost that is known already changes nothing.
-        """
+        """Journal what a trial's network costs, and decide: one that breaks a constraint ends the trial. A
+        cost that is known already changes nothing."""
         if self._decision(trial) is Decision.CONTINUE and self.lacks_cost(trial):
             self._write(CostEvent(trial=trial, cost=cost))
             self._end_if_decided(trial)

@@ -91,10 +91,18 @@ class SettledEvent(Stamped):
     """The number of epochs that the longest trial trains."""
     constraints: Constraints = NO_CONSTRAINTS
     """What the network of a trial may cost at most."""
+    networks_differ: bool = False
+    """Whether the space draws which network a trial has, or how large it is."""
     finalists: Finalists | None = None
     """How the best trials are trained again when all trials have ended; None where they are not."""
     version: str
     """The version of tunebook."""
+
+    @property
+    def measures_costs(self) -> bool:
+        """Whether each trial's network is measured before it is trained: where a cost is limited, and where
+        costs differ."""
+        return self.networks_differ or bool(self.constraints.limits)
 
     @model_validator(mode="after")
     def objective_is_known(self) -> Self:

@@ -70,7 +70,7 @@ class Trial:
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     cost: NetworkCost | None = None
-    """What its network costs; None before it is measured, and in a search without constraints."""
+    """What its network costs; None before it is measured, and in a search that measures none."""
     history: tuple[EpochEvent, ...] = ()
     end: Outcome | None = None
     outcome_reason: str | None = None
@@ -198,6 +198,11 @@ class Record:
     def constraints(self) -> Constraints:
         """What the network of a trial may cost at most."""
         return self.settled.constraints if self.settled is not None else NO_CONSTRAINTS
+
+    @property
+    def measures_costs(self) -> bool:
+        """Whether each trial's network is measured before it is trained."""
+        return self.settled is not None and self.settled.measures_costs
 
     def excesses(self, number: int) -> dict[str, float]:
         """Returns by what share of its limit each of a trial's costs is above it; empty without costs."""
@@ -333,7 +338,7 @@ class Record:
         match event:
             case StartEvent() if event.attempt != trial.attempts + 1:
                 return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
-            case CostEvent() if trial.cost is not None or trial.repeat or not self.constraints.limits:
+            case CostEvent() if trial.cost is not None or trial.repeat or not self.measures_costs:
                 return f"{where}: expected no cost, got one"
             case EpochEvent() if found := self.broken(trial.id):
                 return f"{where}: expected its end, since {found}; got an epoch"

@@ -207,11 +207,11 @@ def _costs_left_out(search: Search) -> dict[str, str]:
     """Returns how to get accuracy against cost, as an entry of `left_out`; none where costs were measured."""
     if any(trial.costs and trial.end == "finished" for trial in search.trials):
         return {}
-    if search.progress.constraints.limits:
+    if search.record.measures_costs:
         return {"costs": "no trial has finished"}
     asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
-    measured = "latency, parameters and memory of each trial's network"
-    return {"costs": f"a study that has {asks} measures {measured}, and refuses those above the limit"}
+    measured = "its latency, parameters and memory"
+    return {"costs": f"every trial has the same network; a study that has {asks} measures {measured}"}
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:

@@ -305,7 +305,8 @@ def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
 def _print_frontier(summary: Summary) -> None:
     """Print the trials between which a person chooses by latency, where it was measured."""
     if summary.frontier:
-        say(f"\n{summary.objective} against latency, none quicker and better; {summary.constraints}:")
+        limits = f"; {summary.constraints}" if summary.constraints.limits else ""
+        say(f"\n{summary.objective} against latency, none quicker and better{limits}:")
         console().print(frontier_table(summary))
 
 

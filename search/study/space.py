@@ -45,11 +45,15 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     return space
 
 
+def network_fields(space: Space) -> frozenset[str]:
+    """Returns the drawn fields of `model` that say which network a trial has, or how large it is."""
+    sections = (each.path.split(".") for each in space.dimensions)
+    return frozenset(field for section, field, *_ in sections if section == "model") - OF_ANY_NETWORK
+
+
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
     """Yields a fault where each network that a trial can have has more parameters than are allowed."""
-    limit = constraints.parameters
-    sections = (each.path.split(".") for each in space.dimensions)
-    varying = {field for section, field, *_ in sections if section == "model"} - OF_ANY_NETWORK
+    limit, varying = constraints.parameters, network_fields(space)
     counted = {each.name: each.parameters for each in facts.networks if varying == {"name"}}
     if not varying:
         counted = {network_name(space.base.model): facts.parameters}

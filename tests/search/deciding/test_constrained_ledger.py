@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import CostEvent, read
 from search.study.constraints import Constraints
+from spaces.domains import Choice, Float
+from spaces.space import Dimension, Space
 from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, drive, ends, essence, result
 from tests.search.small_events import replace_journal
 from trainable.recipe.network_cost import NetworkCost
@@ -48,6 +51,21 @@ def test_trials_that_break_a_limit_are_replaced_and_then_the_whole_budget_trains
     assert len(states) - states.count("infeasible") == TRIALS
     measured = {event.trial for event in read(tmp_path / EVENTS_FILE) if isinstance(event, CostEvent)}
     assert measured == set(range(len(states)))
+
+
+@pytest.mark.parametrize(("path", "measured"), [("model.depth", True), ("model.dropout", False)])
+def test_networks_that_differ_are_measured_without_a_limit_too(
+    open_ledger: Open, small_space: Space, tmp_path: Path, path: str, measured: bool
+) -> None:
+    domain: Choice | Float = Choice((8, 14)) if measured else Float(0.0, 0.5)
+    varied = Dimension(path, domain, "for the test", "none")
+    own = {**small_space.own, path: 8 if measured else 0.0}
+    space = replace(small_space, dimensions=(*small_space.dimensions, varied), own=own)
+    drive(open_ledger(space=space))
+    trials = open_ledger(space=space).trials
+    costs = [event for event in read(tmp_path / EVENTS_FILE) if isinstance(event, CostEvent)]
+    assert len(costs) == (trials if measured else 0)
+    assert "infeasible" not in ends(tmp_path).values()
 
 
 def test_a_search_that_nothing_can_meet_ends(open_ledger: Open, tmp_path: Path) -> None:
