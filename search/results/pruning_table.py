@@ -32,7 +32,8 @@ def audit_lines(audit: PruningAudit, rungs: tuple[int, ...]) -> Iterator[str]:
         yield f"{line}{len(audit.better)} ended better than the best of the search, {audit.best:.4f}: {these}"
     else:
         yield f"{line}none ended better than the best of the search, {audit.best:.4f}"
-        yield f"the chance that any stopped trial would have ended better: {audit.chance:.0%}"
+        if (others := audit.stopped - number) > 0:
+            yield f"the chance that any of the other {others} would have ended better: {audit.chance:.0%}"
     first = f"now the first rung is at epoch {rungs[0]}"
     if audit.grace is None:
         yield f"no first rung in the first half of a run keeps {WORTH:.0%} of a search's worth; {first}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import rungs
+from search.verdicts.better_stopped import Stratum, chance_of_better, picks_of, spearman, whole_of
+from trainable.training.metrics import SHARES
 
 if TYPE_CHECKING:
     from search.deciding.pruning_replay import Curves
@@ -60,7 +61,8 @@ class PruningAudit:
     """Those of these that ended better than the best of the search."""
     best: float
     chance: float
-    """The chance that any stopped trial would have ended better; 1 where one has."""
+    """The chance that any stopped trial would have ended better: `better_stopped` says how it is found; 1
+    where one has, 0 where none can."""
     rungs: tuple[Rung, ...]
     graces: tuple[Grace, ...]
     grace: int | None
@@ -69,15 +71,6 @@ class PruningAudit:
     def json(self) -> dict[str, Any]:
         """Returns plain data."""
         return asdict(self)
-
-
-class Stratum(NamedTuple):
-    """Holds curves that stand for equally many trials: those of the finished, or those audited of a rung."""
-
-    curves: Curves
-    """Scores by epoch, [curves, epochs], higher for better."""
-    copies: int
-    """How many trials of the search each of them stands for."""
 
 
 def sampled(summary: Summary, share: float, seed: int) -> list[int]:
@@ -108,16 +101,16 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
     best = ranked[0].metrics[summary.objective]
     finals = {number: _final(trial, summary) for number, trial in trained.items()}
     better = [number for number, final in finals.items() if final > summary.sign * best]
-    stopped = sum(map(len, _stopped_by_rung(summary).values()))
+    stopped = _stopped_by_rung(summary)
     strata = _strata(summary, trained)
     found = tuple(rank_correlations(strata, pruning.rungs))
-    graces = tuple(_graces(_whole(strata), pruning, len(summary.trials)))
+    graces = tuple(_graces(whole_of(strata), pruning, len(summary.trials)))
     return PruningAudit(
-        stopped,
+        sum(map(len, stopped.values())),
         tuple(sorted(trained)),
         tuple(sorted(better)),
         best,
-        chance_of_better(len(better), len(trained), stopped),
+        1.0 if better else _chance(summary, strata, trained, pruning, best),
         found,
         graces,
         next((each.epoch for each in graces if each.worth >= WORTH), None),
@@ -127,34 +120,37 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
 def rank_correlations(strata: Sequence[Stratum], epochs: Sequence[int]) -> Iterator[Rung]:
     """Yields how well each epoch's scores rank the final ones, with the interval of a stratified bootstrap.
 
-    A resample draws from each stratum as many curves as it has, and takes each as often as it stands for
-    trials: copies of one curve are not independent (Davison and Hinkley 1997, Bootstrap Methods and their
-    Application, section 3.2, "Several samples"). Yields nothing for fewer than `LEAST` curves.
+    Yields nothing for fewer than `LEAST` curves.
     """
     if sum(len(each.curves) for each in strata) < LEAST:
         return
-    whole, distinct = _whole(strata), np.concatenate([each.curves for each in strata])
-    picks = _picks(strata, np.random.default_rng(0))
+    whole, distinct = whole_of(strata), np.concatenate([each.curves for each in strata])
+    picks = picks_of(strata, np.random.default_rng(0), RESAMPLES)
     for epoch in epochs:
-        correlation = float(_correlation(whole[:, epoch - 1], whole[:, -1]))
+        correlation = float(spearman(whole[:, epoch - 1], whole[:, -1]))
         if not math.isnan(correlation):
-            resampled = _correlation(distinct[picks, epoch - 1], distinct[picks, -1])
+            resampled = spearman(distinct[picks, epoch - 1], distinct[picks, -1])
             low, high = np.nanpercentile(resampled, [2.5, 97.5])
             yield Rung(epoch, correlation, float(low), float(high))
 
 
-def chance_of_better(better: int, trained: int, stopped: int) -> float:
-    """Returns the chance that at least one of the stopped trials would have ended better than the best.
-
-    It is the posterior predictive probability under Jeffreys' prior, Beta(1/2, 1/2), for the share of better
-    ones (Brown, Cai and DasGupta 2001, Statistical Science 16, 101-133, section 3.2): for none in n it is
-    1 - B(1/2, stopped + 1/2) / B(1/2, n + 1/2).
-    """
-    from scipy.special import betaln
-
-    if better:
-        return 1.0
-    return 1.0 - math.exp(betaln(0.5, stopped + 0.5) - betaln(0.5, trained + 0.5))
+def _chance(
+    summary: Summary, strata: Sequence[Stratum], trained: Mapping[int, Trial], pruning: Pruning, best: float
+) -> float:
+    """Returns the chance that a stopped trial that was not trained on would have ended better than `best`."""
+    if summary.objective in SHARES and summary.sign * best >= 1.0:
+        return 0.0
+    unknown = {
+        rung: np.array(
+            [
+                summary.sign * summary.trial(number).metrics[summary.objective]
+                for number in stopped
+                if number not in trained
+            ]
+        )
+        for rung, stopped in _stopped_by_rung(summary).items()
+    }
+    return chance_of_better(strata, unknown, pruning.rungs)
 
 
 def _stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
@@ -180,46 +176,22 @@ def _final(trial: Trial, summary: Summary) -> float:
 
 def _strata(summary: Summary, trained: Mapping[int, Trial]) -> list[Stratum]:
     """Returns the curves of the search as if nothing had been stopped; diverged runs have the worst score."""
-    groups = [([trial for trial in summary.trials if trial.end == "finished"], 1)]
-    for stopped in _stopped_by_rung(summary).values():
+    finished = [trial for trial in summary.trials if trial.end == "finished"]
+    groups: list[tuple[list[Trial], int, int | None]] = [(finished, 1, None)]
+    for rung, stopped in _stopped_by_rung(summary).items():
         if here := [trained[number] for number in stopped if number in trained]:
-            groups += [(here, round(len(stopped) / len(here)))]
-    scores = [(np.array([_curve(trial, summary) for trial in trials]), copies) for trials, copies in groups]
-    worst = min(np.nanmin(curves) for curves, _ in scores)
-    return [Stratum(np.where(np.isnan(curves), worst, curves), copies) for curves, copies in scores]
+            groups += [(here, round(len(stopped) / len(here)), rung)]
+    curves = [np.array([_curve(trial, summary) for trial in trials]) for trials, _, _ in groups]
+    worst = min(np.nanmin(each) for each in curves)
+    return [
+        Stratum(np.where(np.isnan(each), worst, each), copies, rung)
+        for each, (_, copies, rung) in zip(curves, groups, strict=True)
+    ]
 
 
 def _curve(trial: Trial, summary: Summary) -> list[float]:
     scores = trial.scores(summary.objective)
     return [summary.sign * scores.get(epoch, math.nan) for epoch in range(1, summary.budget_epochs + 1)]
-
-
-def _whole(strata: Sequence[Stratum]) -> Curves:
-    """Returns the curves of all strata, each as often as it stands for trials."""
-    return np.concatenate([np.repeat(each.curves, each.copies, axis=0) for each in strata])
-
-
-def _picks(strata: Sequence[Stratum], random: np.random.Generator) -> NDArray[np.int64]:
-    """Returns the numbers of curves that each resample draws, [RESAMPLES, trials]; strata are numbered on."""
-    sizes = [len(each.curves) for each in strata]
-    firsts = np.cumsum(sizes) - sizes
-    drawn = [
-        first + random.integers(size, size=(RESAMPLES, size))
-        for first, size in zip(firsts, sizes, strict=True)
-    ]
-    copies = [each.copies for each in strata]
-    return np.concatenate([np.repeat(*each, axis=1) for each in zip(drawn, copies, strict=True)], axis=1)
-
-
-def _correlation(early: Curves, last: Curves) -> Curves:
-    """Returns Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(each, axis=-1) - (each.shape[-1] + 1) / 2 for each in (early, last)]
-    lengths = np.sqrt((ranks[0] ** 2).sum(-1) * (ranks[1] ** 2).sum(-1))
-    products = (ranks[0] * ranks[1]).sum(-1)
-    found: Curves = np.divide(products, lengths, out=np.full_like(lengths, np.nan), where=lengths > 0.0)
-    return found
 
 
 def _graces(curves: Curves, pruning: Pruning, trials: int) -> Iterator[Grace]:

@@ -13,13 +13,9 @@ from search.record.journal import EpochEvent, Outcome
 from search.record.repeats import Repeat
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.verdicts.pruning_audit import (
-    Stratum,
-    audit_of,
-    chance_of_better,
-    rank_correlations,
-    sampled,
-)
+from search.results.pruning_table import audit_lines
+from search.verdicts.better_stopped import Stratum
+from search.verdicts.pruning_audit import audit_of, rank_correlations, sampled
 
 EPOCHS, RUNG = 4, 1
 PRUNING = Pruning((RUNG,), 3, "")
@@ -152,11 +148,24 @@ def test_a_trial_that_diverges_when_it_is_trained_on_is_no_better() -> None:
     assert found.better == ()
 
 
-@pytest.mark.parametrize(("trained", "stopped"), [(3, 3), (3, 8), (10, 40)])
-def test_the_chance_of_a_better_one_is_what_draws_from_the_posterior_give(trained: int, stopped: int) -> None:
-    share = np.random.default_rng(0).beta(0.5, trained + 0.5, 400_000)
-    wanted = float((1.0 - (1.0 - share) ** (stopped - trained)).mean())
-    assert chance_of_better(0, trained, stopped) == pytest.approx(wanted, abs=3e-3)
+def test_nothing_ends_better_than_a_share_of_one() -> None:
+    trials, repeats = search_of([0.5, 0.4, 0.3, 0.2, 0.1], [1.0, 0.9, 0.8, 0.7, 0.6], go_on=1)
+    found = audit_of(summary(trials, repeats[:1]), PRUNING)
+    assert found is not None
+    assert (found.best, found.better, found.chance) == (1.0, (), 0.0)
+
+
+def test_an_audit_says_the_chance_of_those_that_it_did_not_train_and_nothing_where_it_trained_all() -> None:
+    trials, repeats = search_of(FIRSTS, [0.9 * each for each in FIRSTS], go_on=4)
+    part, whole = (audit_of(summary(trials, each), PRUNING) for each in (repeats[:2], repeats))
+    assert part is not None
+    assert whole is not None
+    assert 0.0 < part.chance < 1.0
+    assert f"any of the other 6 would have ended better: {part.chance:.0%}" in "; ".join(
+        audit_lines(part, (RUNG,))
+    )
+    assert whole.chance == 0.0
+    assert "chance" not in "; ".join(audit_lines(whole, (RUNG,)))
 
 
 def test_where_early_scores_are_right_the_first_rung_may_come_at_once() -> None:

@@ -1,0 +1,144 @@
+"""Says how likely it is that a search has stopped a trial that would have ended better than its best one.
+
+The model has two ranks of each trial, as normal scores: z of its score at the rung where it was last
+compared, and that of its final score. Their correlation r is what the audit has found, so that the trial ends
+above t with the chance 1 - Phi((t - r z) / (1 - r ** 2) ** 0.5), and the best of the finished trials is the
+highest of such draws, too. With r = 0 a stopped trial is as likely to be the best as any other; with r = 1 it
+never is. Counting alone (none better among n that were trained on) gives trials that were far behind the same
+chance as those that were stopped by a hair: docs/decisions/0009 has how often either is right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from search.deciding.pruning_replay import Curves
+
+RESAMPLES = 100
+"""So many resampled correlations are averaged over: a few curves leave it open."""
+HIGHEST = 0.99
+GRID = np.arange(-6.0, 8.01, 0.1)
+"""Final scores, as normal scores, over which the chance is summed up."""
+
+
+class Stratum(NamedTuple):
+    """Holds curves that stand for equally many trials: those of the finished, or those audited of a rung."""
+
+    curves: Curves
+    """Scores by epoch, [curves, epochs], higher for better."""
+    copies: int
+    """How many trials of the search each of them stands for."""
+    rung: int | None = None
+    """The epoch at which the trials were stopped; None for the finished ones."""
+
+
+def whole_of(strata: Sequence[Stratum]) -> Curves:
+    """Returns the curves of all strata, each as often as it stands for trials."""
+    return np.concatenate([np.repeat(each.curves, each.copies, axis=0) for each in strata])
+
+
+def picks_of(strata: Sequence[Stratum], random: np.random.Generator, resamples: int) -> NDArray[np.int64]:
+    """Returns the numbers of curves that each resample draws, [resamples, trials]; strata are numbered on.
+
+    It draws from each stratum as many curves as it has, and takes each as often as it stands for trials:
+    copies of one curve are not independent (Davison and Hinkley 1997, Bootstrap Methods and their
+    Application, section 3.2, "Several samples").
+    """
+    sizes = [len(each.curves) for each in strata]
+    firsts = np.cumsum(sizes) - sizes
+    drawn = [
+        first + random.integers(size, size=(resamples, size))
+        for first, size in zip(firsts, sizes, strict=True)
+    ]
+    copies = [each.copies for each in strata]
+    return np.concatenate([np.repeat(*each, axis=1) for each in zip(drawn, copies, strict=True)], axis=1)
+
+
+def spearman(early: Curves, last: Curves) -> Curves:
+    """Returns Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(each, axis=-1) - (each.shape[-1] + 1) / 2 for each in (early, last)]
+    lengths = np.sqrt((ranks[0] ** 2).sum(-1) * (ranks[1] ** 2).sum(-1))
+    products = (ranks[0] * ranks[1]).sum(-1)
+    found: Curves = np.divide(products, lengths, out=np.full_like(lengths, np.nan), where=lengths > 0.0)
+    return found
+
+
+def chance_of_better(strata: Sequence[Stratum], unknown: Mapping[int, Curves], rungs: Sequence[int]) -> float:
+    """Returns the chance that one of the stopped trials that were not trained on would have ended better than
+    every finished one, given that none of those that were trained on has.
+
+    `strata` are the finished trials, then the audited ones of each rung; `unknown` has the scores at its rung
+    of each other stopped trial, [trials], higher for better. It is 0 without any.
+    """
+    if not sum(map(len, unknown.values())):
+        return 0.0
+    whole, (finished, *audited) = whole_of(strata), strata
+    last = max(rungs)
+    groups = [(last, finished.curves[:, last - 1])]
+    groups += [(each.rung, each.curves[:, each.rung - 1]) for each in audited if each.rung is not None]
+    groups += unknown.items()
+    ranks = [(rung, _normal_scores(whole[:, rung - 1], scores)) for rung, scores in groups]
+    known = len(audited) + 1
+    missed = total = 0.0
+    for correlations in _correlations(strata, {rung for rung, _ in groups}):
+        below = [_below(scores, correlations[rung]) for rung, scores in ranks]
+        of_best = np.diff(np.exp(below[0]))
+        none_audited, none_unknown = (_between(sum(each)) for each in (below[1:known], below[known:]))
+        total += float((none_audited * of_best).sum())
+        missed += float((none_audited * (1.0 - none_unknown) * of_best).sum())
+    return missed / total if total > 0.0 else 1.0
+
+
+def _correlations(strata: Sequence[Stratum], rungs: set[int]) -> Iterator[dict[int, float]]:
+    """Yields resampled correlations of normal scores at each rung with the final ones.
+
+    Spearman's becomes Pearson's as for normal scores (Pearson 1907), drawn towards 0 as if there were one
+    more curve that said nothing: two or three curves may be in order by luck in every resample.
+    """
+    curves = np.concatenate([each.curves for each in strata])
+    picks, drawn_in = picks_of(strata, np.random.default_rng(0), RESAMPLES), len(curves) / (len(curves) + 1)
+    found = {
+        rung: 2.0
+        * np.sin(math.pi / 6.0 * np.nan_to_num(spearman(curves[picks, rung - 1], curves[picks, -1])))
+        for rung in rungs
+    }
+    for number in range(RESAMPLES):
+        yield {rung: drawn_in * float(each[number].clip(-1.0, 1.0)) for rung, each in found.items()}
+
+
+def _normal_scores(population: Curves, scores: Curves) -> Curves:
+    """Returns the normal scores of the places that `scores` have in a population; of equals the middle."""
+    from scipy.special import ndtri
+
+    ordered = np.sort(population)
+    places = (np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")) / 2.0
+    half = 0.5 / len(ordered)
+    normal: Curves = ndtri((places / len(ordered)).clip(half, 1.0 - half))
+    return normal
+
+
+def _below(ranks: Curves, correlation: float) -> Curves:
+    """Returns the logarithm of the chance that all of these trials end below each point of the grid."""
+    from scipy.special import log_ndtr
+
+    correlation = min(HIGHEST, max(-HIGHEST, correlation))
+    deviation = math.sqrt(1.0 - correlation**2)
+    logs: Curves = log_ndtr((GRID[:, None] - correlation * ranks) / deviation).sum(1)
+    return logs
+
+
+def _between(logs: Curves | int) -> Curves | float:
+    """Returns the chance between the points of the grid, from its logarithm at them; 1 of no trial."""
+    if isinstance(logs, int):
+        return 1.0
+    chances = np.exp(logs)
+    between: Curves = (chances[1:] + chances[:-1]) / 2.0
+    return between
