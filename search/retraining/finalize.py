@@ -115,6 +115,8 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
 
 def _measured(recipe: Recipe, test: bool, download: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from trainable.probes.endings import measure_endings
+    from trainable.train import threads_of
 
     lines: list[str] = []
-    return [vars(each) for each in measure_endings(recipe, download=download, say=lines.append)], lines
+    with threads_of(recipe.provenance, silent):
+        return [vars(each) for each in measure_endings(recipe, download=download, say=lines.append)], lines

@@ -99,9 +99,8 @@ def verification_of(
     }
     if len(known) < LEAST_RUNS:
         return Verification(verified=False, **common)
-    of_seeds = variance(known) / len(known), len(known) - 1
     of_images = error_of_images(name, [run for run in runs if run.fault is None]) ** 2, math.inf
-    error, freedom = error_of_sum(of_seeds, _variance_of_claim(recipe, known), of_images)
+    error, freedom = error_of_sum(*_variances_of_seeds(recipe, known), of_images)
     allowed = student(freedom) * error
     short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
     return Verification(
@@ -115,16 +114,19 @@ def verification_of(
     )
 
 
-def _variance_of_claim(recipe: Recipe, scores: Sequence[float]) -> tuple[float, int]:
-    """Returns the variance of the claimed score, and its degrees of freedom.
+def _variances_of_seeds(recipe: Recipe, scores: Sequence[float]) -> list[tuple[float, int]]:
+    """Returns the variances that seeds give the mean of these scores and the claimed one, each with its
+    degrees of freedom.
 
-    A final has scores of its own. Any other claim deviates as these runs do: the figure of a search is one
-    run, that of a recipe that was made simpler or finalized the mean over the seeds of that step.
+    A final has scores of its own. Any other claim deviates as these runs do (the figure of a search is one
+    run, that of a recipe that was made simpler or finalized the mean over the seeds of that step): then both
+    come from one estimate, and are one part with its degrees of freedom.
     """
-    known = recipe.provenance or Provenance()
-    if known.final is not None:
-        return variance(known.final.scores) / len(known.final.scores), len(known.final.scores) - 1
-    return variance(scores) / _runs_of_claim(known), len(scores) - 1
+    known, of_a_run, freedom = recipe.provenance or Provenance(), variance(scores), len(scores) - 1
+    if known.final is None:
+        return [(of_a_run * (1 / len(scores) + 1 / _runs_of_claim(known)), freedom)]
+    claims = known.final.scores
+    return [(of_a_run / len(scores), freedom), (variance(claims) / len(claims), len(claims) - 1)]
 
 
 def _runs_of_claim(known: Provenance) -> int:

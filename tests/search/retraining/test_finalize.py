@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
-from search.retraining.finalize import Way, chosen_of
+from search.retraining.finalize import Way, _measured, chosen_of
 from search.retraining.paired import half_width
 from trainable.recipe import Recipe
+from trainable.recipe.provenance import Provenance
+from trainable.train import train
 
 AVERAGING, FLIP, SCALES = "regularisation.averaging.kind", "evaluation.flip", "evaluation.scales"
 
@@ -52,3 +55,17 @@ def test_the_noise_is_that_of_all_comparisons_together() -> None:
     found = chosen_of(Recipe(), ways, "val_accuracy")
     assert found.noise == pytest.approx(wanted)
     assert found.noise == pytest.approx(half_width(gains, 0.975))
+
+
+def test_a_recipe_is_finalized_with_its_own_threads_and_scores_as_it_does_when_it_is_trained() -> None:
+    tiny = {"model": {"kind": "resnet_small", "depth": 8, "width": 8}, "loop.epochs": 1}
+    known = {"provenance": Provenance(threads=1)}
+    recipe = Recipe().with_values({**tiny, "precision.kind": "fp32"}).model_copy(update=known)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        ways, _ = _measured(recipe, False, False)
+    finally:
+        torch.set_num_threads(before)
+    own = next(each for each in ways if each["values"][AVERAGING] == "none")
+    assert own["scores"]["val_loss"] == train(recipe).history[-1].val_loss

@@ -82,9 +82,7 @@ def test_the_claim_of_a_recipe_made_simpler_is_a_mean_over_its_seeds(dropped: tu
     runs = runs_of(0.88, 0.9, 0.92)
     found = verification_of(recipe_of(simplified=simplified), METRIC, 0.9, runs, has_test=True)
     of_seeds, of_claim = 0.02**2 / 3, 0.02**2 / (4 if dropped else 1)
-    error = math.sqrt(of_seeds + of_claim)
-    freedom = error**4 / (of_seeds**2 / 2 + of_claim**2 / 2)
-    assert found.allowed == pytest.approx(stats.t.ppf(0.975, freedom) * error)
+    assert found.allowed == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(of_seeds + of_claim))
 
 
 def test_the_claim_of_a_finalized_recipe_is_a_mean_over_its_seeds() -> None:
@@ -99,16 +97,19 @@ def test_the_claim_of_a_finalized_recipe_is_a_mean_over_its_seeds() -> None:
     assert allowed[0] < 0.75 * allowed[1]
 
 
-def test_the_rule_verifies_what_holds_in_nineteen_cases_of_twenty() -> None:
-    luck = np.random.default_rng(0)
-    recipe = recipe_of(0.9)
-    found = []
-    for _ in range(1_000):
-        claimed = 0.9 + 0.01 * luck.standard_normal()
-        images = 0.01 * luck.standard_normal()
-        runs = runs_of(*(0.9 + images + 0.01 * luck.standard_normal(3)), images=0.01)
-        found.append(verification_of(recipe, METRIC, float(claimed), runs, has_test=True).verified)
-    assert np.mean(found) > 0.95
+@pytest.mark.parametrize("images", [0.0, 0.01])
+@pytest.mark.parametrize("with_final", [False, True])
+def test_the_rule_refuses_what_holds_in_one_case_of_forty(with_final: bool, images: float) -> None:
+    luck, refused = np.random.default_rng(0), []
+    for _ in range(2_000):
+        claims = 0.9 + 0.01 * luck.standard_normal(3 if with_final else 1)
+        claimed, final = float(np.mean(claims)), final_of(*claims) if with_final else None
+        scores = 0.9 + images * luck.standard_normal() + 0.01 * luck.standard_normal(3)
+        runs = runs_of(*scores, images=images)
+        found = verification_of(recipe_of(claimed, final), METRIC, claimed, runs, has_test=True)
+        refused.append(not found.verified)
+    # measured: 0.022 to 0.037; 0.041 and 0.046 where a claim of one run counts as an estimate of its own
+    assert 0.01 < np.mean(refused) < 0.04
 
 
 def test_a_run_that_comes_to_nothing_is_a_recipe_that_is_not_verified() -> None:
