@@ -100,7 +100,7 @@ def verification_of(
     if len(known) < LEAST_RUNS:
         return Verification(verified=False, **common)
     of_images = error_of_images(name, [run for run in runs if run.fault is None]) ** 2, math.inf
-    error, freedom = error_of_sum(*_variances_of_seeds(recipe, known), of_images)
+    error, freedom = error_of_sum(*_variances_of_seeds(recipe, known, common["validation_scores"]), of_images)
     allowed = student(freedom) * error
     short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
     return Verification(
@@ -114,19 +114,25 @@ def verification_of(
     )
 
 
-def _variances_of_seeds(recipe: Recipe, scores: Sequence[float]) -> list[tuple[float, int]]:
+def _variances_of_seeds(
+    recipe: Recipe, scores: Sequence[float], on_validation: Sequence[float]
+) -> list[tuple[float, int]]:
     """Returns the variances that seeds give the mean of these scores and the claimed one, each with its
     degrees of freedom.
 
-    A final has scores of its own. Any other claim deviates as these runs do (the figure of a search is one
-    run, that of a recipe that was made simpler or finalized the mean over the seeds of that step): then both
-    come from one estimate, and are one part with its degrees of freedom.
+    A final has scores of its own. Any other claim is a validation score and deviates as those of these runs
+    do: the figure of a search is one run, that of a recipe that was made simpler or finalized the mean over
+    the seeds of that step. Then both deviations are of the same runs, and count as one estimate.
     """
-    known, of_a_run, freedom = recipe.provenance or Provenance(), variance(scores), len(scores) - 1
+    known, of_mean, freedom = (
+        recipe.provenance or Provenance(),
+        variance(scores) / len(scores),
+        len(scores) - 1,
+    )
     if known.final is None:
-        return [(of_a_run * (1 / len(scores) + 1 / _runs_of_claim(known)), freedom)]
+        return [(of_mean + variance(on_validation) / _runs_of_claim(known), freedom)]
     claims = known.final.scores
-    return [(of_a_run / len(scores), freedom), (variance(claims) / len(claims), len(claims) - 1)]
+    return [(of_mean, freedom), (variance(claims) / len(claims), len(claims) - 1)]
 
 
 def _runs_of_claim(known: Provenance) -> int:

@@ -37,9 +37,14 @@ def final_of(*scores: float) -> FreshRuns:
     )
 
 
-def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9) -> list[Fresh]:
-    """Returns runs with these test scores, whose images alone leave the gap a standard error of `images`."""
-    return [fresh_run(seed, score, validation, images) for seed, score in enumerate(scores, start=1)]
+def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9, alike: float = 1.0) -> list[Fresh]:
+    """Returns runs with these test scores, whose images alone leave the gap a standard error of `images`.
+
+    The validation scores have this mean and `alike` times the deviations of the test scores.
+    """
+    luck = alike * (np.array(scores) - np.mean(scores))
+    both = enumerate(zip(scores, (validation + luck).tolist(), strict=True), start=1)
+    return [fresh_run(seed, test, on_validation, images) for seed, (test, on_validation) in both]
 
 
 def is_verified(recipe: Recipe, runs: list[Fresh]) -> bool:
@@ -52,6 +57,12 @@ def test_a_figure_that_the_test_part_gives_again_is_verified() -> None:
 
 def test_a_figure_far_above_the_test_scores_is_not() -> None:
     assert not is_verified(recipe_of(0.95), runs_of(0.76, 0.765, 0.755, images=0.01))
+
+
+def test_a_figure_is_not_excused_by_test_scores_that_vary_more_than_validation_scores_do() -> None:
+    scores = (0.76, 0.69, 0.62)
+    assert is_verified(recipe_of(0.95), runs_of(*scores, alike=1.0))
+    assert not is_verified(recipe_of(0.95), runs_of(*scores, alike=0.1))
 
 
 def test_a_test_score_above_the_figure_is_verified_however_far() -> None:
