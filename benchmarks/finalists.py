@@ -1,6 +1,6 @@
 """Measures whether the numbers of finalists hold: in how many searches the interval has the recipe's mean.
 
-    TUNEBOOK_DATA=FOLDER python benchmarks/finalists.py [--only digits] [--seeds 10] [--report]
+    TUNEBOOK_DATA=FOLDER python benchmarks/finalists.py [--only digits] [--report]
 
 On **tables** a recipe has been trained with many seeds, once (benchmarks/tables/seeds_*.jsonl). A search is
 replayed: it scores 16 of the recipes with one seed, its best three are scored with three other seeds, and the
@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from early_scores import images_of
 from recipe_table import BASE, TABLE
 from report import RESULTS, described, environment, portable, write
 from search.record.finals import estimated
@@ -46,12 +45,18 @@ Scores = NDArray[np.float64]
 CHEAP = ("--set", "base.model={kind: resnet_small, depth: 8, width: 8}", "--set", "base.precision.kind=fp32")
 DATA = {
     "digits": ["--data", "digits", "--epochs", "8", *CHEAP],
-    "fashion-mnist": [
-        *("--data", str(IMAGES / "fashion-mnist"), "--set", "data.train_limit=4000", "--epochs", "6"),
-        *("--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}", *CHEAP[2:]),
+    "photographs": [
+        *("--data", str(IMAGES / "sign-language-digits" / "Dataset"), "--set", "data.image_size=32"),
+        *("--epochs", "8", "--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}"),
+        *CHEAP[2:],
     ],
 }
-SEARCHES = {("digits", "same"): 10, ("digits", "fresh"): 10, ("fashion-mnist", "same"): 10}
+TABLED = ("digits",)
+SEARCHES = {
+    ("digits", "same"): 10,
+    ("digits", "fresh"): 10,
+    ("photographs", "same"): 10,
+}
 
 
 def main() -> None:
@@ -60,7 +65,8 @@ def main() -> None:
     RUNS.mkdir(parents=True, exist_ok=True)
     for data in [options.only] if options.only else list(DATA):
         if not options.report:
-            _fill_table(data)
+            if data in TABLED:
+                _fill_table(data)
             for (name, splits), count in SEARCHES.items():
                 for seed in range(count) if name == data else ():
                     file = RUNS / f"{data}-{splits}-{seed}.json"
@@ -85,7 +91,7 @@ def _fill_table(data: str) -> None:
     missing = [(r, s) for s in range(SEEDS) for r in range(RECIPES) if (r, s) not in done]
     if not missing:
         return
-    recipes, images = _recipes(data)
+    recipes, images = _recipes()
     with file.open("a") as table:
         for recipe, seed in missing:
             score = _accuracy(recipes[recipe].with_values({"loop.seed": seed}), images)
@@ -93,13 +99,12 @@ def _fill_table(data: str) -> None:
             table.flush()
 
 
-def _recipes(data: str) -> tuple[list[Recipe], DataSet]:
+def _recipes() -> tuple[list[Recipe], DataSet]:
     """Returns recipes around the documents' rules, as the table of recipes draws them, and their images."""
     lines = [json.loads(line) for line in TABLE.read_text().splitlines()]
     drawn = [line["values"] for line in lines if line["half"] == "rules"][:RECIPES]
-    images = load(Recipe().data) if data == "digits" else images_of(str(IMAGES / "fashion-mnist"))
-    shorter = {"loop.epochs": 8} if data == "digits" else {}
-    return [Recipe().with_values({**BASE, **values, **shorter}) for values in drawn], images
+    shorter = {"loop.epochs": 8}
+    return [Recipe().with_values({**BASE, **values, **shorter}) for values in drawn], load(Recipe().data)
 
 
 def _accuracy(recipe: Recipe, images: DataSet) -> float:
@@ -201,7 +206,7 @@ def _scores(recipe: Recipe, splits: str, k: int) -> tuple[float, float]:
 
 
 def _report() -> None:
-    tables = {data: replayed(_scores_of(data), REPLAYS) for data in DATA if _table_file(data).exists()}
+    tables = {data: replayed(_scores_of(data), REPLAYS) for data in TABLED}
     runs = [json.loads(file.read_text()) for file in sorted(RUNS.glob("*.json"))]
     record = {"environment": environment(1), "tables": tables, "searches": summaries(runs)}
     write("finalists", record, page(tables, runs))
@@ -253,8 +258,12 @@ def page(tables: dict[str, dict[str, float]], runs: Sequence[dict[str, Any]]) ->
     named = {f"table of {data}": each for data, each in tables.items()} | summaries(runs)
     rows = "\n".join(_row(name, each) for name, each in named.items())
     commands = "\n".join(f"    {each['command']}" for each in runs if each["seed"] == 0)
-    where = "\n".join(described(each["environment"]) for each in runs[-1:])
+    where = "\n\n".join(described(each["environment"]) for each in _last_of_each(runs))
     return f"{head}{rows}\n\n{commands}\n\n{where}"
+
+
+def _last_of_each(runs: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    return {each["data"]: each for each in runs}.values()
 
 
 def _row(name: str, found: dict[str, float]) -> str:
