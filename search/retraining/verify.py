@@ -124,11 +124,8 @@ def _variances_of_seeds(
     do: the figure of a search is one run, that of a recipe that was made simpler or finalized the mean over
     the seeds of that step. Then both deviations are of the same runs, and count as one estimate.
     """
-    known, of_mean, freedom = (
-        recipe.provenance or Provenance(),
-        variance(scores) / len(scores),
-        len(scores) - 1,
-    )
+    known = recipe.provenance or Provenance()
+    of_mean, freedom = variance(scores) / len(scores), len(scores) - 1
     if known.final is None:
         return [(of_mean + variance(on_validation) / _runs_of_claim(known), freedom)]
     claims = known.final.scores
