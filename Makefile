@@ -2,7 +2,7 @@
 #
 #   make demo       set up, then search a recipe for scikit-learn's digits (bundled: no download of data)
 #   make install    the set-up alone: .venv with the pinned packages and the project, editable
-#   make test       set up if needed, then lint, types, import contracts, all tests: about 17 minutes on 2 cores
+#   make test       set up if needed, then lint, types, import contracts, all tests: about 20 minutes on 2 cores
 #   make quick      the same with the tests that need no Ray, server or second process: 2 minutes
 #   make lint       without the tests           make format    apply ruff's formatting and fixes
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)

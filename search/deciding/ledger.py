@@ -35,7 +35,7 @@ from search.record.repeats import Repeat
 from search.record.trials import Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
-from search.study.space import network_fields
+from search.study.space import networks_differ
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
@@ -108,7 +108,7 @@ class Ledger:
             mode=None if metric in OBJECTIVES else scheduler.direction,
             epochs=epochs,
             constraints=constraints,
-            networks_differ=bool(network_fields(space)),
+            networks_differ=networks_differ(space),
             finalists=finalists,
             version=version("tunebook"),
         )

@@ -210,8 +210,8 @@ def _costs_left_out(search: Search) -> dict[str, str]:
     if search.record.measures_costs:
         return {"costs": "no trial has finished"}
     asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
-    measured = "its latency, parameters and memory"
-    return {"costs": f"every trial has the same network; a study that has {asks} measures {measured}"}
+    measured = "each network's latency, parameters and memory"
+    return {"costs": f"a study that chooses between networks, or that has {asks}, measures {measured}"}
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:

@@ -22,8 +22,8 @@ from trainable.training.metrics import OBJECTIVES, sign_of
 RULE = (
     "verified if every run finishes, and their mean is not worse than the claimed score by more than the "
     "95 % interval of the difference allows: Student's t with Satterthwaite's degrees of freedom, over the "
-    "deviation between seeds, that of the claim itself (a mean of several runs, or one run), and for test "
-    "scores that of the images"
+    "deviation between seeds, that of the claim itself (a mean of several runs, or one run; by the "
+    "validation scores of these runs where it has none of its own), and for test scores that of the images"
 )
 
 

@@ -45,10 +45,18 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     return space
 
 
+def networks_differ(space: Space) -> bool:
+    """Returns whether a space draws which network a trial has, or how large it is.
+
+    Arguments of a person's own network do not count: nothing is known of what they change.
+    """
+    return bool(network_fields(space) - {"arguments"})
+
+
 def network_fields(space: Space) -> frozenset[str]:
     """Returns the drawn fields of `model` that say which network a trial has, or how large it is."""
-    sections = (each.path.split(".") for each in space.dimensions)
-    return frozenset(field for section, field, *_ in sections if section == "model") - OF_ANY_NETWORK
+    drawn = (each.path for each in space.dimensions if each.path.startswith("model."))
+    return frozenset(path.split(".")[1] for path in drawn) - OF_ANY_NETWORK
 
 
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:

@@ -61,8 +61,8 @@ class PruningAudit:
     """Those of these that ended better than the best of the search."""
     best: float
     chance: float
-    """The chance that any stopped trial would have ended better: `better_stopped` says how it is found; 1
-    where one has, 0 where none can."""
+    """The chance that one of the others would have ended better: `better_stopped` says how it is found; 1
+    where one of these has, 0 where none can."""
     rungs: tuple[Rung, ...]
     graces: tuple[Grace, ...]
     grace: int | None

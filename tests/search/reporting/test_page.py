@@ -115,7 +115,7 @@ def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempP
     assert "Importances are missing: 0 trials can be compared, 20 are needed." in text
     assert ", the documented recipe, on the validation part" in text
     assert "lucky" not in text
-    assert "Not measured: a study that has <code>objective: {constraints: " in text
+    assert "Not measured: a study that chooses between networks, or that has <code>objective: {constr" in text
     found = Reader(text)
     assert {each[1:] for each in found.loaded if each.startswith("#")} <= set(found.ids)
     assert "Scores by class are missing: there is no checkpoint of trial 0." in text
