@@ -272,15 +272,16 @@ def page_of(runs: dict[str, dict[str, Any]], rounds: int, where: dict[str, Any])
         "|-|-|-|-|-|-|-|",
     ]
     lines += [
-        f"| {name} | {run['version']} | {run['bytes'] / 1e6:.2f} | {_spread(run['write_seconds'])} "
-        f"| {_spread(run['drawn_seconds'])} | {1000 * statistics.median(run['hover_seconds']):.0f} "
+        f"| {name} | {run['version']} | {run['bytes'] / 1e6:.2f} | {spread(run['write_seconds'])} "
+        f"| {spread(run['drawn_seconds'])} | {1000 * statistics.median(run['hover_seconds']):.0f} "
         f"| {run['nodes']:,} |"
         for name, run in runs.items()
     ]
     return "\n".join([*lines, "", described(where)])
 
 
-def _spread(seconds: Sequence[float]) -> str:
+def spread(seconds: Sequence[float]) -> str:
+    """Returns the median of measured seconds, with the least and the most."""
     return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 

@@ -14,7 +14,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from report import described, environment, write
-from report_page import CHROMIUM, FRAMES
+from report_page import CHROMIUM, FRAMES, spread
 from search.reporting.answers import THUMBNAIL_PIXELS, WORST, class_scores, thumbnail
 from search.reporting.content import Answers, Mistake, Report
 from search.reporting.gather import report_of
@@ -98,14 +98,10 @@ def page_of(runs: Mapping[str, dict[str, Any]], rounds: int, where: Mapping[str,
     ]
     lines += [
         f"| {kind} | {run['epochs']:,} | {run['bytes'] / 1e6:.2f} | {run['gather_seconds']:.1f} "
-        f"| {_spread(run['write_seconds'])} | {_spread(run['drawn_seconds'])} |"
+        f"| {spread(run['write_seconds'])} | {spread(run['drawn_seconds'])} |"
         for kind, run in runs.items()
     ]
     return "\n".join([*lines, "", described(where)])
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
 def main() -> None:

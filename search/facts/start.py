@@ -13,7 +13,7 @@ from spaces.facts import Backbone, Facts
 from spaces.rules.starts import candidates, start, suits
 from trainable.data.dataset import stored_side
 from trainable.recipe import Recipe
-from trainable.recipe.models import OF_ANY_NETWORK, is_published
+from trainable.recipe.models import is_published, network_fields
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _names_none(study: Study) -> bool:
     if WEIGHTS in study.pinned and study.pinned[WEIGHTS] is None:
         return False
     paths = [*study.pinned, *map(path_of, study.space.overrides)]
-    return {path.split(".")[1] for path in paths if path.startswith("model.")} <= OF_ANY_NETWORK
+    return not network_fields(paths)
 
 
 def _unknown(weights: str) -> str:

@@ -16,7 +16,7 @@ from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
-from trainable.recipe.models import OF_ANY_NETWORK, network_name
+from trainable.recipe.models import network_fields, network_name
 from trainable.recipe.optimizers import Timm
 
 
@@ -50,18 +50,12 @@ def networks_differ(space: Space) -> bool:
 
     Arguments of a person's own network do not count: nothing is known of what they change.
     """
-    return bool(network_fields(space) - {"arguments"})
-
-
-def network_fields(space: Space) -> frozenset[str]:
-    """Returns the drawn fields of `model` that say which network a trial has, or how large it is."""
-    drawn = (each.path for each in space.dimensions if each.path.startswith("model."))
-    return frozenset(path.split(".")[1] for path in drawn) - OF_ANY_NETWORK
+    return bool(network_fields(each.path for each in space.dimensions) - {"arguments"})
 
 
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
     """Yields a fault where each network that a trial can have has more parameters than are allowed."""
-    limit, varying = constraints.parameters, network_fields(space)
+    limit, varying = constraints.parameters, network_fields(each.path for each in space.dimensions)
     counted = {each.name: each.parameters for each in facts.networks if varying == {"name"}}
     if not varying:
         counted = {network_name(space.base.model): facts.parameters}

@@ -7,6 +7,7 @@ the PyTorch tuning guide and 003 the PaddleClas guide.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -169,6 +170,11 @@ class ModelSpec(Spec):
 
 OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
 """These fields of `model` say nothing of which network it is, or how large."""
+
+
+def network_fields(paths: Iterable[str]) -> frozenset[str]:
+    """Returns the fields of `model` among dotted paths that say which network it is, or how large."""
+    return frozenset(path.split(".")[1] for path in paths if path.startswith("model.")) - OF_ANY_NETWORK
 
 
 class ResNetSmall(ModelSpec):
