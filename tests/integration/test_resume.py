@@ -204,10 +204,17 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
 
 
 def kill_a_trial(folder: Path) -> None:
-    """Kills the process of the first trial that has trained three epochs."""
+    """Kills the process of the first trial that has trained three epochs, as soon as Ray has named one."""
     wait_until(
         lambda: any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()),
         every=POLL_SECONDS,
     )
-    (victim,) = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
-    os.kill(victim, signal.SIGKILL)
+    victims: list[int] = []
+
+    def appear() -> bool:
+        victims[:] = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
+        return bool(victims)
+
+    wait_until(appear, every=POLL_SECONDS)
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
