@@ -197,10 +197,14 @@ class Space:
     def _active(self, values: Values) -> list[Dimension]:
         return [each for each in self.dimensions if self._exists(each, values)]
 
+    def base_meets(self, when: When) -> bool:
+        """Returns whether a trial that draws nothing at the condition's path meets it by its base."""
+        return self._in_base(when.path) in when.values
+
     def _exists(self, dimension: Dimension, values: Values) -> bool:
         if (when := dimension.when) is None:
             return True
-        return (values[when.path] if when.path in values else self._in_base(when.path)) in when.values
+        return values[when.path] in when.values if when.path in values else self.base_meets(when)
 
     def _in_base(self, path: str) -> Any:
         """Returns the base's value. Raises RecipeError if it has none."""

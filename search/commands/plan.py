@@ -20,15 +20,23 @@ from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
 OTHERWISE = "`tunebook search --weights none` trains from scratch, --model NAME another network"
+MODEL = "where a model of all rungs expects the largest gain"
+NEAR_THE_BEST = "near the best trials"
 DRAWN = {
-    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial uniformly",
+    "auto": f"from the priors, then more and more {MODEL}, or {NEAR_THE_BEST}; every fifth trial evenly",
+    "mutation": f"from the priors, then more and more {NEAR_THE_BEST}; every fifth trial evenly",
+    "gp": f"from the priors, then more and more {MODEL}; every fifth trial evenly",
+    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial evenly",
     "tpe": "priors are not used",
     "random": "from the priors",
     "qmc": "from the priors, spread by a Sobol sequence",
 }
 DRAWN_WITHOUT_PRIORS = {
+    "auto": f"evenly at first, then {MODEL}, or {NEAR_THE_BEST}; every fifth trial evenly",
+    "mutation": f"evenly at first, then {NEAR_THE_BEST}; every fifth trial evenly",
+    "gp": f"evenly at first, then {MODEL}; every fifth trial evenly",
     "prior-tpe": "by TPE, since there are no priors",
-    "random": "uniformly, since there are no priors",
+    "random": "evenly, since there are no priors",
     "qmc": "spread by a Sobol sequence, since there are no priors",
 }
 

@@ -16,11 +16,16 @@ NO_BITS = 1e-9
 def make_sampler(space: Space, kind: SamplerKind, seed: int, direction: Mode) -> Sampler:
     """Build the sampler of a study; `direction` says whether the objective is maximised or minimised.
 
-    In a space without beliefs, `prior-tpe` is TPE.
+    In a space without beliefs, `prior-tpe` is TPE, and `auto`, `mutation` and `gp` draw nothing from priors.
     """
+    believes = concentration(space) > NO_BITS
     match kind:
-        case "prior-tpe" if concentration(space) > NO_BITS:
-            from search.deciding.prior_tpe import PriorTpeSampler  # scipy.stats takes a second to import
+        case "auto" | "mutation" | "gp":
+            from search.deciding.auto import AutoSampler  # scipy.stats takes a second to import
+
+            return AutoSampler(space, seed, direction, learns=kind, believes=believes)
+        case "prior-tpe" if believes:
+            from search.deciding.prior_tpe import PriorTpeSampler  # it imports scipy.stats, too
 
             return PriorTpeSampler(space, seed, direction)
         case "prior-tpe" | "tpe":

@@ -7,46 +7,39 @@ It has three ways to draw a trial:
   arXiv 2306.12370, section 4), the evidence is how likely the better trials are under the priors, against
   the worse ones;
 * by Optuna's TPE, which learns from all trials, however they were drawn;
-* uniformly, one trial in `UNIFORM_EVERY`, always: whatever the priors say, a search of n trials holds a
-  random search of n / UNIFORM_EVERY, so a wrong prior costs at most that factor.
+* evenly, one trial in `EVEN_EVERY`, always: whatever the priors say, a search of n trials holds a
+  random search of n / EVEN_EVERY, so a wrong prior costs at most that factor.
 
 docs/decisions/0008 says why, and what it is worth.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm, spearmanr
 
-from search.deciding.sampler import Sampler
-from search.deciding.tpe import TpeSampler, seed_of_trial
+from search.deciding.beliefs import Rank, belief, draw, own_is_likeliest, rank_of, trust
+from search.deciding.sampler import Sampler, seed_of_trial
+from search.deciding.tpe import TpeSampler
 from search.record.journal import Outcome
 from search.study.constraints import above_limits
-from spaces.domains import Choice, Domain, SpaceError, Value, value_at
-from spaces.priors import Prior, density, likeliest, quantile_value
+from spaces.domains import Value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
-from trainable.training.metrics import sign_of
 
 FIRST_SHARE = 0.9
-"""The priors' share of trials not drawn uniformly, as long as no trial speaks against the priors."""
+"""The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
 UNDIMINISHED = 20
 """After so many trials the priors' share begins to fall, as this number over the number of trials."""
-UNIFORM_EVERY = 5
-SAME = 1e-6
-"""Two values count as one where they differ by less than this part of a range."""
+EVEN_EVERY = 5
 
-Way = Literal["likeliest", "prior", "tpe", "uniform"]
-Rank = tuple[int, int, float]
-"""A key that sorts trials, the best first."""
+Way = Literal["likeliest", "prior", "tpe", "even"]
 
 
 class PriorTpeSampler(Sampler):
-    """Draws from the priors, by TPE and uniformly; meant for spaces whose rules believe something.
+    """Draws from the priors, by TPE and evenly; meant for spaces whose rules believe something.
 
     Trial 0 is the documented recipe. So trial 1 has the priors' likeliest values, as PriorBand's first trial
     has, unless that is the same recipe.
@@ -57,7 +50,7 @@ class PriorTpeSampler(Sampler):
         self._seed = seed
         self._direction = direction
         self._tpe = TpeSampler(space, seed, direction)
-        self._likeliest_number = None if _own_is_likeliest(space) else 1
+        self._likeliest_number = None if own_is_likeliest(space) else 1
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._values: list[Mapping[str, Value]] = []
         self._ended: dict[int, tuple[Rank, float]] = {}
@@ -68,7 +61,7 @@ class PriorTpeSampler(Sampler):
         way = self.way(number, rng.random())
         if way == "tpe":
             return self._tpe.ask(number)
-        return self._space.define(lambda dimension, prior: _drawn_by(way, dimension.domain, prior, rng))
+        return draw(self._space, way, rng)
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self._tpe.add(number, values)
@@ -86,90 +79,23 @@ class PriorTpeSampler(Sampler):
         inside = all(value in self._domains[name] for name, value in named.items())
         rank = rank_of(outcome, scores, self._direction, above_limits(excesses or {}))
         if inside and rank is not None:
-            self._ended[number] = rank, self._belief(self._values[number], named)
+            self._ended[number] = rank, belief(self._space, self._values[number])
 
-    def way(self, number: int, draw: float) -> Way:
-        """Decides how a trial is drawn; `draw` in [0, 1) decides between the priors and TPE."""
+    def way(self, number: int, fraction: float) -> Way:
+        """Decides how a trial is drawn; `fraction` in [0, 1) decides between the priors and TPE."""
         if number == self._likeliest_number:
             return "likeliest"
-        if number % UNIFORM_EVERY == UNIFORM_EVERY - 1:
-            return "uniform"
-        return "prior" if draw < self.prior_share() else "tpe"
+        if number % EVEN_EVERY == EVEN_EVERY - 1:
+            return "even"
+        return "prior" if fraction < self.prior_share() else "tpe"
 
     def prior_share(self) -> float:
-        """Returns the probability that a trial which is not drawn uniformly is drawn from the priors."""
-        best_first = [belief for _, (_, belief) in sorted(self._ended.items(), key=_rank_then_number)]
+        """Returns the probability that a trial which is not drawn evenly is drawn from the priors."""
+        best_first = [likelihood for _, (_, likelihood) in sorted(self._ended.items(), key=_rank_then_number)]
         decay = min(1.0, UNDIMINISHED / max(len(best_first), 1))
         return FIRST_SHARE * decay * trust(best_first)
-
-    def _belief(self, values: Mapping[str, Value], named: Mapping[str, Value]) -> float:
-        """Returns how likely the priors make a trial, as a logarithm of the ratio to uniform draws."""
-        densities = (
-            density(self._domains[name], prior, named[name])
-            for name, prior in self._space.priors(values).items()
-        )
-        return sum(math.log(max(each, math.ulp(0.0))) for each in densities)
-
-
-def trust(beliefs: Sequence[float]) -> float:
-    """Returns how far the trials support the priors, in [0, 1]; `beliefs` holds the best trial's first.
-
-    It is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is
-    twice the probability of a rank correlation at least so low if the two were independent.
-    """
-    if len(beliefs) < 4 or len(set(beliefs)) == 1:
-        return 1.0
-    correlation = float(spearmanr(beliefs, np.arange(len(beliefs), 0, -1)).statistic)
-    return min(1.0, 2.0 * float(norm.cdf(correlation * math.sqrt(len(beliefs) - 1))))
-
-
-def rank_of(
-    outcome: Outcome, scores: Mapping[int, float], direction: Mode, excess: float = 0.0
-) -> Rank | None:
-    """Returns how TPE ranks a trial; None for one that TPE ignores.
-
-    Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by
-    their score there, then those without any score, and last those that break constraints, by their `excess`.
-    """
-    sign = -sign_of(direction)
-    match outcome:
-        case "failed":
-            return None
-        case "finished":
-            return 0, 0, sign * scores[max(scores)]
-        case "stopped" if scores:
-            return 1, -max(scores), sign * scores[max(scores)]
-        case "stopped" | "diverged":
-            return 2, 0, 0.0
-        case "infeasible":
-            return 3, 0, excess
 
 
 def _rank_then_number(ended: tuple[int, tuple[Rank, float]]) -> tuple[Rank, int]:
     number, (rank, _) = ended
     return rank, number
-
-
-def _drawn_by(
-    way: Literal["likeliest", "prior", "uniform"], domain: Domain, prior: Prior, rng: np.random.Generator
-) -> Value:
-    """Returns the value of a dimension; a domain with one option uses no random number."""
-    if isinstance(domain, Choice) and len(domain.options) == 1:
-        return domain.options[0]
-    fraction = float(rng.random())
-    match way:
-        case "likeliest":
-            return likeliest(domain, prior)
-        case "prior":
-            return quantile_value(domain, prior, fraction)
-        case "uniform":
-            return value_at(domain, fraction)
-
-
-def _own_is_likeliest(space: Space) -> bool:
-    expected = space.encode(space.define(lambda dimension, prior: likeliest(dimension.domain, prior)))
-    try:
-        own = space.encode(space.own)
-    except SpaceError:  # a value of the documents may lie outside the searched range
-        return False
-    return own.keys() == expected.keys() and all(abs(own[name] - expected[name]) < SAME for name in own)

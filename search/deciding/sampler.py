@@ -14,6 +14,13 @@ from search.record.journal import Outcome
 from spaces.domains import Value
 
 
+def seed_of_trial(seed: int, number: int) -> int:
+    """Returns the seed of one trial's draw, computed from the search's seed."""
+    import numpy as np
+
+    return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+
+
 class Sampler(ABC):
     """Draws the values of trials; trial numbers count from 0 without gaps."""
 

@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Container, Mapping, Sequence
 
-import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.storages import InMemoryStorage
@@ -14,7 +13,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search.deciding.optuna_trials import distribution, optuna_trial
-from search.deciding.sampler import Sampler
+from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import Outcome
 from spaces.domains import Choice, Value
 from spaces.space import Dimension, Space
@@ -91,11 +90,6 @@ class TpeSampler(Sampler):
         return optuna_trial(
             number, named, self._domains, outcome, scores, outside="ignore the trial", excesses=excesses
         )
-
-
-def seed_of_trial(seed: int, number: int) -> int:
-    """Returns the seed of one trial's draw, computed from the search's seed."""
-    return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
 
 
 class _Draw:

@@ -64,11 +64,11 @@ class SpaceChoice(Spec):
     probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
 
 
-SamplerKind = Literal["prior-tpe", "tpe", "random", "qmc"]
+SamplerKind = Literal["auto", "mutation", "gp", "prior-tpe", "tpe", "random", "qmc"]
 
 
 class SamplerChoice(Spec):
-    kind: SamplerKind = "prior-tpe"
+    kind: SamplerKind = "auto"
 
 
 class SchedulerChoice(Spec):

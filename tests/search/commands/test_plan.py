@@ -105,16 +105,27 @@ def test_options_without_the_documents_own_are_reported(values: dict[str, Any], 
     ("kind", "space", "wanted"),
     [
         (
+            "auto",
+            "document",
+            "auto, seed 0: from the priors, then more and more where a model of all rungs expects the "
+            "largest gain, or near the best trials; every fifth trial evenly",
+        ),
+        (
+            "mutation",
+            "wide",
+            "mutation, seed 0: evenly at first, then near the best trials; every fifth trial evenly",
+        ),
+        (
             "prior-tpe",
             "document",
-            "prior-tpe, seed 0: from the priors, then more and more by TPE; every fifth trial uniformly",
+            "prior-tpe, seed 0: from the priors, then more and more by TPE; every fifth trial evenly",
         ),
         ("tpe", "document", "tpe, seed 0: priors are not used"),
         ("random", "document", "random, seed 0: from the priors"),
         ("qmc", "document", "qmc, seed 0: from the priors, spread by a Sobol sequence"),
         ("prior-tpe", "wide", "prior-tpe, seed 0: by TPE, since there are no priors"),
         ("tpe", "wide", "tpe, seed 0: priors are not used"),
-        ("random", "wide", "random, seed 0: uniformly, since there are no priors"),
+        ("random", "wide", "random, seed 0: evenly, since there are no priors"),
         ("qmc", "wide", "qmc, seed 0: spread by a Sobol sequence, since there are no priors"),
     ],
 )

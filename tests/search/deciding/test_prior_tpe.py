@@ -1,4 +1,4 @@
-"""Tests the priors' sampler: right priors keep their share, wrong ones lose it, uniform draws never end."""
+"""Tests the priors' sampler: right priors keep their share, wrong ones lose it, even draws never end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from search.deciding.beliefs import rank_of, trust
 from search.deciding.make import make_sampler
-from search.deciding.prior_tpe import FIRST_SHARE, UNIFORM_EVERY, PriorTpeSampler, rank_of, trust
+from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler
 from search.record.journal import Outcome
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
@@ -43,8 +44,8 @@ def finish(sampler: PriorTpeSampler, number: int, rate: float, best: float) -> N
     sampler.tell(number, "finished", {1: -abs(float(np.log10(rate / best)))})
 
 
-def after_uniform_trials(count: int, best: float, seed: int = 0) -> PriorTpeSampler:
-    """Returns a sampler that has learnt from rates drawn uniformly over five decades."""
+def after_even_trials(count: int, best: float, seed: int = 0) -> PriorTpeSampler:
+    """Returns a sampler that has learnt from rates drawn evenly over five decades."""
     sampler, random = PriorTpeSampler(one_rate(), seed, "max"), np.random.default_rng(seed)
     for number, rate in enumerate(10 ** random.uniform(-4, 1, count)):
         finish(sampler, number, float(rate), best)
@@ -52,15 +53,15 @@ def after_uniform_trials(count: int, best: float, seed: int = 0) -> PriorTpeSamp
 
 
 def test_a_right_prior_keeps_its_share_and_a_wrong_one_loses_it() -> None:
-    right = [after_uniform_trials(20, best=1.0, seed=seed).prior_share() for seed in range(20)]
-    wrong = [after_uniform_trials(20, best=1e-3, seed=seed).prior_share() for seed in range(20)]
+    right = [after_even_trials(20, best=1.0, seed=seed).prior_share() for seed in range(20)]
+    wrong = [after_even_trials(20, best=1e-3, seed=seed).prior_share() for seed in range(20)]
     assert right == [FIRST_SHARE] * 20
     assert float(np.median(wrong)) < 0.01
     assert max(wrong) < 0.3
 
 
 def test_the_prior_weighs_less_the_more_trials_there_are() -> None:
-    shares = [after_uniform_trials(count, best=1.0).prior_share() for count in (0, 10, 40, 1000)]
+    shares = [after_even_trials(count, best=1.0).prior_share() for count in (0, 10, 40, 1000)]
     assert shares[:2] == [FIRST_SHARE, FIRST_SHARE]
     assert shares[2] == pytest.approx(FIRST_SHARE / 2)
     assert shares[3] == pytest.approx(FIRST_SHARE / 50)
@@ -68,12 +69,12 @@ def test_the_prior_weighs_less_the_more_trials_there_are() -> None:
 
 def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() -> None:
     def share_after(rate: float, outcome: Outcome) -> float:
-        sampler = after_uniform_trials(20, best=1e-3)
+        sampler = after_even_trials(20, best=1e-3)
         sampler.add(20, {RATE: rate})
         sampler.tell(20, outcome, {1: 1.0})
         return sampler.prior_share()
 
-    before = after_uniform_trials(20, best=1e-3).prior_share()
+    before = after_even_trials(20, best=1e-3).prior_share()
     assert share_after(1.0, "failed") == share_after(100.0, "finished") == before
     assert share_after(1.0, "finished") != before
 
@@ -114,14 +115,14 @@ def test_where_the_documents_recipe_is_the_mode_it_is_not_tried_twice(small_spac
 
 
 @pytest.mark.parametrize("best", [1.0, 1e-3])
-def test_one_trial_in_five_is_drawn_uniformly_whatever_the_prior_says(best: float) -> None:
-    sampler = after_uniform_trials(4, best)
+def test_one_trial_in_five_is_drawn_evenly_whatever_the_prior_says(best: float) -> None:
+    sampler = after_even_trials(4, best)
     rates = []
-    for number in range(4, 40 * UNIFORM_EVERY):
+    for number in range(4, 40 * EVEN_EVERY):
         rate = sampler.ask(number)[RATE]
         assert isinstance(rate, float)
         finish(sampler, number, rate, best)
-        if number % UNIFORM_EVERY == UNIFORM_EVERY - 1:
+        if number % EVEN_EVERY == EVEN_EVERY - 1:
             rates.append(np.log10(rate))
     assert len(rates) == 40
     by_decade = Counter(np.floor(rates).astype(int))

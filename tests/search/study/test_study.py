@@ -21,7 +21,7 @@ def faults(tree: dict[str, Any]) -> dict[str, str]:
 
 def test_the_path_of_the_data_alone_is_enough() -> None:
     study = Study.from_tree(DIGITS)
-    assert (study.budget.trials, study.budget.epochs, study.sampler.kind) == (16, 20, "prior-tpe")
+    assert (study.budget.trials, study.budget.epochs, study.sampler.kind) == (16, 20, "auto")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Defines the default sampler: it begins where priors say, then goes where trials at all rungs say.
+
+It has four ways to draw a trial:
+
+* evenly, one trial in `EVEN_EVERY`, always: a search of n trials holds a random search of n / EVEN_EVERY, so
+  a wrong prior, or a model that is stuck, costs at most that factor;
+* from the priors: the share of these draws falls as trials come in (after piBO's beta / n, Hvarfner et al.,
+  arXiv 2204.11051, section 3.2) and with the evidence against the priors;
+* by mutation: one of the best trials at the highest rung is changed (`search.deciding.mutation`);
+* by the model: where a Gaussian process over all rungs expects the largest improvement
+  (`search.deciding.surrogate`), weighed by the priors, less and less.
+
+docs/decisions/0034 says why, and what it is worth.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping
+from typing import Literal, assert_never
+
+import numpy as np
+
+from search.deciding.beliefs import Rank, belief, draw, own_is_likeliest, trust
+from search.deciding.cube import Cube
+from search.deciding.mutation import incumbents, mutations
+from search.deciding.observations import Observations
+from search.deciding.sampler import Sampler, seed_of_trial
+from search.deciding.surrogate import Surrogate
+from search.record.journal import Outcome
+from spaces.domains import Value
+from spaces.space import Space
+from trainable.recipe.metrics import Mode
+
+Learns = Literal["auto", "mutation", "gp"]
+"""What draws trials once there is something to learn from: both, the one or the other."""
+BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
+"""The share of mutations among the trials that are drawn neither evenly nor from the priors."""
+
+EVEN_EVERY = 5
+STARTUP = 10
+"""Before so many trials have ended, nothing is learnt from them."""
+FIRST_SHARE = 0.9
+"""The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
+UNDIMINISHED = 20
+"""After so many trials the priors' share begins to fall, as this number over the number of trials."""
+STEP = 0.2
+"""A mutation moves a number by a normal step of this standard deviation, as a share of its range."""
+PRIOR_WEIGHT = 5.0
+"""The model's improvement is multiplied by the priors' density, to the power of this over the number of
+trials (piBO, section 3.2)."""
+WEIGHED = 50
+"""So many of the model's candidates are weighed by the priors: those that promise most."""
+
+Way = Literal["likeliest", "prior", "even", "mutation", "model"]
+
+
+class AutoSampler(Sampler):
+    """Draws evenly, from the priors, by mutation and by a model; without priors (`believes`) by the other
+    three.
+
+    Trial 0 is the documented recipe. So trial 1 has the priors' likeliest values, as PriorBand's first trial
+    has (Mallik et al., arXiv 2306.12370), unless that is the same recipe.
+    """
+
+    def __init__(
+        self, space: Space, seed: int, direction: Mode, *, learns: Learns = "auto", believes: bool = True
+    ) -> None:
+        self._space = space
+        self._seed = seed
+        self._by_mutation = BY_MUTATION[learns]
+        self._believes = believes
+        self._cube = Cube(space)
+        self._observations = Observations(self._cube, direction)
+        self._surrogate = Surrogate(self._cube, self._observations)
+        self._likeliest_number = 1 if believes and not own_is_likeliest(space) else None
+        self._values: dict[int, Mapping[str, Value]] = {}
+        self._best_first: list[tuple[Rank, int, float]] = []
+        """How likely the priors make each trial that ended, after its rank and its number."""
+
+    def ask(self, number: int) -> dict[str, Value]:
+        rng = np.random.default_rng((seed_of_trial(self._seed, number), number))
+        way = self.way(number, *rng.random(2))
+        match way:
+            case "likeliest" | "prior" | "even":
+                return draw(self._space, way, rng)
+            case "mutation":
+                best = incumbents(self._observations.told)
+                parent = best[int(rng.integers(len(best)))]
+                return self._cube.values(mutations(self._cube, parent.row, STEP, 1, rng)[0])
+            case "model":
+                return self._promising(rng)
+            case _:
+                assert_never(way)
+
+    def add(self, number: int, values: Mapping[str, Value]) -> None:
+        self._values[number] = values
+        self._observations.add(number, values)
+
+    def tell(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float] | None = None,
+    ) -> None:
+        told = self._observations.told
+        before = len(told)
+        self._observations.tell(number, outcome, scores, excesses or {})
+        if self._believes and len(told) > before:
+            likelihood = belief(self._space, self._values[number])
+            insort(self._best_first, (told[-1].rank, number, likelihood))
+
+    def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
+        """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
+        mutation."""
+        if number == self._likeliest_number:
+            return "likeliest"
+        if number % EVEN_EVERY == EVEN_EVERY - 1 or len(self._cube) == 0:
+            return "even"
+        if by_prior < self.prior_share():
+            return "prior"
+        told = self._observations.told
+        if len(told) < STARTUP:
+            return "even"
+        return "mutation" if by_mutation < self._by_mutation and incumbents(told) else "model"
+
+    def prior_share(self) -> float:
+        """Returns the probability that a trial which is not drawn evenly is drawn from the priors."""
+        decay = min(1.0, UNDIMINISHED / max(len(self._observations.told), 1))
+        return FIRST_SHARE * decay * self.trust()
+
+    def trust(self) -> float:
+        """Returns how far the trials support the priors, in [0, 1]; 0 where there are none."""
+        if not self._believes:
+            return 0.0
+        return trust([likelihood for _, _, likelihood in self._best_first])
+
+    def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
+        """Returns the candidate that promises most by the model and the priors."""
+        found = self._surrogate.candidates(rng)
+        weight = PRIOR_WEIGHT / len(self._observations.told) * self.trust()
+        if weight == 0.0:
+            return self._cube.values(found.rows[found.best(1)[0]])
+        places = found.best(WEIGHED)
+        trials = [self._cube.values(found.rows[at]) for at in places]
+        gains = [
+            found.gains[at] + weight * belief(self._space, trial)
+            for at, trial in zip(places, trials, strict=True)
+        ]
+        return trials[int(np.argmax(gains))]

@@ -1,0 +1,130 @@
+"""Maps the values of a space to rows of numbers and back, many at once, for models and for mutations.
+
+A row has a column for each dimension, in drawing order: the position of a number in its (log-)range, or the
+middle of an option's share of [0, 1]. A dimension that a trial does not have is NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, fraction_of, value_at
+from spaces.space import Dimension, Space, Values, When
+
+Rows = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+BELOW_1 = float(np.nextafter(1.0, 0.0))
+MIDDLE = 0.5
+"""Where a number stands for a model if the trial does not have it: so two trials without it are not apart."""
+
+
+class Cube:
+    """Holds a space's dimensions as columns in [0, 1]."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._dimensions = space.dimensions
+        self._columns = {each.name: at for at, each in enumerate(space.dimensions)}
+        self._is_present = [self._presence(each) for each in space.dimensions]
+        self._options = np.array([_option_count(each.domain) for each in space.dimensions], int)
+        self.is_choice = self._options > 0
+        self.groups = np.repeat(np.arange(len(self)), np.maximum(self._options, 1))
+        """The dimension of each column of `features`."""
+
+    def __len__(self) -> int:
+        """Returns the number of dimensions."""
+        return len(self._dimensions)
+
+    def row(self, values: Values) -> Rows | None:
+        """Returns a trial's row; None where a value lies outside its domain, as the documents' may."""
+        try:
+            positions = self._space.encode(values)
+        except SpaceError:
+            return None
+        row = np.full(len(self), np.nan)
+        for name, position in positions.items():
+            row[self._columns[name]] = position
+        return row
+
+    def values(self, row: Rows) -> dict[str, Value]:
+        """Returns the values of one of the rows of `exact`."""
+        return self._space.define(
+            lambda dimension, _: value_at(
+                dimension.domain, min(float(row[self._columns[dimension.name]]), BELOW_1)
+            )
+        )
+
+    def exact(self, rows: Rows) -> Rows:
+        """Returns rows that stand for values: whole numbers and options are rounded, and what does not exist
+        with the values before it becomes NaN. `rows` have no NaN."""
+        exact = np.clip(rows, 0.0, BELOW_1)
+        for at, dimension in enumerate(self._dimensions):
+            exact[:, at] = _rounded(dimension.domain, exact[:, at])
+        for at, is_present in enumerate(self._is_present):
+            exact[~is_present(exact), at] = np.nan
+        return exact
+
+    def to_other_options(self, fractions: Rows) -> Rows:
+        """Returns how far it is to another option, around the ends; each is equally likely for even
+        fractions."""
+        count = np.maximum(self._options, 1)
+        distances: Rows = np.floor(1.0 + fractions * (count - 1)) / count
+        return distances
+
+    def features(self, rows: Rows) -> Rows:
+        """Returns rows (n, len(groups)) whose distances make sense: two options are 1 apart."""
+        columns = []
+        for at, count in enumerate(self._options):
+            if count:
+                index = np.where(np.isnan(rows[:, at]), -1, np.floor(np.nan_to_num(rows[:, at]) * count))
+                columns.append((index[:, None] == np.arange(count)) / np.sqrt(2.0))
+            else:
+                columns.append(np.nan_to_num(rows[:, [at]], nan=MIDDLE))
+        return np.concatenate(columns, axis=1)
+
+    def _presence(self, dimension: Dimension) -> Callable[[Rows], Mask]:
+        """Returns the function that says in which rows a dimension exists."""
+        when = dimension.when
+        if when is None:
+            return lambda rows: np.ones(len(rows), bool)
+        parents = [(at, each.domain) for at, each in enumerate(self._dimensions) if each.path == when.path]
+
+        def is_present(rows: Rows) -> Mask:
+            meets, drawn = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+            for at, domain in parents:
+                has = ~np.isnan(rows[:, at])
+                drawn |= has
+                meets[has] = _meets(when, domain, rows[has, at])
+            if not drawn.all():
+                meets[~drawn] = self._space.base_meets(when)
+            return meets
+
+        return is_present
+
+
+def _meets(when: When, domain: Domain, column: Rows) -> Mask:
+    """Returns which positions stand for a value that the condition names."""
+    if isinstance(domain, Choice):
+        named = np.array([option in when.values for option in domain.options])
+        meets: Mask = named[np.floor(column * len(named)).astype(int)]
+        return meets
+    return np.array([value_at(domain, float(each)) in when.values for each in column], bool)
+
+
+def _option_count(domain: Domain) -> int:
+    """Returns 0 for a range."""
+    return len(domain.options) if isinstance(domain, Choice) else 0
+
+
+def _rounded(domain: Domain, column: Rows) -> Rows:
+    match domain:
+        case Float():
+            return column
+        case Integer():
+            return np.array([fraction_of(domain, value_at(domain, float(each))) for each in column])
+        case Choice(options=options):
+            rounded: Rows = (np.floor(column * len(options)) + 0.5) / len(options)
+            return rounded

@@ -1,0 +1,136 @@
+"""Holds what a sampler was told, as scores at a few epochs that one model can learn from.
+
+A **level** is an epoch at which trials ended: a rung, or the last epoch. Each trial counts at every level
+that it reached, and where it ended. All these scores are ranked together, and a rank becomes a normal score,
+the quantile of the standard normal distribution at its share: so a model sees the same numbers whatever the
+metric is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from search.deciding.beliefs import Rank, rank_of
+from search.deciding.cube import Cube, Rows
+from search.record.journal import Outcome
+from search.study.constraints import above_limits
+from spaces.domains import Value
+from trainable.recipe.metrics import Mode
+from trainable.training.metrics import sign_of
+
+MOST_LEVELS = 6
+"""Where trials end at more epochs than that, levels are those at which most of them did."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Holds how a trial ended. `scores` are by epoch; higher is better, whatever the metric's direction."""
+
+    trial: int
+    row: Rows
+    outcome: Outcome
+    scores: Mapping[int, float]
+    excess: float
+    """How far it is above the limits of its costs; 0 for a trial that breaks none."""
+    rank: Rank
+    """Where it stands among all trials, by the epochs that it reached and then by its score."""
+
+    def at(self, levels: Sequence[int]) -> Iterable[tuple[int, float]]:
+        """Yields the levels at which it counts, each with a score; the score is -inf where it diverged or
+        breaks a constraint, which counts at the first level alone."""
+        if self.outcome in ("diverged", "infeasible"):
+            yield levels[0] if levels else 1, -math.inf
+            return
+        last = max(self.scores)
+        for epoch in (*(each for each in levels if each < last and each in self.scores), last):
+            yield epoch, self.scores[epoch]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Holds n scores of trials at levels."""
+
+    places: NDArray[np.int64]
+    """Which of the trials in `rows` each score is of, (n,)."""
+    rows: Rows
+    """One for each trial, (trials, dimensions)."""
+    epochs: NDArray[np.float64]
+    """(n,)"""
+    ranks: NDArray[np.float64]
+    """From 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
+    all scores, and one that breaks a constraint below all diverged ones, by how far it does."""
+
+    @property
+    def normal_scores(self) -> NDArray[np.float64]:
+        """The quantiles of the standard normal distribution at the ranks' shares, (n,)."""
+        scores: NDArray[np.float64] = ndtri((self.ranks - 0.5) / len(self.ranks))
+        return scores
+
+
+class Observations:
+    """Collects what is told of trials, in order."""
+
+    def __init__(self, cube: Cube, direction: Mode) -> None:
+        self._cube = cube
+        self._direction = direction
+        self._rows: dict[int, Rows | None] = {}
+        self._open: dict[int, None] = {}
+        self.told: list[Told] = []
+        """The trials that have ended and from which one can learn, in the order of their ends."""
+
+    def add(self, number: int, values: Mapping[str, Value]) -> None:
+        """Remember a trial that has not ended."""
+        self._rows[number] = self._cube.row(values)
+        self._open[number] = None
+
+    def tell(
+        self, number: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
+    ) -> None:
+        """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
+        score, or that no model can place, because a value lies outside its domain."""
+        self._open.pop(number, None)
+        excess = above_limits(excesses)
+        row, rank = self._rows[number], rank_of(outcome, scores, self._direction, excess)
+        if row is None or rank is None or (outcome == "stopped" and not scores):
+            return
+        sign = sign_of(self._direction)
+        signed = {epoch: sign * score for epoch, score in scores.items()}
+        self.told.append(Told(number, row, outcome, signed, excess, rank))
+
+    def open_rows(self) -> Rows:
+        """Returns the rows of the trials that have not ended, (trials, dimensions)."""
+        rows = [row for number in self._open if (row := self._rows[number]) is not None]
+        return np.array(rows).reshape(-1, len(self._cube))
+
+
+def levels_of(told: Iterable[Told]) -> list[int]:
+    """Returns the epochs at which trials ended, rising."""
+    ends = Counter(max(each.scores) for each in told if each.scores and each.outcome != "diverged")
+    return sorted(epoch for epoch, _ in ends.most_common(MOST_LEVELS))
+
+
+def seen(told: Sequence[Told]) -> Seen:
+    """Returns the trials' scores at all levels."""
+    levels = levels_of(told)
+    found = [(place, *each) for place, trial in enumerate(told) for each in trial.at(levels)]
+    places, epochs, scores = np.array(found).T
+    excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in told])
+    above = excesses[places.astype(int)]
+    return Seen(places.astype(int), np.array([each.row for each in told]), epochs, _ranks(scores, above))
+
+
+def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns ranks, from 1, by what is above limits (less is better) and then by score."""
+    ranks: NDArray[np.float64] = rankdata(scores)
+    broken = above > 0
+    ranks[broken] = rankdata(-above[broken])
+    ranks[~broken] = broken.sum() + rankdata(scores[~broken])
+    return ranks

@@ -1,0 +1,206 @@
+"""Tests the default sampler: it learns from all rungs, and leaves priors that are wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
+from search.deciding.make import make_sampler
+from search.deciding.observations import Seen
+from search.deciding.surrogate import Candidates, bounded, log_expected_improvement
+from search.record.journal import Outcome
+from spaces.domains import Choice, Float
+from spaces.priors import Normal, Prior, Uniform
+from spaces.space import Believed, Dimension, Space, Values
+from trainable.recipe import Recipe
+
+RATE, DECAY, KIND = "optimizer.lr", "optimizer.weight_decay", "augmentation.crop.kind"
+
+
+def plain(prior: Prior = Uniform()) -> Space:
+    """Returns a space of a rate, a decay and an option; `prior` is what is believed of the rate."""
+    believed = Believed(prior)
+    return Space(
+        Recipe(),
+        (
+            Dimension(RATE, Float(1e-4, 10.0, log=True), "for the test", "none", beliefs=believed),
+            Dimension(DECAY, Float(1e-6, 1e-2, log=True), "for the test", "none"),
+            Dimension(KIND, Choice(("none", "pad")), "for the test", "none"),
+        ),
+        own={RATE: 0.1, DECAY: 1e-4, KIND: "none"},
+    )
+
+
+def power(values: Values, path: str) -> float:
+    """Returns the logarithm of a value to the base 10."""
+    value = values[path]
+    assert isinstance(value, float)
+    return math.log10(value)
+
+
+def quality(values: Values) -> float:
+    """Returns a score that is best at a rate of 1e-2, a decay of 1e-3 and with crops."""
+    return -abs(power(values, RATE) + 2) - 0.3 * abs(power(values, DECAY) + 3) - (values[KIND] == "none")
+
+
+def searched(
+    space: Space, count: int, learns: Learns = "auto", seed: int = 0
+) -> tuple[AutoSampler, list[float]]:
+    """Returns a sampler after a search that stops the worse half early, and the quality of each draw."""
+    sampler = make_sampler(space, learns, seed, "max")
+    assert isinstance(sampler, AutoSampler)
+    found: list[float] = []
+    for number in range(count):
+        values = dict(space.own) if number == 0 else sampler.ask(number)
+        sampler.add(number, values)
+        found.append(quality(values))
+        if found[-1] >= np.median(found):
+            sampler.tell(number, "finished", {1: found[-1] - 1, 2: found[-1] - 0.5, 3: found[-1]})
+        else:
+            sampler.tell(number, "stopped", {1: found[-1] - 1})
+    return sampler, found
+
+
+@pytest.mark.parametrize("learns", get_args(Learns))
+def test_later_draws_are_better_than_even_ones(learns: Learns) -> None:
+    last = [np.median(searched(plain(), 50, learns, seed)[1][-20:]) for seed in range(4)]
+    even = [np.median(searched(plain(), STARTUP, learns, seed)[1]) for seed in range(4)]
+    assert np.mean(last) > 0.7 * np.mean(even)
+
+
+def test_the_model_finds_the_best_more_closely_than_even_draws_and_mutations_alone() -> None:
+    best = {
+        learns: np.mean([max(searched(plain(), 50, learns, seed)[1]) for seed in range(4)])
+        for learns in get_args(Learns)
+    }
+    rng = np.random.default_rng(0)
+    even = np.mean(
+        [max(-5 * rng.random(50) / 2 - 0.6 * rng.random(50) - rng.integers(2, size=50)) for _ in range(50)]
+    )
+    assert best["gp"] > 0.5 * even
+    assert best["auto"] > 0.5 * even
+
+
+def test_each_way_of_drawing_has_its_share() -> None:
+    sampler, _ = searched(plain(Normal(1e-2, "medium")), 60)
+    share = sampler.prior_share()
+    rng = np.random.default_rng(0)
+    ways = Counter(sampler.way(number, *rng.random(2)) for number in range(1000, 5000))
+    assert ways["even"] == 4000 / EVEN_EVERY
+    assert ways["prior"] / 3200 == pytest.approx(share, abs=0.03)
+    assert ways["mutation"] / (ways["mutation"] + ways["model"]) == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize(("learns", "wanted"), [("mutation", "mutation"), ("gp", "model")])
+def test_the_other_kinds_learn_in_one_way_alone(learns: Learns, wanted: str) -> None:
+    sampler, _ = searched(plain(), 20, learns)
+    assert {sampler.way(20, 0.99, fraction) for fraction in (0.0, 0.5, 0.99)} == {wanted}
+
+
+def test_a_right_prior_keeps_its_share_and_a_wrong_one_loses_it() -> None:
+    right, wrong = (searched(plain(Normal(centre, "high")), 20)[0].prior_share() for centre in (1e-2, 10.0))
+    assert right == pytest.approx(FIRST_SHARE * min(1.0, 20 / 20))
+    assert wrong < 0.1
+
+
+def test_a_space_without_beliefs_has_no_share_of_priors() -> None:
+    sampler, _ = searched(plain(), 3)
+    assert sampler.prior_share() == 0.0
+    assert sampler.way(3, 0.0, 0.0) == "even"
+
+
+def test_the_model_is_drawn_to_the_prior_where_it_knows_little() -> None:
+    """Beliefs about the decay, which hardly matters here, decide among candidates that promise as much."""
+    believed = Believed(Normal(1e-5, "high"))
+    space = plain(Normal(1e-2, "medium"))
+    first, second, third = space.dimensions
+    believing = replace(space, dimensions=(first, replace(second, beliefs=believed), third))
+
+    def mean_decay(searched_space: Space) -> float:
+        decays = []
+        for seed in range(6):
+            sampler, _ = searched(searched_space, 14, "gp", seed)
+            decays += [power(sampler._promising(np.random.default_rng(each)), DECAY) for each in range(3)]
+        return float(np.mean(decays))
+
+    assert mean_decay(believing) < mean_decay(plain()) - 0.3
+
+
+def test_pending_trials_are_kept_away_from() -> None:
+    sampler, _ = searched(plain(), 30, "gp")
+    first = sampler.ask(31)
+    sampler.add(30, first)
+    second = sampler.ask(31)
+    distance = abs(power(first, RATE) - power(second, RATE))
+    assert first != second
+    assert distance > 1e-3
+
+
+def test_diverging_regions_are_left() -> None:
+    space, count = plain(), 0
+    sampler = make_sampler(space, "auto", 0, "max")
+    for number in range(60):
+        values = dict(space.own) if number == 0 else sampler.ask(number)
+        sampler.add(number, values)
+        diverges = power(values, RATE) > -2
+        count += diverges and number >= 30 and number % EVEN_EVERY != EVEN_EVERY - 1
+        sampler.tell(number, *(("diverged", {}) if diverges else ("finished", {1: quality(values)})))
+    assert count <= 8  # of 24; 12 by even draws
+
+
+def test_trials_that_break_a_constraint_are_left() -> None:
+    space = plain()
+    sampler, count = make_sampler(space, "auto", 0, "max"), 0
+    for number in range(60):
+        values = dict(space.own) if number == 0 else sampler.ask(number)
+        sampler.add(number, values)
+        excess = power(values, RATE) + 2.5
+        count += excess > 0 and number >= 30 and number % EVEN_EVERY != EVEN_EVERY - 1
+        outcome: Outcome = "infeasible" if excess > 0 else "finished"
+        sampler.tell(number, outcome, {} if excess > 0 else {1: quality(values)}, {"parameters": excess})
+    assert count <= 10
+
+
+def test_a_space_without_dimensions_is_drawn_from_all_the_same() -> None:
+    space = Space(Recipe(), (), own={})
+    sampler = make_sampler(space, "auto", 0, "max")
+    for number in range(30):
+        assert sampler.ask(number) == {}
+        sampler.add(number, {})
+        sampler.tell(number, "finished", {1: 0.5})
+
+
+def test_improvement_is_the_one_of_a_normal_distribution() -> None:
+    draws = np.random.default_rng(0).normal(size=2_000_000)
+    for mean, deviation in ((0.5, 1.0), (-1.0, 0.7), (-1.5, 0.5)):
+        wanted = np.mean(np.maximum(mean + deviation * draws - 0.2, 0.0))
+        (found,) = np.exp(log_expected_improvement(np.array([mean]), np.array([deviation]), 0.2))
+        assert found == pytest.approx(wanted, rel=0.02)
+
+
+def test_improvement_orders_candidates_however_hopeless() -> None:
+    means = np.linspace(-1e4, 5.0, 5001)
+    gains = log_expected_improvement(means, np.ones(5001), 0.0)
+    assert np.isfinite(gains).all()
+    assert (np.diff(gains) > 0).all()
+
+
+def test_what_is_too_much_keeps_the_highest_level_whole_and_the_rest_spread() -> None:
+    epochs = np.repeat([3.0, 9.0], [950, 50])
+    found = Seen(np.arange(1000), np.zeros((1000, 1)), epochs, np.arange(1.0, 1001.0))
+    kept = bounded(found, 200)
+    assert len(set(kept)) == len(kept) == 200
+    assert set(range(950, 1000)) <= set(kept)
+    early = kept[kept < 850]
+    assert np.diff(early).max() <= 12
+
+
+def test_candidates_join_and_sort() -> None:
+    joined = Candidates(np.zeros((2, 1)), np.array([1.0, 3.0])) + Candidates(np.ones((1, 1)), np.array([2.0]))
+    assert joined.best(2).tolist() == [1, 2]

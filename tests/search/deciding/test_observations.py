@@ -1,0 +1,90 @@
+"""Tests what a sampler learns from: trials at levels, ranked together whatever their outcome."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search.deciding.cube import Cube
+from search.deciding.mutation import incumbents
+from search.deciding.observations import MOST_LEVELS, Observations, levels_of, seen
+from search.record.journal import Outcome
+from tests.search.small_spaces import conditional_space
+from trainable.recipe.metrics import Mode
+
+SPACE = conditional_space()
+Ended = tuple[Outcome, dict[int, float]]
+
+
+def told(*ends: Ended, direction: Mode = "max", excesses: dict[int, float] | None = None) -> Observations:
+    """Returns what trials with these ends, numbered from 0, come to; `excesses` holds those above a limit."""
+    observations = Observations(Cube(SPACE), direction)
+    for number, (outcome, scores) in enumerate(ends):
+        observations.add(number, SPACE.own)
+        above = {"parameters": each} if (each := (excesses or {}).get(number)) is not None else {}
+        observations.tell(number, outcome, scores, above)
+    return observations
+
+
+def test_levels_are_the_epochs_at_which_trials_ended() -> None:
+    found = told(
+        ("finished", {1: 0.1, 2: 0.2, 9: 0.5}), ("stopped", {1: 0.1, 3: 0.2}), ("diverged", {1: 0.1, 5: 0.1})
+    )
+    assert levels_of(found.told) == [3, 9]
+
+
+def test_of_many_epochs_those_at_which_most_trials_ended_are_levels() -> None:
+    rare: list[Ended] = [("stopped", {epoch: 0.1}) for epoch in range(20, 40)]
+    often: list[Ended] = [("stopped", {epoch: 0.1}) for epoch in range(1, 1 + MOST_LEVELS) for _ in range(2)]
+    assert levels_of(told(*rare, *often).told) == list(range(1, 1 + MOST_LEVELS))
+
+
+def test_a_trial_counts_at_each_level_and_all_scores_are_ranked_together() -> None:
+    found = seen(told(("stopped", {1: 0.1, 2: 0.3}), ("finished", {1: 0.0, 2: 0.3, 3: 0.2, 4: 0.9})).told)
+    assert found.places.tolist() == [0, 1, 1]
+    assert found.epochs.tolist() == [2, 2, 4]
+    assert found.ranks.tolist() == [1.5, 1.5, 3]
+    assert found.rows.shape == (2, len(SPACE.dimensions))
+
+
+def test_diverged_trials_rank_last_and_those_that_break_a_constraint_below_them() -> None:
+    ends: list[Ended] = [
+        ("infeasible", {}),
+        ("diverged", {1: 0.99}),
+        ("stopped", {2: 0.1}),
+        ("infeasible", {}),
+    ]
+    found = seen(told(*ends, excesses={0: 0.5, 3: 0.1}).told)
+    assert found.ranks.tolist() == [1, 3, 4, 2]
+    assert np.isfinite(found.normal_scores).all()
+
+
+def test_what_is_minimised_is_ranked_the_other_way() -> None:
+    found = seen(told(("finished", {1: 0.1}), ("finished", {1: 0.3}), direction="min").told)
+    assert found.ranks.tolist() == [2, 1]
+
+
+def test_nothing_is_learnt_from_failed_trials_and_those_without_a_score() -> None:
+    found = told(("failed", {1: 0.5}), ("stopped", {}))
+    assert found.told == []
+    assert len(found.open_rows()) == 0
+
+
+def test_a_trial_outside_the_space_is_neither_learnt_from_nor_waited_for() -> None:
+    found = told(("finished", {1: 0.5}))
+    found.add(1, {**SPACE.own, "regularisation.label_smoothing": 0.9})
+    found.add(2, SPACE.own)
+    assert len(found.open_rows()) == 1
+    found.tell(1, "finished", {1: 0.9}, {})
+    assert [each.trial for each in found.told] == [0]
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(2, [0]), (3, [9])])
+def test_the_best_of_the_highest_level_with_enough_trials_are_worth_changing(
+    count: int, wanted: list[int]
+) -> None:
+    early: list[Ended] = [("stopped", {1: 0.9 - number / 10}) for number in range(3)]
+    late: list[Ended] = [("finished", {1: 0.1, 4: number / 10}) for number in range(count)]
+    spoilt: list[Ended] = [("diverged", {1: 0.99}) for _ in range(4)]
+    found = incumbents(told(*early, *spoilt, *late).told)
+    assert [each.trial for each in found][:1] == wanted
