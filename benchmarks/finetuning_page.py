@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from real_searches import epochs_to
+from real_searches_page import epochs_to
 from report import described
 
 SIDE = 96

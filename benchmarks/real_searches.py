@@ -1,35 +1,35 @@
-"""Compares real searches from the documents' priors with searches that know nothing, by epochs to a score.
+"""Compares real searches by the default sampler with the other samplers, in the space `document` and in
+`wide`.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/real_searches.py [--only fashion-mnist] [--seeds 3]
 
-Every arm is one command of the command line with 48 trials, run once for each seed; seeds take turns. A run
-leaves one file under results/real-searches, so what was cut short goes on where it stopped. The figure is the
-share of a baseline's epochs after which `document` with prior-tpe had a finished trial as good as the
-baseline's best; epochs do not depend on how busy the machine is.
-"""
+Every arm is one command of the command line with 48 trials, run once for each seed; seeds take turns. Its
+best trial is then trained from the exported YAML with three fresh seeds, and scored on the test part. A run
+leaves one file under results/real-searches, so what was cut short goes on where it stopped. Epochs do not
+depend on how busy the machine is."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from report import RESULTS, described, environment, portable, write
+from real_searches_page import ARMS, ARMS_OF, DATA, Record, page
+from report import RESULTS, environment, portable, write
 from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
+from search.record.verification import read_verification
 
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
 RUNS = RESULTS / "real-searches"
-TRIALS = 48
+TRIALS, FRESH = 48, 3
 CHEAP = ("--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}")
-DATA = {
+FLAGS = {
     "fashion-mnist": [
         *("--data", str(IMAGES / "fashion-mnist"), "--set", "data.train_limit=10000"),
         *("--epochs", "9"),
@@ -39,14 +39,6 @@ DATA = {
         *("--set", "data.image_size=32", "--epochs", "20"),
     ],
 }
-VALIDATION_IMAGES = {"fashion-mnist": 9_000, "sign-language": 310}
-OURS = "document, prior-tpe"
-ARMS = {
-    OURS: ("--set", "space.name=document", "--set", "sampler.kind=prior-tpe"),
-    "wide, tpe": ("--set", "space.name=wide", "--set", "sampler.kind=tpe"),
-    "wide, random": ("--set", "space.name=wide", "--set", "sampler.kind=random"),
-}
-ARMS_OF = {"fashion-mnist": list(ARMS), "sign-language": [OURS, "wide, tpe"]}
 
 
 def main() -> None:
@@ -62,29 +54,32 @@ def main() -> None:
     write("real-searches", {"environment": environment(1), "runs": found}, page(found))
 
 
-def run(data: str, arm: str, seed: int) -> dict[str, Any]:
-    """Runs one search to its end; returns its course, its best trial, and that recipe's test score."""
+def run(data: str, arm: str, seed: int) -> Record:
+    """Runs one search to its end; returns its course, and what its best trial scores with fresh seeds."""
+    space, sampler = ARMS[arm]
     with tempfile.TemporaryDirectory() as storage:
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
-        command = ["search", *DATA[data], *CHEAP, *ARMS[arm], *flags]
+        chosen = ["--set", f"space.name={space}", "--set", f"sampler.kind={sampler}"]
+        command = ["search", *FLAGS[data], *CHEAP, *chosen, "--set", "finalists=none", *flags]
         where = environment(1)
         _tunebook(*command)
         folder = Path(storage) / "run"
         events = read(folder / "events.jsonl")
-        scored = json.loads(
-            _tunebook("train", str(folder / "best.yaml"), "--test", "--json").splitlines()[-1]
-        )
+        _tunebook("export", str(folder), "--verify", str(FRESH), "--out", str(folder / "verified.yaml"))
+        verified = read_verification(folder)
+    assert verified is not None
     shown = [each for each in command if each not in (storage, "--storage")]
     record = {
         "data": data,
         "arm": arm,
         "seed": seed,
-        "test": scored["test_accuracy"],
+        "fresh_test": verified.found.scores,
+        "fresh_validation": verified.found.validation_scores,
         **course(events),
         "command": portable(" ".join(["tunebook", *shown])),
         "environment": where,
     }
-    print(data, arm, seed, record["epochs"], record["best"], record["test"], flush=True)
+    print(data, arm, seed, record["epochs"], record["best"], record["fresh_test"], flush=True)
     return record
 
 
@@ -113,87 +108,6 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
     return {**found, "course": steps, "ends": ends}
 
 
-def epochs_to(found: dict[str, Any], score: float) -> int | None:
-    """Returns after how many epochs a search had a finished trial as good; None where it never had one."""
-    return next((epochs for epochs, best in found["course"] if best >= score), None)
-
-
-def page(found: Sequence[dict[str, Any]]) -> str:
-    head = (
-        "# Real searches: the documents' priors against a wide space\n\n"
-        f"{TRIALS} trials each, ResNet-8 of width 8 with stride 2, ASHA as each study's own rule sets it. "
-        "`ratio`: the share of that arm's epochs after which `document` with prior-tpe, same data and seed, "
-        "had a finished trial as good as that arm's best; `never` where it had none. `in error`: the same "
-        "for that best less its standard error, which the number of validation images sets: the best of many "
-        "trials is lucky, too.\n\n"
-        "Some of the rules' own numbers (rates and averages in short runs, near shifts) were measured on "
-        "these very images with this net, so that this is no independent check of them.\n\n"
-        "| data | arm | seed | epochs | best | test, exported | finished, stopped, diverged, failed "
-        "| ratio | in error |\n|-|-|-|-|-|-|-|-|-|\n"
-    )
-    commands = "\n".join(f"    {each['command']}" for each in found if each["seed"] == 0)
-    return f"{head}{chr(10).join(_rows(found))}\n\n{_summary(found)}\n\n{commands}\n\n" + "\n".join(
-        described(each["environment"]) for each in found[-1:]
-    )
-
-
-def _rows(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    for each in found:
-        ends = ", ".join(
-            str(each["ends"].get(state, 0)) for state in ("finished", "stopped", "diverged", "failed")
-        )
-        yield (
-            f"| {each['data']} | {each['arm']} | {each['seed']} | {each['epochs']} | {each['best']:.4f} | "
-            f"{each['test']:.4f} | {ends} | {_ratio_cell(each, found, 0.0)} | "
-            f"{_ratio_cell(each, found, standard_error(each))} |"
-        )
-
-
-def _summary(found: Sequence[dict[str, Any]]) -> str:
-    """Returns a line for each data set and baseline: the median of the seeds' ratios, and all of them."""
-    lines = []
-    for data, arms in ARMS_OF.items():
-        for arm in arms[1:]:
-            runs = [each for each in found if (each["data"], each["arm"]) == (data, arm)]
-            for name, errors in (("as good as its best", 0.0), ("within a standard error of it", 1.0)):
-                ratios = sorted(
-                    ratio(each, found, errors * standard_error(each)) for each in runs if _ours(each, found)
-                )
-                if ratios:
-                    every = ", ".join(map(_ratio_text, ratios))
-                    median = _ratio_text(statistics.median_high(ratios))
-                    lines.append(f"- {data} against {arm}, {name}: median {median} ({every})")
-    return "\n".join(lines)
-
-
-def standard_error(run: dict[str, Any]) -> float:
-    """Returns the standard error of a run's best accuracy, from the number of its validation images."""
-    best: float = run["best"]
-    return math.sqrt(best * (1.0 - best) / VALIDATION_IMAGES[run["data"]])
-
-
-def ratio(baseline: dict[str, Any], found: Sequence[dict[str, Any]], less: float = 0.0) -> float:
-    """Returns our epochs to the baseline's best less so much, over its epochs; infinite if never reached."""
-    reached = epochs_to(_ours(baseline, found)[0], baseline["best"] - less)
-    return math.inf if reached is None else reached / baseline["epochs"]
-
-
-def _ours(baseline: dict[str, Any], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns our run of the same data and seed; empty where it has not been made."""
-    wanted = (baseline["data"], OURS, baseline["seed"])
-    return [each for each in found if (each["data"], each["arm"], each["seed"]) == wanted]
-
-
-def _ratio_text(ratio: float) -> str:
-    return f"{ratio:.2f}" if math.isfinite(ratio) else "never"
-
-
-def _ratio_cell(each: dict[str, Any], found: Sequence[dict[str, Any]], less: float) -> str:
-    if each["arm"] == OURS:
-        return ""
-    return _ratio_text(ratio(each, found, less)) if _ours(each, found) else "not run"
-
-
 def _tunebook(*arguments: str) -> str:
     command = [sys.executable, "-m", "search", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -201,7 +115,7 @@ def _tunebook(*arguments: str) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Run searches with and without priors, and write the page that compares them."
+        description="Run searches with several samplers in two spaces, and write the page that compares them."
     )
     parser.add_argument("--only", choices=DATA)
     parser.add_argument("--arm", choices=ARMS)

@@ -40,13 +40,13 @@ BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
 EVEN_EVERY = 5
 STARTUP = 10
 """Before so many trials have ended, nothing is learnt from them."""
-FIRST_SHARE = 0.9
+FIRST_SHARE = 0.5
 """The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
 UNDIMINISHED = 20
 """After so many trials the priors' share begins to fall, as this number over the number of trials."""
 STEP = 0.2
 """A mutation moves a number by a normal step of this standard deviation, as a share of its range."""
-PRIOR_WEIGHT = 5.0
+PRIOR_WEIGHT = 20.0
 """The model's improvement is multiplied by the priors' density, to the power of this over the number of
 trials (piBO, section 3.2)."""
 WEIGHED = 50
