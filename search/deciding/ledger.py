@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from importlib.metadata import version
 from typing import Literal, assert_never
 
 from search.deciding.finalists import missing_repeats
+from search.deciding.proposal import Decision, Proposal
 from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha
@@ -40,30 +39,12 @@ from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
-from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import OBJECTIVES, EpochResult
 
 MOST_INFEASIBLE = 3
 """For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
 seconds. It is our choice; where more than three quarters of the draws break one, fewer trials are trained."""
-
-
-class Decision(Enum):
-    """Says what a trial does after an epoch, or after its network was measured."""
-
-    CONTINUE = "continue"
-    STOP = "stop"
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Describes a trial to be trained: a new one, or one that an earlier driver left unfinished."""
-
-    trial: int
-    values: Mapping[str, Value]
-    """The values by dotted path."""
-    recipe: Recipe
 
 
 class Ledger:

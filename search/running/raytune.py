@@ -20,7 +20,8 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from search.deciding.ledger import Decision, Ledger, Proposal
+from search.deciding.ledger import Ledger
+from search.deciding.proposal import Decision, Proposal
 from search.facts.hardware import PerTrial
 from search.facts.measured import Say, silent
 from search.running.failure import failure

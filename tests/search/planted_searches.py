@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from epoch_results import epoch_result
-from search.deciding.ledger import Decision, Ledger
+from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
+from search.deciding.proposal import Decision
 from search.deciding.pruning import choose_pruning
 from search.deciding.scheduler import Asha
 from search.record.home import FACTS_FILE

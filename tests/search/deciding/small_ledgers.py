@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from epoch_results import epoch_result
-from search.deciding.ledger import Decision, Ledger
+from search.deciding.ledger import Ledger
+from search.deciding.proposal import Decision
 from search.record.home import EVENTS_FILE
 from search.record.journal import CostEvent, EndEvent, EpochEvent, Event, TrialEvent, read
 from search.study.constraints import Constraints

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.ledger import MOST_INFEASIBLE, Decision
+from search.deciding.ledger import MOST_INFEASIBLE
+from search.deciding.proposal import Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import CostEvent, read

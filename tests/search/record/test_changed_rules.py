@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from epoch_results import epoch_result
-from search.deciding.ledger import Decision, Ledger
+from search.deciding.ledger import Ledger
+from search.deciding.proposal import Decision
 from search.deciding.pruning import choose_pruning
 from search.record.chain import JournalError
 from search.record.folder import read_search

@@ -1,0 +1,27 @@
+"""Defines what the ledger answers to whoever trains: which trial is next, and what a trial does now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from spaces.domains import Value
+from trainable.recipe import Recipe
+
+
+class Decision(Enum):
+    """Says what a trial does after an epoch, or after its network was measured."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Describes a trial to be trained: a new one, or one that an earlier driver left unfinished."""
+
+    trial: int
+    values: Mapping[str, Value]
+    """The values by dotted path."""
+    recipe: Recipe
