@@ -18,7 +18,7 @@ from offline.search_task import seed_of
 from offline.tasks import task
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
-from search.deciding.scheduler import Asha, rungs
+from search.deciding.scheduler import Asha, PromotionAsha, Scheduler, rungs
 from search.deciding.tpe import TpeSampler
 from search.study import SamplerKind
 from spaces.priors import Confidence
@@ -54,6 +54,7 @@ class Arm:
     make: Make
     priors: Worth | None = None
     pruned: bool = True
+    scheduler: type[Scheduler] = Asha
     first: int = 0
     """The first trial has this number: Sobol's sequence leaves trial 0 to the documented recipe."""
 
@@ -73,8 +74,10 @@ class PlainTpe(TpeSampler):
 ARMS: dict[str, Arm] = {
     "random": Arm(ours("random"), pruned=False),
     "random+asha": Arm(ours("random")),
+    "random+promotion": Arm(ours("random"), scheduler=PromotionAsha),
     "qmc+asha": Arm(ours("qmc"), first=1),
     "tpe+asha": Arm(ours("tpe")),
+    "tpe+promotion": Arm(ours("tpe"), scheduler=PromotionAsha),
     "tpe-plain+asha": Arm(lambda space, seed: PlainTpe(space, seed, "max")),
     "prior-tpe+asha right": Arm(ours("prior-tpe"), "right"),
     "prior-tpe+asha off": Arm(ours("prior-tpe"), "off"),
@@ -110,9 +113,9 @@ def run(arm: Arm, name: str, seed: int, settings: Settings) -> Replayed:
         space = believing(chosen, arm.priors, seed, settings.confidence)
     steps = rungs(chosen.grace, REDUCTION_FACTOR, chosen.epochs) if arm.pruned else ()
     sampler = arm.make(space, seed_of(f"search {name}", seed))
-    asha = Asha(steps, REDUCTION_FACTOR, "max")
+    scheduler = arm.scheduler(steps, REDUCTION_FACTOR, "max")
     own = space.own if arm.priors is not None else None
-    search = Replay(chosen.begin(), chosen.epochs, sampler, asha, own, arm.first)
+    search = Replay(chosen.begin(), chosen.epochs, sampler, scheduler, own, arm.first)
     return search.run(settings.epochs(chosen.epochs), settings.workers)
 
 
@@ -127,7 +130,7 @@ def digest(arm: Arm, name: str, settings: Settings) -> str:
 
 def _definition(arm: Arm) -> tuple[object, ...]:
     captured = inspect.getclosurevars(arm.make).nonlocals
-    return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.first
+    return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.scheduler.__name__, arm.first
 
 
 @cache

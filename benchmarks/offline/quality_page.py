@@ -92,10 +92,11 @@ def _method(found: Regrets, settings: Settings) -> str:
     return (
         f"{len(tasks)} tasks, {seeds} seeds, {settings.workers} workers in simulated time; each search has "
         f"the epochs of {settings.trainings} whole trainings and is followed to {settings.beyond:g} times "
-        f"that. ASHA: first rung after 3 epochs, reduction factor {REDUCTION_FACTOR}. Regret: the best final "
-        "score known less the search's best so far, over what separates the median of 200 even draws from "
-        "the best known. A trial that diverged costs its epochs; one that is in flight at the end counts for "
-        "nothing. Intervals: 95 %, bootstrap over seeds. "
+        f"that. ASHA: first rung after 3 epochs, reduction factor {REDUCTION_FACTOR}; arms with `promotion` "
+        "pause trials where the others stop them. Regret: the best final score known less the search's best "
+        "so far, over what separates the median of 200 even draws from the best known. A trial that diverged "
+        "costs its epochs; one that is in flight at the end counts for nothing. "
+        "Intervals: 95 %, bootstrap over seeds. "
         f"The baseline is `{BASELINE}`.\n\n"
         f"Priors are centred on the best of {DRAWS} even draws on the task (`right`), ten times off that "
         "(`off`; a third of a linear range, another option), or on the worst of them (`adversarial`), with "
@@ -198,6 +199,8 @@ def _plain_share(share: float, shares: Array) -> str:
 
 def _look(name: str) -> tuple[str, str]:
     family = max((each for each in LINES if name.startswith(each)), key=len)
+    if ARMS[name].scheduler.pauses:
+        return LINES[family], "-."
     plain = name.startswith("tpe-plain") or name == RANDOM
     return LINES[family], "--" if plain else STYLES[ARMS[name].priors]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from offline.search_task import Train
 from search.deciding.sampler import Sampler
-from search.deciding.scheduler import Asha
+from search.deciding.scheduler import Scheduler
 from search.record.journal import Outcome
 from spaces.space import Values
 
@@ -24,18 +24,20 @@ class Replayed:
     best: list[tuple[int, float]]
     trials: int
     ends: dict[str, int]
-    """It counts the trials that finished, were stopped or diverged, not those that still ran at the end."""
+    """It counts the trials that finished, were stopped or diverged; those that were paused at the end count
+    as stopped, those that still ran count nowhere."""
 
 
 @dataclass
 class _ReplayedTrial:
     number: int
     curve: Iterator[float]
+    own: bool
     scores: dict[int, float] = field(default_factory=dict)
 
 
 class Replay:
-    """Runs one search. `own`, if any, is the first trial: the first at every rung, so it is never pruned.
+    """Runs one search. `own`, if any, is the first trial, and is never pruned.
 
     `epochs` are those of a whole training; `first` is the number of the first trial that the sampler draws
     where there is no own one.
@@ -46,17 +48,18 @@ class Replay:
         train: Train,
         epochs: int,
         sampler: Sampler,
-        asha: Asha,
+        scheduler: Scheduler,
         own: Values | None = None,
         first: int = 0,
     ) -> None:
         self._train = train
         self._epochs = epochs
         self._sampler = sampler
-        self._asha = asha
+        self._scheduler = scheduler
         self._own = own
         self._next = first
         self._trials = 0
+        self._paused: dict[int, _ReplayedTrial] = {}
         self._best: list[tuple[int, float]] = []
         self._ends: Counter[str] = Counter()
 
@@ -68,26 +71,35 @@ class Replay:
             trial = running[worker] or self._propose()
             end = self._advance(trial)
             running[worker] = trial if end is None else None
-            if end is not None:
+            if end == "stopped" and self._scheduler.pauses:
+                self._paused[trial.number] = trial
+                self._sampler.tell(trial.number, end, trial.scores)
+            elif end is not None:
                 self._settle(trial, end, spent)
+        self._ends.update("stopped" for _ in self._paused)
         return Replayed(self._best, self._trials, dict(self._ends))
 
     def _propose(self) -> _ReplayedTrial:
+        rungs = {number: max(trial.scores) for number, trial in self._paused.items()}
+        promoted = self._scheduler.promoted(rungs)
+        return self._new() if promoted is None else self._paused.pop(promoted)
+
+    def _new(self) -> _ReplayedTrial:
         number, own = self._next, self._own
         self._next, self._own = number + 1, None
         trained = self._train(self._sampler.ask(number) if own is None else own)
         self._sampler.add(number, trained.values)
         self._trials += 1
-        return _ReplayedTrial(number, iter(trained.curve))
+        return _ReplayedTrial(number, iter(trained.curve), own is not None)
 
     def _advance(self, trial: _ReplayedTrial) -> Outcome | None:
-        """Trains an epoch; returns how it ends the trial, as the product's ledger decides."""
+        """Trains an epoch; returns how it ends or pauses the trial, as the product's ledger decides."""
         epoch = len(trial.scores) + 1
         score = next(trial.curve, None)
         if score is None:
             return "diverged"
         trial.scores[epoch] = score
-        goes_on = self._asha.report(trial.number, epoch, score)
+        goes_on = self._scheduler.report(trial.number, epoch, score, exempt=trial.own)
         if epoch >= self._epochs:
             return "finished"
         return None if goes_on else "stopped"

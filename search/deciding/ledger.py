@@ -8,15 +8,15 @@ decisions as one that never stopped. It trains nothing and uses no clock; only t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, assert_never
 
 from search.deciding.finalists import missing_repeats
+from search.deciding.new_events import new_trial, repeated_trial, settled_search
 from search.deciding.proposal import Decision, Proposal
 from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
-from search.deciding.scheduler import Asha
+from search.deciding.scheduler import Scheduler
 from search.record.journal import (
     CostEvent,
     EndEvent,
@@ -24,6 +24,7 @@ from search.record.journal import (
     Event,
     Journal,
     Outcome,
+    PromotionEvent,
     RetryEvent,
     SearchEvent,
     SettledEvent,
@@ -34,13 +35,10 @@ from search.record.repeats import Repeat
 from search.record.trials import Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
-from search.study.space import networks_differ
-from spaces.domains import Value
-from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe.network_cost import NetworkCost
-from trainable.training.metrics import OBJECTIVES, EpochResult
+from trainable.training.metrics import EpochResult
 
 MOST_INFEASIBLE = 3
 """For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
@@ -61,7 +59,7 @@ class Ledger:
         journal: Journal,
         space: Space,
         sampler: Sampler,
-        scheduler: Asha,
+        scheduler: Scheduler,
         *,
         trials: int,
         epochs: int,
@@ -79,29 +77,18 @@ class Ledger:
         self._metric = metric
         self._record = Record(where=str(journal.path))
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
-        """How the last epoch of a trial ends it, and why; trials that go on have no entry."""
-        self._settled = SettledEvent(
-            space=tree_of(space),
-            rungs=scheduler.rungs,
-            factor=scheduler.factor,
-            why=why,
-            objective=metric,
-            mode=None if metric in OBJECTIVES else scheduler.direction,
-            epochs=epochs,
-            constraints=constraints,
-            networks_differ=networks_differ(space),
-            finalists=finalists,
-            version=version("tunebook"),
-        )
+        """How trials end, and why, whose end is not journaled yet."""
+        self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, finalists)
         self._drawn = self._infeasible = 0
         """The numbers of trials that repeat no other one, and of trials that broke a constraint."""
+        self._paused: dict[int, int] = {}
+        """The rung at which each paused trial waits."""
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
             self._apply(event)
-        for number in range(self.trials):
-            self._end_if_decided(number)
-        self._unfinished = list(self.open_trials)
+        self._end_decided()
+        self._unfinished = [number for number in self.open_trials if number not in self._paused]
         repeats = (self._record.trials[number].repeat for number in self._unfinished)
         self._audits = any(each is not None and each.purpose == "pruning" for each in repeats)
         """Whether this driver trains stopped trials to their end, and proposes nothing new."""
@@ -147,10 +134,11 @@ class Ledger:
         A trial that breaks a constraint later costs nothing of the budget: another one is proposed for it.
 
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
-        Then come new ones: number 0 is the documented recipe, the others are the sampler's. A trial whose
-        values make no recipe has failed, and the next one is proposed: a space may draw values that were not
-        tried before. When all of these have ended, the finalists are trained again; until then the answer is
-        None, and one asks again.
+        Then come paused ones that may go on, and no new one while there is one: number 0 is the documented
+        recipe, the others are the sampler's. A trial whose values make no recipe has failed, and the next one
+        is proposed: a space may draw values that were not tried before. When nothing else is left to train,
+        at least one trial goes on from each rung, and those that stay paused end as stopped. When all of
+        these have ended, the finalists are trained again; until then the answer is None, and one asks again.
         """
         while (number := self._next()) is not None:
             try:
@@ -160,12 +148,12 @@ class Ledger:
         return None
 
     def propose_again(self, trial: int) -> Proposal | None:
-        """Returns a trial whose last attempt failed, or what `propose` returns if it has ended."""
-        return self._proposal(trial) if self.ended(trial) is None else self.propose()
+        """Returns a trial whose last attempt failed, or what `propose` returns if it has ended or paused."""
+        return self._proposal(trial) if self._decision(trial) is Decision.CONTINUE else self.propose()
 
     def start(self, trial: int, epoch: int) -> None:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
-        if self.ended(trial) is None:
+        if self._decision(trial) is Decision.CONTINUE:
             self._write(StartEvent(trial=trial, attempt=self.attempts(trial) + 1, epoch=epoch))
 
     def lacks_cost(self, trial: int) -> bool:
@@ -178,21 +166,25 @@ class Ledger:
         cost that is known already changes nothing."""
         if self._decision(trial) is Decision.CONTINUE and self.lacks_cost(trial):
             self._write(CostEvent(trial=trial, cost=cost))
-            self._end_if_decided(trial)
+            self._end_decided()
         return self._decision(trial)
 
     def epoch(self, trial: int, result: EpochResult) -> Decision:
-        """Journal an epoch and decide; if it ends the trial, that end is journaled too.
+        """Journal an epoch and decide; if it ends the trial, or a paused one, that end is journaled too.
 
-        An epoch that is known already (trained again after a crash, before its checkpoint) changes nothing:
-        the first result counts, and its decision is returned. For an epoch after the trial's end the decision
-        is to stop. Raises JournalError where epochs are left out, or the objective is missing.
+        A trial that pauses, and is the next to go on, goes on at once. An epoch that is known already
+        (trained again after a crash, before its checkpoint) changes nothing: the first result counts. For an
+        epoch after the trial's end the decision is to stop. Raises JournalError where epochs are left out, or
+        the objective is missing.
         """
         if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
-            compared = not self._record.trials[trial].is_repeat
-            rung = self._scheduler.rung_at(result.epoch) if compared else None
-            self._write(EpochEvent(trial=trial, result=result, rung=rung))
-            self._end_if_decided(trial)
+            trained = self._record.trials[trial]
+            rung = None if trained.is_repeat else self._scheduler.rung_at(result.epoch)
+            pauses = self._scheduler.pauses and rung is not None and not (trained.own or result.diverged)
+            self._write(EpochEvent(trial=trial, result=result, rung=rung, pauses=pauses))
+            self._end_decided()
+            if trial in self._paused and self._promoted() == trial:
+                self._write(PromotionEvent(trial=trial, rung=result.epoch))
         return self._decision(trial)
 
     def recover(self, trial: int, history: Sequence[EpochResult]) -> Decision:
@@ -207,16 +199,17 @@ class Ledger:
 
     def retry(self, trial: int, reason: str) -> None:
         """Journal that an attempt failed and that another one follows."""
-        if self.ended(trial) is None:
+        if self._decision(trial) is Decision.CONTINUE:
             self._write(RetryEvent(trial=trial, reason=reason))
 
     def fail(self, trial: int, reason: str) -> None:
         """Journal that a trial crashed for good; if it has ended already, the first end counts."""
-        if self.ended(trial) is None:
+        if self._decision(trial) is Decision.CONTINUE:
             self._write(EndEvent(trial=trial, state="failed", reason=reason))
 
     def cut_short(self, reason: str) -> None:
         """Journal every trial that has not ended as stopped: the search is over before its budget."""
+        self._stop_paused()
         for number in self.open_trials:
             self._write(EndEvent(trial=number, state="stopped", reason=reason))
 
@@ -240,6 +233,11 @@ class Ledger:
     def open_trials(self) -> tuple[int, ...]:
         """The trials that have not ended."""
         return tuple(trial.id for trial in self._record.trials if not trial.ended)
+
+    @property
+    def paused_trials(self) -> Collection[int]:
+        """Those of them that wait at a rung; their checkpoints are needed."""
+        return self._paused.keys()
 
     @property
     def is_complete(self) -> bool:
@@ -276,17 +274,38 @@ class Ledger:
         return self._record.trials[trial].attempts
 
     def _next(self) -> int | None:
-        """Returns the next trial that has not ended: an unfinished one, or a new one, which is journaled."""
+        """Returns the next trial that has not ended; what is decided for it is journaled."""
         while self._unfinished:
             number = self._unfinished.pop(0)
-            if self.ended(number) is None:
+            if self._decision(number) is Decision.CONTINUE:
                 return number
+        if (promoted := self._promoted()) is not None:
+            self._write(PromotionEvent(trial=promoted, rung=self._paused[promoted]))
+            return promoted
         if self._is_spent or self._audits:
+            if self._trains_nothing:
+                self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        own = number == 0
-        self._write(self._new_trial(number, self._space.own if own else self._sampler.ask(number), own))
+        values = self._sampler.ask(number) if number else self._space.own
+        self._write(new_trial(self._space, number, values, own=number == 0))
         return number
+
+    def _promoted(self) -> int | None:
+        """Returns the paused trial that goes on next; if nothing else is left, at least one of each rung."""
+        is_last = self._is_spent and self._trains_nothing
+        return self._scheduler.promoted(self._paused, least=1 if is_last else 0) if self._paused else None
+
+    @property
+    def _trains_nothing(self) -> bool:
+        """Whether every trial that has not ended is paused."""
+        return len(self._paused) == len(self.open_trials)
+
+    def _stop_paused(self) -> None:
+        """Journal the end of the paused trials that may not go on."""
+        for number, rung in sorted(self._paused.items()):
+            if not self._scheduler.rank_at(number, rung).goes_on:
+                self._write(EndEvent(trial=number, state="stopped", reason=self._why_stopped(number, rung)))
 
     def _next_repeat(self) -> int | None:
         """Returns the next run of a finalist, which is journaled; None where there is none, or none yet."""
@@ -300,26 +319,9 @@ class Ledger:
         return missing_repeats(finalists, self._record, self._metric, self._scheduler.direction)
 
     def _add_repeat(self, repeat: Repeat) -> int:
-        original, number = self._record.trials[repeat.of], self.trials
-        recipe = repeat.recipe(self._space.recipe(original.values))
-        self._write(
-            TrialEvent(
-                trial=number,
-                values=dict(original.values),
-                digest=recipe.digest(),
-                recipe=recipe.tree(),
-                repeat=repeat,
-            )
-        )
+        number = self.trials
+        self._write(repeated_trial(self._space, number, self._record.trials[repeat.of], repeat))
         return number
-
-    def _new_trial(self, number: int, values: Mapping[str, Value], own: bool) -> TrialEvent:
-        event = TrialEvent(trial=number, values=dict(values), own=own)
-        try:
-            recipe = self._space.recipe(values)
-        except FaultyInput:
-            return event
-        return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
 
     def _proposal(self, number: int) -> Proposal:
         trial = self._record.trials[number]
@@ -327,7 +329,9 @@ class Ledger:
         return Proposal(number, trial.values, recipe if trial.repeat is None else trial.repeat.recipe(recipe))
 
     def _decision(self, number: int) -> Decision:
-        """Returns what the trial does now; for every epoch before its end, that was to continue."""
+        """Returns what the trial does now; for every epoch before its end or pause, that was to continue."""
+        if number in self._paused:
+            return Decision.PAUSE
         return Decision.CONTINUE if self.ended(number) is None else Decision.STOP
 
     def _write(self, event: Event) -> None:
@@ -335,10 +339,9 @@ class Ledger:
         self._record.check(event)
         self._apply(self._journal.append(event))
 
-    def _end_if_decided(self, number: int) -> None:
-        """Journal the end that a trial's last epoch decided; a kill may fall between the two lines."""
-        if number in self._decided_ends and self.ended(number) is None:
-            state, reason = self._decided_ends[number]
+    def _end_decided(self) -> None:
+        """Journal the ends that the last epoch has decided; a kill may fall between the lines."""
+        for number, (state, reason) in tuple(self._decided_ends.items()):
             self._write(EndEvent(trial=number, state=state, reason=reason))
 
     def _apply(self, event: Event) -> None:
@@ -353,11 +356,15 @@ class Ledger:
                     self._decided_ends[event.trial] = ("infeasible", found)
             case EpochEvent():
                 self._decide(event)
-            case EndEvent() if not self._record.trials[event.trial].is_repeat:
-                self._infeasible += event.state == "infeasible"
-                scores = self._record.trials[event.trial].scores(self._metric)
-                self._sampler.tell(event.trial, event.state, scores, self._record.excesses(event.trial))
-            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent() | EndEvent():
+            case PromotionEvent():
+                del self._paused[event.trial]
+            case EndEvent():
+                self._decided_ends.pop(event.trial, None)
+                self._paused.pop(event.trial, None)
+                if not self._record.trials[event.trial].is_repeat:
+                    self._infeasible += event.state == "infeasible"
+                    self._tell(event.trial, event.state)
+            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent():
                 pass
             case _:
                 assert_never(event)
@@ -372,10 +379,22 @@ class Ledger:
         goes_on = trial.is_repeat or self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
         if event.epoch >= self._epochs:
             self._decided_ends[event.trial] = ("finished", None)
+        elif event.pauses:
+            self._pause(event)
         elif not goes_on:
-            self._decided_ends[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch, value))
+            self._decided_ends[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch))
 
-    def _why_stopped(self, number: int, rung: int, value: float) -> str:
-        rank, count, going_on = self._scheduler.rank_at(number, rung)
-        go_on = "the best goes on" if going_on == 1 else f"the best {going_on} go on"
-        return f"{self._metric} {value:.4g} at epoch {rung} ranks {rank} of {count}; {go_on}"
+    def _pause(self, event: EpochEvent) -> None:
+        """Note that a trial is paused, and which paused trials end, as too many others are better."""
+        self._paused[event.trial] = event.epoch
+        self._tell(event.trial, "stopped")
+        for number in self._scheduler.hopeless(self._paused, self._budget):
+            self._decided_ends[number] = ("stopped", self._why_stopped(number, self._paused[number]))
+
+    def _tell(self, number: int, outcome: Outcome) -> None:
+        scores = self._record.trials[number].scores(self._metric)
+        self._sampler.tell(number, outcome, scores, self._record.excesses(number))
+
+    def _why_stopped(self, number: int, rung: int) -> str:
+        value = self._record.trials[number].scores(self._metric)[rung]
+        return f"{self._metric} {value:.4g} at epoch {rung} {self._scheduler.rank_at(number, rung)}"

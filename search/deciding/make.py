@@ -1,9 +1,11 @@
-"""Builds the sampler that a study names."""
+"""Builds the sampler and the scheduler that a study names."""
 
 from __future__ import annotations
 
 from search.deciding.points import RandomSampler, SobolSampler
+from search.deciding.pruning import Pruning
 from search.deciding.sampler import Sampler
+from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import SamplerKind
 from spaces.concentration import concentration
 from spaces.space import Space
@@ -36,3 +38,9 @@ def make_sampler(space: Space, kind: SamplerKind, seed: int, direction: Mode) ->
             return RandomSampler(space, seed)
         case "qmc":
             return SobolSampler(space, seed)
+
+
+def make_scheduler(pruning: Pruning, direction: Mode) -> Scheduler:
+    """Build the scheduler of a search; `direction` says whether the objective is maximised or minimised."""
+    kind = PromotionAsha if pruning.pauses else Asha
+    return kind(pruning.rungs, pruning.factor, direction)

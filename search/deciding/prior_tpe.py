@@ -78,6 +78,7 @@ class PriorTpeSampler(Sampler):
         named = self._space.named(self._values[number])
         inside = all(value in self._domains[name] for name, value in named.items())
         rank = rank_of(outcome, scores, self._direction, above_limits(excesses or {}))
+        self._ended.pop(number, None)  # what was told while it was paused
         if inside and rank is not None:
             self._ended[number] = rank, belief(self._space, self._values[number])
 

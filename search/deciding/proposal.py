@@ -14,12 +14,14 @@ class Decision(Enum):
     """Says what a trial does after an epoch, or after its network was measured."""
 
     CONTINUE = "continue"
+    PAUSE = "pause"
+    """It frees its worker, and may be proposed again: its checkpoint stays."""
     STOP = "stop"
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Describes a trial to be trained: a new one, or one that an earlier driver left unfinished."""
+    """Describes a trial to be trained: a new one, one that was paused or that a driver left unfinished."""
 
     trial: int
     values: Mapping[str, Value]

@@ -48,13 +48,15 @@ class Pruning:
     rungs: tuple[int, ...]
     factor: int
     why: str
+    pauses: bool = False
+    """Whether trials are paused at rungs, where the others stop those that do not go on."""
 
     def describe(self, epochs: int) -> str:
         """Returns all of it in a sentence, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
-        when = f"compared after {listed(map(str, self.rungs))} epochs"
+        when = f"{'paused' if self.pauses else 'compared'} after {listed(map(str, self.rungs))} epochs"
         return (
             f"{when}, where one in {_number(self.factor)} goes on; "
             f"this saves about {saved:.0%} of the epochs: {self.why}"
@@ -120,11 +122,12 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
     match choice.kind:
         case "none":
             return Pruning((), factor, "the study switches pruning off")
-        case "asha":
+        case "asha" | "promotion":
             grace, epochs = choice.grace_epochs, budget.epochs
             usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
             found = _rungs(study, space, usual)
-            return Pruning(found, factor, _why(study, suggestion, space) if found else NO_RUNG)
+            why = _why(study, suggestion, space) if found else NO_RUNG
+            return Pruning(found, factor, why, pauses=choice.kind == "promotion")
         case _:
             assert_never(choice.kind)
 

@@ -42,5 +42,8 @@ class Sampler(ABC):
     ) -> None:
         """Learn that a trial has ended; `scores` holds its objective by epoch.
 
+        A trial that pauses at a rung counts as `stopped` there. It is told again, with more scores, when it
+        pauses at the next one and when it ends: what was told last replaces what was told before.
+
         `excesses` says by what share of its limit each cost of its network is above it; below it if negative.
         """

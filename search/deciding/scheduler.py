@@ -1,15 +1,15 @@
-"""Implements ASHA's stopping rule without clock and without Ray; replaying the journal rebuilds it.
+"""Defines the schedulers, which compare trials at rungs: without clock, without Ray, rebuilt by a replay.
 
-It is asynchronous successive halving (Li et al., arXiv 1810.05934) in the variant that stops and never
-promotes: at each rung a trial goes on if it is among the best 1/factor of all values recorded there so far,
-its own included. Decisions are final, so the order of results matters: the first trial at a rung always goes
-on, and better trials that come later do not stop one that has passed.
+Both are asynchronous successive halving (Li et al., arXiv 1810.05934). They differ in what happens to a trial
+that is not among the best 1/factor at its rung: `Asha` stops it, `PromotionAsha` pauses it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from trainable.recipe.metrics import Mode
 
@@ -52,13 +52,38 @@ def survivors(count: int, factor: int) -> int:
     return max(1, count // factor)
 
 
-class Asha:
-    """Decides which trials are stopped, and where.
+class Rank(NamedTuple):
+    """Says which place a trial has at a rung, among how many trials, and how many of these go on."""
 
-    `rungs` are epochs, rising (none: nothing is stopped); `direction` says which values are better. Only the
-    rung just reached is recorded, so a trial that starts in the middle of its training cannot spoil an
-    earlier rung.
+    place: int
+    """1 is the best."""
+    among: int
+    going_on: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the trial is among those that go on."""
+        return self.place <= self.going_on
+
+    def __str__(self) -> str:
+        """Returns it in words, to follow the value at a rung."""
+        go_on = "the best goes on" if self.going_on == 1 else f"the best {self.going_on} go on"
+        return f"ranks {self.place} of {self.among}; {go_on}"
+
+
+class Scheduler(ABC):
+    """Decides which trials go on, and where they are compared.
+
+    `rungs` are epochs, rising (none: every trial is trained to its end); `direction` says which values are
+    better. Only the rung just reached is recorded, so a trial that starts in the middle of its training
+    cannot spoil an earlier rung.
+
+    It is asked twice: by `report` after each epoch of a trial, and by `promoted` whenever a worker is free.
+    Which trials are paused it is told, so what it remembers is `recorded` alone.
     """
+
+    pauses: ClassVar[bool]
+    """Whether a trial that does not go on is paused at its rung, and not stopped."""
 
     def __init__(self, rungs: Sequence[int], reduction_factor: int, direction: Mode) -> None:
         if list(rungs) != sorted(set(rungs)) or (rungs and rungs[0] < 1):
@@ -80,7 +105,7 @@ class Asha:
         return epoch if epoch in self.recorded else None
 
     def report(self, trial: int, epoch: int, value: float, *, exempt: bool = False) -> bool:
-        """Record a trial's value and return whether it goes on.
+        """Record a trial's value and return whether it goes on at once.
 
         Between rungs every trial goes on. A value that is not finite stops its trial at any epoch and is not
         recorded, exempt or not. Otherwise an exempt trial is recorded and goes on. Raises ValueError for a
@@ -94,17 +119,89 @@ class Asha:
         if trial in self.recorded[rung]:
             raise ValueError(f"trial {trial} has reported at rung {rung} before")
         self.recorded[rung][trial] = value
-        position, _, going_on = self.rank_at(trial, rung)
-        return exempt or position <= going_on
+        return exempt or self._goes_on(trial, rung)
 
-    def rank_at(self, trial: int, rung: int) -> tuple[int, int, int]:
-        """Returns a recorded trial's rank at a rung, out of how many trials, and how many of those go on."""
+    @abstractmethod
+    def rank_at(self, trial: int, rung: int) -> Rank:
+        """Returns the rank of a trial that is recorded at a rung."""
+
+    @abstractmethod
+    def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
+        """Returns the paused trial that goes on next; None where none may.
+
+        `paused` has the rung of each paused trial; from a rung that has a trial, at least `least` go on.
+        """
+
+    @abstractmethod
+    def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
+        """Returns the paused trials that can never go on, if no more than so many `trials` reach a rung."""
+
+    @abstractmethod
+    def _goes_on(self, trial: int, rung: int) -> bool:
+        """Says whether a trial that has just been recorded at a rung goes on at once."""
+
+
+class Asha(Scheduler):
+    """Stops trials: at each rung one goes on if it is among the best 1/factor of all values recorded there so
+    far, its own included.
+
+    Decisions are final, so the order of results matters: the first trial at a rung always goes on, and better
+    trials that come later do not stop one that has passed.
+    """
+
+    pauses = False
+
+    def rank_at(self, trial: int, rung: int) -> Rank:
         values = self.recorded[rung]
-        return (
-            rank(values[trial], values.values(), self.direction),
-            len(values),
-            survivors(len(values), self.factor),
-        )
+        place = rank(values[trial], values.values(), self.direction)
+        return Rank(place, len(values), survivors(len(values), self.factor))
+
+    def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
+        return None
+
+    def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
+        return []
+
+    def _goes_on(self, trial: int, rung: int) -> bool:
+        return self.rank_at(trial, rung).goes_on
+
+
+class PromotionAsha(Scheduler):
+    """Pauses every trial at every rung, and lets one go on as soon as it is among the best 1/factor of all
+    that have reached its rung: Algorithm 2 of the paper, with the highest rung first.
+
+    Of equal values the earlier one is the better, so no more than 1/factor are ever the best.
+    """
+
+    pauses = True
+
+    def rank_at(self, trial: int, rung: int) -> Rank:
+        values = self.recorded[rung]
+        return Rank(self._best_first(rung).index(trial) + 1, len(values), survivors(len(values), self.factor))
+
+    def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
+        for rung in reversed(self.rungs):
+            going_on = max(least, len(self.recorded[rung]) // self.factor)
+            for trial in self._best_first(rung)[:going_on]:
+                if paused.get(trial) == rung:
+                    return trial
+        return None
+
+    def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
+        most = survivors(trials, self.factor)
+        return [
+            trial
+            for rung in self.rungs
+            for trial in self._best_first(rung)[most:]
+            if paused.get(trial) == rung
+        ]
+
+    def _goes_on(self, trial: int, rung: int) -> bool:
+        return False
+
+    def _best_first(self, rung: int) -> list[int]:
+        values = self.recorded[rung]
+        return sorted(values, key=values.__getitem__, reverse=self.direction == "max")
 
 
 def expected_share(rungs: Sequence[int], factor: int, epochs: int) -> float:

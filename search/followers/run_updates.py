@@ -16,6 +16,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     Outcome,
+    PromotionEvent,
     RetryEvent,
     SearchEvent,
     SettledEvent,
@@ -115,6 +116,8 @@ class Outbox:
                 self._update(event.trial).points.extend(Point(key, value, at, 0) for key, value in costs)
             case EpochEvent():
                 self._apply_epoch(event)
+            case PromotionEvent():
+                self._tag(event.trial, {STATE: "running"})
             case RetryEvent():
                 self._tag(event.trial, {"tunebook.last_failure": event.reason})
             case EndEvent():
@@ -162,7 +165,7 @@ class Outbox:
                 self._reopen(None, "running")
                 self._tag(None, {REASON: ""})  # why the driver before this one stopped
                 for trial in self._open_trials():
-                    self._reopen(trial.id, "queued")
+                    self._reopen(trial.id, "paused" if trial.waits else "queued")
             case "finished":
                 self._end_search("FINISHED", event.state, event.reason)
             case "interrupted":
@@ -186,7 +189,8 @@ class Outbox:
             Point(key, value, at, event.epoch) for key, value in numbers.items()
         )
         rung = {} if event.rung is None else {"tunebook.rung": str(event.rung)}
-        self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung})
+        state = {STATE: "paused"} if event.pauses else {}
+        self._tag(event.trial, {"tunebook.epochs": str(event.epoch), **rung, **state})
 
     def _apply_end(self, event: EndEvent) -> None:
         self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))

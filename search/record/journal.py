@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
+from search.record.clock import steady_clock
 from search.record.home import EVENTS_FILE
 from search.record.lock import is_locked
 from search.record.repeats import Repeat
@@ -81,6 +81,8 @@ class SettledEvent(Stamped):
     """The epochs after which trials are compared."""
     factor: Annotated[int, Field(ge=2)]
     """One trial in this many goes on from a rung."""
+    pauses: bool = False
+    """Whether trials are paused at rungs, and not stopped there."""
     why: str
     """The reason for these rungs and this factor, in words."""
     objective: str
@@ -155,13 +157,15 @@ class CostEvent(Stamped):
 class EpochEvent(Stamped):
     """An epoch was trained; epochs count from 1. A trial has each epoch once: its first result counts.
 
-    `rung` is the scheduler's rung that this epoch reached, if it reached one.
+    `rung` is the scheduler's rung that this epoch reached, if it reached one. `pauses` says that the trial
+    waits there for an event `promotion`; where that is the next event, it goes on in the same process.
     """
 
     event: Literal["epoch"] = "epoch"
     trial: Annotated[int, Field(ge=0)]
     result: EpochResult
     rung: int | None = None
+    pauses: bool = False
 
     @property
     def epoch(self) -> int:
@@ -170,6 +174,14 @@ class EpochEvent(Stamped):
     @property
     def diverged(self) -> bool:
         return self.result.diverged
+
+
+class PromotionEvent(Stamped):
+    """A trial that was paused at a rung goes on: it was the best of those that may."""
+
+    event: Literal["promotion"] = "promotion"
+    trial: Annotated[int, Field(ge=0)]
+    rung: Annotated[int, Field(ge=1)]
 
 
 class RetryEvent(Stamped):
@@ -189,7 +201,9 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
-Event = SearchEvent | SettledEvent | TrialEvent | StartEvent | CostEvent | EpochEvent | RetryEvent | EndEvent
+AfterTrialEvent = StartEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
+"""What may happen to a trial once it is there."""
+Event = SearchEvent | SettledEvent | TrialEvent | AfterTrialEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
@@ -267,21 +281,6 @@ def _opened(path: Path) -> tuple[int, int]:
             raise
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be written to: {error.strerror}") from None
-
-
-def steady_clock(latest: float) -> Callable[[], float]:
-    """Returns a clock of seconds since 1970 that begins at `latest` or later, and never jumps.
-
-    The machine's clock may be set while a search runs. By this one no run ends before it starts, and no jump
-    is counted as time that was worked. It counts on while the machine sleeps.
-    """
-    began, running = max(time.time(), latest), awake_or_asleep()
-    return lambda: began + awake_or_asleep() - running
-
-
-def awake_or_asleep() -> float:
-    """Returns seconds that count also while the machine sleeps, where the system can count them."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def check_format(path: Path) -> None:

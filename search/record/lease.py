@@ -19,8 +19,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from search.record.clock import awake_or_asleep
 from search.record.home import DRIVER_FILE
-from search.record.journal import awake_or_asleep
 from trainable.errors import UserError
 from trainable.files.store import Store, StoreError
 from trainable.recipe.base import Spec

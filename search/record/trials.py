@@ -15,11 +15,13 @@ from search.record.chain import JournalError
 from search.record.differences import first_difference
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
+    AfterTrialEvent,
     CostEvent,
     EndEvent,
     EpochEvent,
     Event,
     Outcome,
+    PromotionEvent,
     RetryEvent,
     SearchEvent,
     SearchState,
@@ -39,7 +41,8 @@ from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
-"""A paused trial has started and has not ended, but nothing trains it now; `resume` or a retry will."""
+"""A paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
+or `resume`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ class Trial:
     """The digests of the files of weights that its last attempt ran with, by the names of networks."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
+    waits: bool = False
+    """Whether it is paused at the rung of its last epoch, until it is promoted or ends."""
     cost: NetworkCost | None = None
     """What its network costs; None before it is measured, and in a search that measures none."""
     history: tuple[EpochEvent, ...] = ()
@@ -235,12 +240,16 @@ class Record:
             case CostEvent():
                 self._change(event.trial, cost=event.cost)
             case EpochEvent():
-                history = (*self.trials[event.trial].history, event)
-                self._change(event.trial, history=history)
+                trial = self.trials[event.trial]
+                going_on = {"trains": trial.trains and not event.pauses, "waits": event.pauses}
+                self._change(event.trial, history=(*trial.history, event), **going_on)
+            case PromotionEvent():
+                self._change(event.trial, trains=True, waits=False)
             case RetryEvent():
                 self._change(event.trial, trains=False, outcome_reason=event.reason)
             case EndEvent():
-                self._change(event.trial, trains=False, end=event.state, outcome_reason=event.reason)
+                ended = {"end": event.state, "outcome_reason": event.reason}
+                self._change(event.trial, trains=False, waits=False, **ended)
             case _:
                 assert_never(event)
         self.latest = event.time
@@ -294,7 +303,7 @@ class Record:
                 return None if self.settled is None else "expected one settled space, got another"
             case TrialEvent():
                 return self._trial_fault(event)
-            case StartEvent() | CostEvent() | EpochEvent() | RetryEvent() | EndEvent():
+            case StartEvent() | CostEvent() | EpochEvent() | PromotionEvent() | RetryEvent() | EndEvent():
                 if event.trial >= len(self.trials):
                     return f"expected a trial below {len(self.trials)}, got {event.trial}"
                 return self._fault_in_trial(event, self.trials[event.trial])
@@ -329,13 +338,15 @@ class Record:
             return f"expected to repeat a trial that was {wanted}, got trial {repeat.of}"
         return None
 
-    def _fault_in_trial(
-        self, event: StartEvent | CostEvent | EpochEvent | RetryEvent | EndEvent, trial: Trial
-    ) -> str | None:
+    def _fault_in_trial(self, event: AfterTrialEvent, trial: Trial) -> str | None:
         where = f"trial {trial.id}"
         if trial.end is not None:
             return f"{where}: expected nothing after its end, got {event.event}"
         match event:
+            case PromotionEvent() if not trial.waits or event.rung != trial.epochs:
+                return f"{where}: it does not wait at rung {event.rung}, and is promoted from it"
+            case StartEvent() | CostEvent() | EpochEvent() | RetryEvent() if trial.waits:
+                return f"{where}: expected its promotion from rung {trial.epochs}, got {event.event}"
             case StartEvent() if event.attempt != trial.attempts + 1:
                 return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
             case CostEvent() if trial.cost is not None or trial.repeat or not self.measures_costs:
@@ -363,6 +374,9 @@ class Record:
         rungs = () if trial.is_repeat else self.settled.rungs
         if event.rung != (rung := event.epoch if event.epoch in rungs else None):
             return f"expected rung {rung}, got {event.rung}"
+        compared = rung is not None and not event.diverged and not trial.own
+        if event.pauses != (pauses := self.settled.pauses and compared):
+            return f"expected {'a' if pauses else 'no'} pause"
         if not event.diverged and event.result.score(self.settled.objective) is None:
             known = ", ".join(event.result.metrics())
             return f"no metric {self.settled.objective!r} to compare trials by; known: {known}"

@@ -105,7 +105,16 @@ class Attempt(Spec):
     first_epoch: int
     """The epochs that were done when it began."""
     outcome: Literal[
-        "running", "finished", "stopped", "diverged", "failed", "infeasible", "retried", "preempted", "cut"
+        "running",
+        "finished",
+        "stopped",
+        "diverged",
+        "failed",
+        "infeasible",
+        "paused",
+        "retried",
+        "preempted",
+        "cut",
     ]
     """How it ended; `cut` is with the driver that ran it."""
     reason: str | None

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, SearchEvent, StartEvent, TrialEvent
+from search.record.journal import (
+    EndEvent,
+    EpochEvent,
+    Event,
+    PromotionEvent,
+    RetryEvent,
+    SearchEvent,
+    StartEvent,
+    TrialEvent,
+)
 from search.reporting.content import Attempt, LaterDriver
 
 STALL_SECONDS = 30.0
@@ -90,7 +99,7 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
     clock = Clock()
     opened: dict[int, _Open] = {}
     closed: list[tuple[Attempt, _Open]] = []
-    for event in events:
+    for event, after in zip(events, [*events[1:], None], strict=True):
         seconds = clock.read(event)
         match event:
             case SearchEvent():
@@ -101,6 +110,8 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
             case EpochEvent() if event.trial in opened:
                 opened[event.trial].marks.append(seconds)
                 opened[event.trial].took.append(event.result.epoch_seconds)
+                if event.pauses and not isinstance(after, PromotionEvent):
+                    closed.append(opened.pop(event.trial).closed(seconds, "paused", None))
             case RetryEvent() if event.trial in opened:
                 outcome = "preempted" if PREEMPTED.search(event.reason) else "retried"
                 closed.append(opened.pop(event.trial).closed(seconds, outcome, event.reason))

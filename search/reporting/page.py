@@ -31,6 +31,7 @@ LEGEND = (
     ("failed", "failed"),
     ("infeasible", "breaks a limit"),
     ("running", "running"),
+    ("paused", "paused"),
 )
 MOST_CLASSES = 20
 """Of more classes the most frequent confusions are listed, instead of a matrix."""

@@ -14,8 +14,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from search.deciding.ledger import Ledger
-from search.deciding.make import make_sampler
-from search.deciding.scheduler import Asha
+from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
 from search.followers.consumer import Consumer
@@ -39,9 +38,10 @@ from search.running.log_file import logging_to
 from search.running.machines import check_machines
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
-from search.running.raytune import drop_all_checkpoints, run_trials
+from search.running.raytune import run_trials
 from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
+from search.running.trial_checkpoints import drop_all_checkpoints
 from search.study import STUDY_FILE, Study, default_name, read_study
 from search.study.code import NO_CODE, Code
 from search.verdicts.conclusions import Conclusion, conclusion
@@ -213,7 +213,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         journal,
         prepared.space,
         make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
-        Asha(prepared.pruning.rungs, prepared.pruning.factor, study.objective.direction),
+        make_scheduler(prepared.pruning, study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,

@@ -13,8 +13,8 @@ from search.results.picture import draw
 from search.results.report import say
 from search.results.search import Search
 from search.running.prepare import Prepared
-from search.running.raytune import stored_history
 from search.running.switch import StopSwitch
+from search.running.trial_checkpoints import stored_history
 from trainable.files.store import ATTEMPTS
 
 State = Literal["finished", "interrupted", "failed"]
@@ -31,7 +31,8 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
         reason = HOURS_SPENT
         with switch.stopped_by_disk():
             for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
-                ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
+                if trial not in ledger.paused_trials:
+                    ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
             reason = why_out_of_time(ledger)
             ledger.cut_short(HOURS_SPENT)
     if not ledger.has_finished_trial:

@@ -31,8 +31,7 @@ from search.running.private_ray import RayDied
 from search.running.retries import Retries
 from search.running.room import Room
 from search.running.switch import StopSwitch
-from trainable.checkpoints.checkpoint_store import CheckpointStore
-from trainable.errors import StateError
+from search.running.trial_checkpoints import checkpoints_of, drop_checkpoints
 from trainable.files.store import StoreError
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
@@ -243,7 +242,8 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
                 decision = self._ledger.epoch(number, EpochResult.from_tree(tree))
         if self._ledger.epochs_done(number) > before:  # else they are those of a checkpoint
             self._parking.trained(trial)
-        return str(TrialScheduler.STOP if decision is Decision.STOP else TrialScheduler.CONTINUE)
+        goes_on = decision is Decision.CONTINUE  # one that pauses is later another trial of Ray's
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
 
 class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
@@ -266,6 +266,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         self._parking = parking
         limits = prepared.study.limits
         self._retries = Retries(limits.retries, limits.machine_retries)
+        self._paused = set(ledger.paused_trials)
+        """The trials that were paused, and whose checkpoints are kept."""
         self._counts_gpus = prepared.per_trial.gpus > 0
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -301,10 +303,20 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             self._enter(self._ledger.fail, number, reason)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays."""
+        """Remove the checkpoints of a stopped trial, which nobody needs; a finished one's model stays.
+
+        A paused trial's stay too, and its process lets another one write there. An epoch of one trial may
+        have ended others that were paused.
+        """
         self._parking.leave(trial.trial_id)
-        if self._switch.sure:
-            drop_checkpoints(self._ledger, self._prepared, trial.config["trial"])
+        number = trial.config["trial"]
+        if number in self._ledger.paused_trials:
+            self._paused.add(number)
+            trial.temporary_state.ray_actor.let_go.remote()
+        ended = {each for each in (number, *self._paused) if self._ledger.ended(each) is not None}
+        for each in sorted(ended) if self._switch.sure else ():
+            drop_checkpoints(self._ledger, self._prepared, each)
+        self._paused -= ended
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
@@ -349,44 +361,3 @@ class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
         if self._switch.interrupted and not self._switch.lost:
             ask_to_stop(self._search)  # Tune listens to no trial any more when this has returned
         return self._switch.stops or self._searcher.is_over
-
-
-def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> CheckpointStore:
-    """Returns a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
-    return CheckpointStore.at(prepared.home.checkpoints(trial), attempts=attempts)
-
-
-def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
-    """Returns the results that a trial's newest checkpoint covers; None where they cannot be read."""
-    try:
-        return checkpoints_of(prepared, trial, attempts).history()
-    except (StoreError, StateError, ValueError) as error:  # ValueError: damaged JSON
-        logger.warning("trial %d: %s", trial, error)
-        return None
-
-
-def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
-    """Remove the checkpoints of a trial that was stopped, diverged or is infeasible; nothing goes on there.
-
-    Returns false where a store is down or a disk refuses it; the checkpoints then use space until the next
-    try.
-    """
-    if ledger.ended(trial) in ("stopped", "diverged", "infeasible"):
-        try:
-            checkpoints_of(prepared, trial).remove()
-        except (StoreError, OSError) as error:
-            logger.warning("trial %d: %s", trial, error)
-            return False
-    return True
-
-
-def drop_all_checkpoints(ledger: Ledger, prepared: Prepared, switch: StopSwitch) -> None:
-    """Call `drop_checkpoints` for all trials that have some, also for those that an earlier driver left."""
-    try:
-        trials = prepared.home.trials_with_checkpoints()
-    except StoreError as error:
-        logger.warning("%s", error)
-        return
-    for trial in range(ledger.trials):
-        if trial in trials and not (switch.sure and drop_checkpoints(ledger, prepared, trial)):
-            return

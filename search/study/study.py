@@ -72,9 +72,11 @@ class SamplerChoice(Spec):
 
 
 class SchedulerChoice(Spec):
-    """Chooses ASHA's stopping rule, or none. `None` leaves a value to the budget and the space."""
+    """Chooses what happens at rungs. `None` leaves a value to the budget and the space."""
 
-    kind: Literal["asha", "none"] = "asha"
+    kind: Literal["asha", "promotion", "none"] = Field(
+        "asha", description="asha stops trials at rungs; promotion pauses them and lets the best go on"
+    )
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
     reduction_factor: Annotated[int, Field(ge=2)] | None = None
     rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = None

@@ -9,7 +9,7 @@ from offline.replay import Replay, Replayed
 from offline.search_task import SearchTask
 from search.deciding.make import make_sampler
 from search.deciding.points import RandomSampler
-from search.deciding.scheduler import Asha
+from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.deciding.tpe import TpeSampler
 from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
 
@@ -24,8 +24,10 @@ def rising(scores: list[float]) -> SearchTask:
     return task
 
 
-def replay(task: SearchTask, budget: int, workers: int = 1, asha: Asha = UNPRUNED, seed: int = 0) -> Replayed:
-    return Replay(task.begin(), EPOCHS, RandomSampler(SPACE, seed), asha).run(budget, workers)
+def replay(
+    task: SearchTask, budget: int, workers: int = 1, scheduler: Scheduler = UNPRUNED, seed: int = 0
+) -> Replayed:
+    return Replay(task.begin(), EPOCHS, RandomSampler(SPACE, seed), scheduler).run(budget, workers)
 
 
 def test_a_trial_counts_once_its_last_epoch_is_paid_for() -> None:
@@ -56,19 +58,28 @@ def test_a_trial_that_diverges_costs_its_epochs_and_the_one_that_it_diverged_in(
     assert found.best == [(4 + EPOCHS, 0.5)]
 
 
-def test_the_own_trial_is_trained_to_its_end_however_bad_it_is() -> None:
+@pytest.mark.parametrize("kind", [Asha, PromotionAsha])
+def test_the_own_trial_is_trained_to_its_end_however_bad_it_is(kind: type[Scheduler]) -> None:
     rows = [straight(sgd(1e-3), 0.1), *(straight(adamw(1e-3 + 1e-6 * each), 0.9) for each in range(50))]
-    asha = Asha((1, 3), 3, "max")
     sampler = RandomSampler(SPACE, 0)
-    found = Replay(task_of(rows).begin(), EPOCHS, sampler, asha, own=sgd(1e-3)).run(40, workers=4)
+    scheduler = kind((1, 3), 3, "max")
+    found = Replay(task_of(rows).begin(), EPOCHS, sampler, scheduler, own=sgd(1e-3)).run(40, workers=4)
     assert found.best[0][1] == pytest.approx(0.1)
 
 
 def test_pruning_lets_more_trials_start() -> None:
-    pruned = replay(bowl(), 20 * EPOCHS, workers=4, asha=Asha((1, 3), 3, "max"))
+    pruned = replay(bowl(), 20 * EPOCHS, workers=4, scheduler=Asha((1, 3), 3, "max"))
     whole = replay(bowl(), 20 * EPOCHS, workers=4)
     assert pruned.trials > 1.5 * whole.trials
     assert pruned.ends["stopped"] > 0
+
+
+def test_a_trial_that_was_paused_goes_on_where_it_was() -> None:
+    """Of three at the rung the best goes on, and no fourth begins before it."""
+    promotion = PromotionAsha((2,), 3, "max")
+    found = replay(rising([0.1, 0.9, 0.3, 0.4]), 3 * 2 + EPOCHS - 2, scheduler=promotion)
+    assert found.best == [(3 * 2 + EPOCHS - 2, pytest.approx(0.9))]
+    assert (found.trials, found.ends) == (3, {"finished": 1, "stopped": 2})
 
 
 def test_the_sampler_hears_of_every_trial_and_how_it_ended() -> None:

@@ -98,6 +98,9 @@ class Rank:
         """Returns what `Worker.measure` returns, without the other ranks."""
         return self._worker.measure(TrialAssignment.from_config(config))
 
+    def let_go(self) -> None:
+        self._worker.let_go()
+
     def free(self) -> str:
         return self._worker.free()
 
@@ -138,6 +141,10 @@ class Team:
         first, *_ = self._answers([rank.step.remote(assignment.config()) for rank in self._ranks])
         results: tuple[EpochResult, ...] = first
         return results
+
+    def let_go(self) -> None:
+        """Does what `Worker.let_go` does, on the rank that writes checkpoints."""
+        self._ranks[0].let_go.remote()
 
     def free(self) -> str:
         """Does what `Worker.free` does, on all ranks; a team that has lost a rank cannot continue."""

@@ -57,6 +57,8 @@ class Crew(Protocol):
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]: ...
 
+    def let_go(self) -> None: ...
+
     def free(self) -> str: ...
 
     def close(self) -> None: ...
@@ -88,6 +90,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
     def hold(self) -> None:
         """Has this process keep its GPU and train nothing from now on, so that no other trial comes there."""
         self._holds = True
+
+    def let_go(self) -> None:
+        """Lets another process write the trial's checkpoints: this one trains it no more, since it pauses."""
+        if self._crew is not None:
+            self._crew.let_go()
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
         """Frees the last trial's run and takes the next assignment.

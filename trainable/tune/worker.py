@@ -173,6 +173,10 @@ class Worker:
         if stops:
             raise Stopped("the search is asked to stop")
 
+    def let_go(self) -> None:
+        """Lets another process write the run's checkpoints; it cannot be trained here any more."""
+        self._release_folder()
+
     def free(self) -> str:
         """Drops the run. Returns why this process must not train another one, or an empty string."""
         if self._run is None:

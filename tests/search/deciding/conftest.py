@@ -7,7 +7,7 @@ import pytest
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
-from search.deciding.scheduler import Asha
+from search.deciding.scheduler import Asha, Scheduler
 from search.record.journal import Journal
 from search.study import SamplerKind
 from search.study.constraints import NO_CONSTRAINTS, Constraints
@@ -30,6 +30,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         begun: bool = True,
         constraints: Constraints = NO_CONSTRAINTS,
         finalists: Finalists | None = None,
+        scheduler: type[Scheduler] = Asha,
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -38,7 +39,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             journals[-1],
             space,
             make_sampler(space, kind, 7, "max"),
-            Asha(rungs, 3, "max"),
+            scheduler(rungs, 3, "max"),
             trials=TRIALS,
             epochs=EPOCHS,
             metric=metric,

@@ -8,7 +8,15 @@ from epoch_results import epoch_result
 from search.deciding.ledger import Ledger
 from search.deciding.proposal import Decision
 from search.record.home import EVENTS_FILE
-from search.record.journal import CostEvent, EndEvent, EpochEvent, Event, TrialEvent, read
+from search.record.journal import (
+    CostEvent,
+    EndEvent,
+    EpochEvent,
+    Event,
+    PromotionEvent,
+    TrialEvent,
+    read,
+)
 from search.study.constraints import Constraints
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
@@ -59,7 +67,7 @@ def drive(ledger: Ledger) -> None:
             return
         trial = min(running, key=lambda number: (ledger.epochs_done(number), number))
         decision = ledger.epoch(trial, trained(running[trial], ledger.epochs_done(trial) + 1))
-        if decision is Decision.STOP:
+        if decision is not Decision.CONTINUE:
             del running[trial]
 
 
@@ -68,7 +76,7 @@ def essence(folder: Path) -> list[Event]:
     return [
         event.model_copy(update={"sequence": -1, "time": 0.0})
         for event in read(folder / EVENTS_FILE)
-        if isinstance(event, TrialEvent | CostEvent | EpochEvent | EndEvent)
+        if isinstance(event, TrialEvent | CostEvent | EpochEvent | PromotionEvent | EndEvent)
     ]
 
 

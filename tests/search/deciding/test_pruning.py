@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from search.deciding.make import make_scheduler
 from search.deciding.pruning import bits_of, choose_pruning, has_uneven_schedules, suggested
+from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.space import Space
@@ -146,6 +148,15 @@ def test_what_is_written_wins(values: dict[str, Any], rungs: tuple[int, ...], fa
     assert pruning.factor == (factor if factor is not None else pruning.factor)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("asha", Asha), ("none", Asha), ("promotion", PromotionAsha)])
+def test_the_study_says_whether_trials_are_stopped_or_paused(kind: str, expected: type[Scheduler]) -> None:
+    study = study_of(scheduler__kind=kind)
+    pruning = choose_pruning(study, space_of(study))
+    made = make_scheduler(pruning, "min")
+    assert type(made) is expected
+    assert (made.rungs, made.factor, made.direction) == (pruning.rungs, pruning.factor, "min")
+
+
 def test_the_space_decides_between_the_documents_priors_and_even_draws() -> None:
     """All schedules have one shape, so that only the draws differ."""
     pinned = {"base__schedule.kind": "cosine", "budget__epochs": 20}
@@ -253,6 +264,7 @@ def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
         ({"budget__epochs": 1}, "no trial is stopped early: no rung"),
         ({"scheduler__grace_epochs": 2}, "the study sets the epochs; "),
         ({"scheduler__rungs": [5]}, "compared after 5 epochs"),
+        ({"scheduler__rungs": [5], "scheduler__kind": "promotion"}, "paused after 5 epochs, where one in"),
         ({"scheduler__reduction_factor": 7}, "one in 7 goes on"),
         ({"scheduler__reduction_factor": 4}, "; the study sets how many go on"),
         ({**SGDR, "budget__epochs": 40}, "at the ends of the sgdr schedule's cycles"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.proposal import Decision
+from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, RetryEvent, SearchEvent, StartEvent, read
@@ -15,33 +16,43 @@ from tests.search.small_events import replace_journal
 from trainable.training.metrics import EpochResult
 
 
-@pytest.mark.parametrize(("kind", "every"), [("random", 1), ("qmc", 5), ("tpe", 9)])
+@pytest.mark.parametrize(
+    ("kind", "every", "scheduler"),
+    [
+        ("random", 1, Asha),
+        ("qmc", 5, Asha),
+        ("tpe", 9, Asha),
+        ("random", 1, PromotionAsha),
+        ("tpe", 9, PromotionAsha),
+    ],
+)
 def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
-    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: type[Scheduler]
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    drive(open_ledger(whole, kind, begun=False))
+    drive(open_ledger(whole, kind, begun=False, scheduler=scheduler))
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     assert len(lines) > 60
     for cut in range(0, len(lines), every):
         torn = lines[cut][: len(lines[cut]) // 2]
         replace_journal(part, b"".join(lines[:cut]) + torn)
-        drive(open_ledger(part, kind, begun=False))
+        drive(open_ledger(part, kind, begun=False, scheduler=scheduler))
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
+@pytest.mark.parametrize("scheduler", [Asha, PromotionAsha])
 def test_killed_after_every_single_epoch_a_search_still_comes_to_the_same_end(
-    open_ledger: Open, tmp_path: Path
+    open_ledger: Open, tmp_path: Path, scheduler: type[Scheduler]
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    drive(open_ledger(whole))
+    drive(open_ledger(whole, scheduler=scheduler))
     size = 0
     while size < len(essence(whole)):
-        ledger = open_ledger(part)
+        ledger = open_ledger(part, scheduler=scheduler)
         ledger.begin("test")
         proposals = [ledger.propose() for _ in range(SLOTS)]
         handed_out = [proposal for proposal in proposals if proposal is not None]

@@ -17,6 +17,7 @@ from search.record.journal import (
     EndEvent,
     Event,
     Outcome,
+    PromotionEvent,
     RetryEvent,
     StartEvent,
     TrialEvent,
@@ -128,6 +129,22 @@ def test_a_new_run_needs_no_status_and_one_that_goes_on_is_set_running() -> None
     assert again.updates[0].tags["tunebook.state"] == "queued"
     assert again.updates[1].status == ("FAILED", 103_000), "what has ended stays so"
     assert again.updates[None].tags == {"tunebook.state": "running", "tunebook.reason": ""}
+
+
+def test_a_trial_that_is_paused_at_a_rung_says_so_also_after_a_kill() -> None:
+    first, second = STARTED
+    began = (first, second.model_copy(update={"pauses": True}))
+    pause = epoch(1, 2, 0.7, rung=2).model_copy(update={"pauses": True})
+    start = StartEvent(trial=1, attempt=1, epoch=0)
+    events: list[Event] = [*began, trial(0), trial(1), start, epoch(1, 1), pause]
+    state = "tunebook.state"
+    assert outbox(*events).updates[1].tags[state] == "paused"
+    killed = outbox(*events)
+    killed.interrupt()
+    assert (killed.updates[1].tags[state], killed.updates[1].status) == ("interrupted", ("KILLED", 105_000))
+    resumed = outbox(*events, RESUMED)
+    assert [resumed.updates[each].tags[state] for each in (0, 1)] == ["queued", "paused"]
+    assert outbox(*events, PromotionEvent(trial=1, rung=2)).updates[1].tags[state] == "running"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.record.journal import EndEvent, Event, RetryEvent, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event, PromotionEvent, RetryEvent, StartEvent, TrialEvent
 from search.record.repeats import Repeat
 from search.reporting.drivers import STALL_SECONDS, Timeline, timeline
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
@@ -85,6 +85,31 @@ def test_retries_and_preemptions_are_told_apart() -> None:
         at(130.0, RetryEvent(trial=0, reason="its machine was preempted")),
     )
     assert [(each.number, each.outcome) for each in found.attempts] == [(1, "retried"), (2, "preempted")]
+
+
+def test_a_trial_that_pauses_frees_its_worker_and_one_that_goes_on_at_once_keeps_it() -> None:
+    def paused(trial: int, number: int) -> Event:
+        return epoch(trial, number, rung=number).model_copy(update={"pauses": True})
+
+    found = of(
+        begin(0, 110.0),
+        begin(1, 110.0),
+        at(120.0, paused(0, 1)),
+        at(130.0, paused(1, 1)),
+        at(130.0, PromotionEvent(trial=1, rung=1)),
+        begin(2, 140.0),
+        at(150.0, PromotionEvent(trial=0, rung=1)),
+        begin(0, 151.0, attempt=2, done=1),
+        end(1, 160.0),
+        end(2, 160.0),
+        end(0, 170.0),
+    )
+    assert [(each.trial, each.lane, each.start, each.end, each.outcome) for each in found.attempts] == [
+        (0, 0, 10.0, 20.0, "paused"),
+        (1, 1, 10.0, 60.0, "finished"),
+        (2, 0, 40.0, 60.0, "finished"),
+        (0, 2, 51.0, 70.0, "finished"),
+    ]
 
 
 def test_a_wait_that_no_epoch_explains_is_a_stall() -> None:

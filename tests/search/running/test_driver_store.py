@@ -16,13 +16,13 @@ from search.record.journal import Journal
 from search.record.lease import Lease
 from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare
-from search.running.raytune import (
+from search.running.switch import StopSwitch
+from search.running.trial_checkpoints import (
     checkpoints_of,
     drop_all_checkpoints,
     drop_checkpoints,
     stored_history,
 )
-from search.running.switch import StopSwitch
 from search.study import Study
 from tests.s3_server import KEYS
 from trainable.files.store import Store

@@ -289,6 +289,21 @@ def test_the_folder_is_locked_from_the_first_step_to_the_reset(tmp_path: Path) -
     assert not is_locked(tmp_path / "two")
 
 
+def test_a_trial_that_pauses_goes_on_in_another_process_before_this_one_trains_another(
+    tmp_path: Path,
+) -> None:
+    first, second = trial(config(tmp_path)), trial(config(tmp_path))
+    assert epochs(first.step()) == [1]
+    assert is_locked(tmp_path)
+    first.let_go()
+    assert not is_locked(tmp_path)
+    assert [epochs(second.step()) for _ in range(2)] == [[1], [2]]
+    first.reset_config(config(tmp_path / "two"))
+    assert epochs(first.step()) == [1]
+    for actor in (first, second):
+        actor.cleanup()
+
+
 def test_notes_of_an_earlier_attempt_are_gone_when_a_trial_begins(tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text('{"reason": "an earlier one"}')
     (tmp_path / TRACE).write_text("stacks")

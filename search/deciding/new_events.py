@@ -1,0 +1,67 @@
+"""Makes the events of what is new: of a settled search, and of trials with their whole recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from search.deciding.scheduler import Scheduler
+from search.record.journal import SettledEvent, TrialEvent
+from search.record.repeats import Repeat
+from search.record.trials import Trial
+from search.study.constraints import Constraints
+from search.study.finalists import Finalists
+from search.study.space import networks_differ
+from spaces.domains import Value
+from spaces.settled import tree_of
+from spaces.space import Space
+from trainable.errors import FaultyInput
+from trainable.training.metrics import OBJECTIVES
+
+
+def settled_search(
+    space: Space,
+    scheduler: Scheduler,
+    epochs: int,
+    metric: str,
+    why: str,
+    constraints: Constraints,
+    finalists: Finalists | None,
+) -> SettledEvent:
+    """Returns the event of what a search decides before its first trial; `why` is the reason for rungs."""
+    return SettledEvent(
+        space=tree_of(space),
+        rungs=scheduler.rungs,
+        factor=scheduler.factor,
+        pauses=scheduler.pauses,
+        why=why,
+        objective=metric,
+        mode=None if metric in OBJECTIVES else scheduler.direction,
+        epochs=epochs,
+        constraints=constraints,
+        networks_differ=networks_differ(space),
+        finalists=finalists,
+        version=version("tunebook"),
+    )
+
+
+def new_trial(space: Space, number: int, values: Mapping[str, Value], *, own: bool) -> TrialEvent:
+    """Returns the event of a trial with these values; it has no recipe where they make none."""
+    event = TrialEvent(trial=number, values=dict(values), own=own)
+    try:
+        recipe = space.recipe(values)
+    except FaultyInput:
+        return event
+    return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
+
+
+def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -> TrialEvent:
+    """Returns the event of a trial that trains the recipe of another one again."""
+    recipe = repeat.recipe(space.recipe(original.values))
+    return TrialEvent(
+        trial=number,
+        values=dict(original.values),
+        digest=recipe.digest(),
+        recipe=recipe.tree(),
+        repeat=repeat,
+    )

@@ -1,0 +1,21 @@
+"""Tells the time of events: seconds since 1970 by a clock that never jumps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def steady_clock(latest: float) -> Callable[[], float]:
+    """Returns a clock of seconds since 1970 that begins at `latest` or later, and never jumps.
+
+    The machine's clock may be set while a search runs. By this one no run ends before it starts, and no jump
+    is counted as time that was worked. It counts on while the machine sleeps.
+    """
+    began, running = max(time.time(), latest), awake_or_asleep()
+    return lambda: began + awake_or_asleep() - running
+
+
+def awake_or_asleep() -> float:
+    """Returns seconds that count also while the machine sleeps, where the system can count them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
