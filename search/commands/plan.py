@@ -22,19 +22,17 @@ OWN = "the documented recipe"
 OTHERWISE = "`tunebook search --weights none` trains from scratch, --model NAME another network"
 MODEL = "where a model of all rungs expects the largest gain"
 NEAR_THE_BEST = "near the best trials"
+LEARNT = {"auto": f"{MODEL}, or {NEAR_THE_BEST}", "mutation": NEAR_THE_BEST, "gp": MODEL}
+EVERY_FIFTH = "every fifth trial evenly"
 DRAWN = {
-    "auto": f"from the priors, then more and more {MODEL}, or {NEAR_THE_BEST}; every fifth trial evenly",
-    "mutation": f"from the priors, then more and more {NEAR_THE_BEST}; every fifth trial evenly",
-    "gp": f"from the priors, then more and more {MODEL}; every fifth trial evenly",
-    "prior-tpe": "from the priors, then more and more by TPE; every fifth trial evenly",
+    **{kind: f"evenly and from the priors, then more and more {how}" for kind, how in LEARNT.items()},
+    "prior-tpe": f"from the priors, then more and more by TPE; {EVERY_FIFTH}",
     "tpe": "priors are not used",
     "random": "from the priors",
     "qmc": "from the priors, spread by a Sobol sequence",
 }
 DRAWN_WITHOUT_PRIORS = {
-    "auto": f"evenly at first, then {MODEL}, or {NEAR_THE_BEST}; every fifth trial evenly",
-    "mutation": f"evenly at first, then {NEAR_THE_BEST}; every fifth trial evenly",
-    "gp": f"evenly at first, then {MODEL}; every fifth trial evenly",
+    **{kind: f"evenly at first, then {how}; {EVERY_FIFTH}" for kind, how in LEARNT.items()},
     "prior-tpe": "by TPE, since there are no priors",
     "random": "evenly, since there are no priors",
     "qmc": "spread by a Sobol sequence, since there are no priors",

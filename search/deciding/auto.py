@@ -75,8 +75,9 @@ class AutoSampler(Sampler):
         self._surrogate = Surrogate(self._cube, self._observations)
         self._likeliest_number = 1 if believes and not own_is_likeliest(space) else None
         self._values: dict[int, Mapping[str, Value]] = {}
+        self._standing: dict[int, tuple[Rank, int, float]] = {}
+        """The rank and the number of each trial that ended, and how likely the priors make it."""
         self._best_first: list[tuple[Rank, int, float]] = []
-        """How likely the priors make each trial that ended, after its rank and its number."""
 
     def ask(self, number: int) -> dict[str, Value]:
         rng = np.random.default_rng((seed_of_trial(self._seed, number), number))
@@ -104,12 +105,14 @@ class AutoSampler(Sampler):
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
     ) -> None:
-        told = self._observations.told
-        before = len(told)
-        self._observations.tell(number, outcome, scores, excesses or {})
-        if self._believes and len(told) > before:
-            likelihood = belief(self._space, self._values[number])
-            insort(self._best_first, (told[-1].rank, number, likelihood))
+        told = self._observations.tell(number, outcome, scores, excesses or {})
+        if not self._believes:
+            return
+        if (before := self._standing.pop(number, None)) is not None:
+            self._best_first.remove(before)
+        if told is not None:
+            self._standing[number] = told.rank, number, belief(self._space, self._values[number])
+            insort(self._best_first, self._standing[number])
 
     def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
         """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and

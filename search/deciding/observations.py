@@ -76,15 +76,18 @@ class Seen:
 
 
 class Observations:
-    """Collects what is told of trials, in order."""
+    """Collects what is told of trials, in order.
+
+    A trial that paused and went on is told more than once: what was told last counts.
+    """
 
     def __init__(self, cube: Cube, direction: Mode) -> None:
         self._cube = cube
         self._direction = direction
         self._rows: dict[int, Rows | None] = {}
         self._open: dict[int, None] = {}
-        self.told: list[Told] = []
-        """The trials that have ended and from which one can learn, in the order of their ends."""
+        self._told: list[Told] = []
+        self._latest: dict[int, Told] = {}
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has not ended."""
@@ -93,17 +96,36 @@ class Observations:
 
     def tell(
         self, number: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
-    ) -> None:
+    ) -> Told | None:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
-        score, or that no model can place, because a value lies outside its domain."""
+        score, or that no model can place, because a value lies outside its domain: then it returns None, and
+        nothing that was told of the trial counts."""
         self._open.pop(number, None)
+        self._latest.pop(number, None)
         excess = above_limits(excesses)
         row, rank = self._rows[number], rank_of(outcome, scores, self._direction, excess)
         if row is None or rank is None or (outcome == "stopped" and not scores):
-            return
+            return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
-        self.told.append(Told(number, row, outcome, signed, excess, rank))
+        told = Told(number, row, outcome, signed, excess, rank)
+        self._told.append(told)
+        self._latest[number] = told
+        return told
+
+    @property
+    def times_told(self) -> int:
+        """How often something was learnt."""
+        return len(self._told)
+
+    @property
+    def told(self) -> list[Told]:
+        """What is known now of each trial that has ended or paused."""
+        return list(self._latest.values())
+
+    def first_told(self, times: int) -> list[Told]:
+        """Returns what was known when something had been learnt so many times."""
+        return list({each.trial: each for each in self._told[:times]}.values())
 
     def open_rows(self) -> Rows:
         """Returns the rows of the trials that have not ended, (trials, dimensions)."""

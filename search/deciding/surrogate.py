@@ -54,8 +54,9 @@ class Candidates:
 class Surrogate:
     """Forecasts final scores, as normal scores among all that were seen.
 
-    Parameters are kept for a while, and depend only on the trials that had ended when they were due: so they
-    are the same in a search that was rebuilt."""
+    Parameters are kept for a while, and depend only on what was known when they were due: so they are the
+    same in a search that was rebuilt.
+    """
 
     def __init__(self, cube: Cube, observations: Observations) -> None:
         self._cube = cube
@@ -103,14 +104,15 @@ class Surrogate:
         return GaussianProcess(with_pending, parameters)
 
     def _parameters(self) -> NDArray[np.float64]:
-        """Returns the parameters that are used now: those fitted to the first trials that ended, as many as
-        the last refit had."""
-        known = FIRST_FIT
-        while (later := math.ceil(known * REFIT)) <= len(self._observations.told):
-            known = later
-        if known not in self._fits:
-            self._fits[known] = fitted(self._scored(seen(self._observations.told[:known]), MOST_FITTED))
-        return self._fits[known]
+        """Returns the parameters that are used now: those fitted to what was known when a refit was last
+        due."""
+        times = FIRST_FIT
+        while (later := math.ceil(times * REFIT)) <= self._observations.times_told:
+            times = later
+        if times not in self._fits:
+            known = self._observations.first_told(times)
+            self._fits[times] = fitted(self._scored(seen(known), MOST_FITTED))
+        return self._fits[times]
 
     def _scored(self, found: Seen, most: int) -> Scored:
         kept = bounded(found, most)

@@ -107,8 +107,8 @@ def test_options_without_the_documents_own_are_reported(values: dict[str, Any], 
         (
             "auto",
             "document",
-            "auto, seed 0: from the priors, then more and more where a model of all rungs expects the "
-            "largest gain, or near the best trials; every fifth trial evenly",
+            "auto, seed 0: evenly and from the priors, then more and more where a model of all rungs expects "
+            "the largest gain, or near the best trials",
         ),
         (
             "mutation",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
+from search.deciding.beliefs import draw
 from search.deciding.make import make_sampler
 from search.deciding.observations import Seen
 from search.deciding.surrogate import Candidates, bounded, log_expected_improvement
@@ -23,9 +24,10 @@ from trainable.recipe import Recipe
 RATE, DECAY, KIND = "optimizer.lr", "optimizer.weight_decay", "augmentation.crop.kind"
 
 
-def plain(prior: Prior = Uniform()) -> Space:
-    """Returns a space of a rate, a decay and an option; `prior` is what is believed of the rate."""
-    believed = Believed(prior)
+def plain(prior: Prior | None = None) -> Space:
+    """Returns a space of a rate, a decay and an option; `prior` is what is believed of the rate, if
+    anything."""
+    believed = Believed(prior or Uniform())
     return Space(
         Recipe(),
         (
@@ -204,3 +206,16 @@ def test_what_is_too_much_keeps_the_highest_level_whole_and_the_rest_spread() ->
 def test_candidates_join_and_sort() -> None:
     joined = Candidates(np.zeros((2, 1)), np.array([1.0, 3.0])) + Candidates(np.ones((1, 1)), np.array([2.0]))
     assert joined.best(2).tolist() == [1, 2]
+
+
+def test_a_paused_trial_is_told_again_and_counts_once() -> None:
+    sampler, _ = searched(plain(Normal(1e-2, "medium")), 20)
+    values = draw(plain(), "even", np.random.default_rng(0))
+    sampler.add(20, values)
+    sampler.tell(20, "stopped", {1: -9.0})
+    sampler.tell(20, "finished", {1: -9.0, 3: 9.0})
+    again, _ = searched(plain(Normal(1e-2, "medium")), 20)
+    again.add(20, values)
+    again.tell(20, "finished", {1: -9.0, 3: 9.0})
+    assert sampler.trust() == again.trust()
+    assert len(sampler._observations.told) == len(again._observations.told) == 21

@@ -88,3 +88,16 @@ def test_the_best_of_the_highest_level_with_enough_trials_are_worth_changing(
     spoilt: list[Ended] = [("diverged", {1: 0.99}) for _ in range(4)]
     found = incumbents(told(*early, *spoilt, *late).told)
     assert [each.trial for each in found][:1] == wanted
+
+
+def test_what_was_told_of_a_paused_trial_is_replaced_when_it_goes_on() -> None:
+    found = told(("stopped", {1: 0.5}), ("stopped", {1: 0.4}))
+    found.tell(0, "finished", {1: 0.5, 2: 0.6}, {})
+    assert [max(each.scores) for each in found.told] == [1, 2]
+    assert [[max(each.scores) for each in found.first_told(times)] for times in (1, 2, 3)] == [
+        [1],
+        [1, 1],
+        [2, 1],
+    ]
+    found.tell(0, "failed", {1: 0.5, 2: 0.6}, {})
+    assert [each.trial for each in found.told] == [1]
