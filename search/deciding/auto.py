@@ -64,7 +64,14 @@ class AutoSampler(Sampler):
     """
 
     def __init__(
-        self, space: Space, seed: int, direction: Mode, *, learns: Learns = "auto", believes: bool = True
+        self,
+        space: Space,
+        seed: int,
+        direction: Mode,
+        *,
+        learns: Learns = "auto",
+        believes: bool = True,
+        by_time: bool = False,
     ) -> None:
         self._space = space
         self._seed = seed
@@ -72,7 +79,7 @@ class AutoSampler(Sampler):
         self._believes = believes
         self._cube = Cube(space)
         self._observations = Observations(self._cube, direction)
-        self._surrogate = Surrogate(self._cube, self._observations)
+        self._surrogate = Surrogate(self._cube, self._observations, by_time=by_time)
         self._likeliest_number = 1 if believes and not own_is_likeliest(space) else None
         self._values: dict[int, Mapping[str, Value]] = {}
         self._standing: dict[int, tuple[Rank, int, float]] = {}
@@ -104,8 +111,9 @@ class AutoSampler(Sampler):
         outcome: Outcome,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
+        seconds: float | None = None,
     ) -> None:
-        told = self._observations.tell(number, outcome, scores, excesses or {})
+        told = self._observations.tell(number, outcome, scores, excesses or {}, seconds)
         if not self._believes:
             return
         if (before := self._standing.pop(number, None)) is not None:

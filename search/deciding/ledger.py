@@ -392,8 +392,8 @@ class Ledger:
             self._decided_ends[number] = ("stopped", self._why_stopped(number, self._paused[number]))
 
     def _tell(self, number: int, outcome: Outcome) -> None:
-        scores = self._record.trials[number].scores(self._metric)
-        self._sampler.tell(number, outcome, scores, self._record.excesses(number))
+        trial, excesses = self._record.trials[number], self._record.excesses(number)
+        self._sampler.tell(number, outcome, trial.scores(self._metric), excesses, trial.epoch_seconds)
 
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]

@@ -15,8 +15,11 @@ NO_BITS = 1e-9
 """Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""
 
 
-def make_sampler(space: Space, kind: SamplerKind, seed: int, direction: Mode) -> Sampler:
-    """Build the sampler of a study; `direction` says whether the objective is maximised or minimised.
+def make_sampler(
+    space: Space, kind: SamplerKind, seed: int, direction: Mode, *, by_time: bool = False
+) -> Sampler:
+    """Build the sampler of a study; `direction` says whether the objective is maximised or minimised,
+    `by_time` whether the budget is in hours: then a model counts an improvement for each second of training.
 
     In a space without beliefs, `prior-tpe` is TPE, and `auto`, `mutation` and `gp` draw nothing from priors.
     """
@@ -25,7 +28,7 @@ def make_sampler(space: Space, kind: SamplerKind, seed: int, direction: Mode) ->
         case "auto" | "mutation" | "gp":
             from search.deciding.auto import AutoSampler  # scipy.stats takes a second to import
 
-            return AutoSampler(space, seed, direction, learns=kind, believes=believes)
+            return AutoSampler(space, seed, direction, learns=kind, believes=believes, by_time=by_time)
         case "prior-tpe" if believes:
             from search.deciding.prior_tpe import PriorTpeSampler  # it imports scipy.stats, too
 

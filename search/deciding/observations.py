@@ -40,6 +40,8 @@ class Told:
     scores: Mapping[int, float]
     excess: float
     """How far it is above the limits of its costs; 0 for a trial that breaks none."""
+    seconds: float | None
+    """What its epochs took on average; None where it trained none."""
     rank: Rank
     """Where it stands among all trials, by the epochs that it reached and then by its score."""
 
@@ -95,7 +97,12 @@ class Observations:
         self._open[number] = None
 
     def tell(
-        self, number: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float],
+        seconds: float | None = None,
     ) -> Told | None:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
@@ -108,7 +115,7 @@ class Observations:
             return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
-        told = Told(number, row, outcome, signed, excess, rank)
+        told = Told(number, row, outcome, signed, excess, seconds, rank)
         self._told.append(told)
         self._latest[number] = told
         return told

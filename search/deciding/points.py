@@ -39,6 +39,7 @@ class PointSampler(Sampler):
         outcome: Outcome,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
+        seconds: float | None = None,
     ) -> None:
         """Does nothing: there is nothing to learn."""
 

@@ -73,6 +73,7 @@ class PriorTpeSampler(Sampler):
         outcome: Outcome,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
+        seconds: float | None = None,
     ) -> None:
         self._tpe.tell(number, outcome, scores, excesses)
         named = self._space.named(self._values[number])

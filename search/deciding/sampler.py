@@ -39,6 +39,7 @@ class Sampler(ABC):
         outcome: Outcome,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
+        seconds: float | None = None,
     ) -> None:
         """Learn that a trial has ended; `scores` holds its objective by epoch.
 
@@ -46,4 +47,5 @@ class Sampler(ABC):
         pauses at the next one and when it ends: what was told last replaces what was told before.
 
         `excesses` says by what share of its limit each cost of its network is above it; below it if negative.
+        `seconds` is what its epochs took on average; None where it trained none.
         """

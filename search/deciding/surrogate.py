@@ -18,6 +18,7 @@ from search.deciding.cube import Cube, Rows
 from search.deciding.gaussian_process import GaussianProcess, Scored, fitted
 from search.deciding.mutation import mutations
 from search.deciding.observations import Observations, Seen, seen
+from search.deciding.seconds_model import SecondsModel
 
 MOST_SCORES = 400
 """The process is conditioned on so many scores at most, which bounds the cost of a draw."""
@@ -58,9 +59,10 @@ class Surrogate:
     same in a search that was rebuilt.
     """
 
-    def __init__(self, cube: Cube, observations: Observations) -> None:
+    def __init__(self, cube: Cube, observations: Observations, *, by_time: bool = False) -> None:
         self._cube = cube
         self._observations = observations
+        self._seconds = SecondsModel(cube) if by_time else None
         self._fits: dict[int, NDArray[np.float64]] = {}
 
     def candidates(self, rng: np.random.Generator) -> Candidates:
@@ -70,10 +72,15 @@ class Surrogate:
         of_trial = found.rows[np.unique(found.places[bounded(found, MOST_SCORES)])]
         means, _ = process.predict(self._cube.features(of_trial), 1.0)
         best = means.max()
+        if self._seconds is not None:
+            self._seconds.learn(self._observations.told)
 
         def judged(rows: Rows) -> Candidates:
-            means, deviations = process.predict(self._cube.features(rows), 1.0)
-            return Candidates(rows, log_expected_improvement(means, deviations, best))
+            features = self._cube.features(rows)
+            gains = log_expected_improvement(*process.predict(features, 1.0), best)
+            return Candidates(
+                rows, gains if self._seconds is None else gains - self._seconds.logarithms(features)
+            )
 
         parents = of_trial[np.argsort(-means, kind="stable")[:AROUND]]
         near = [mutations(self._cube, parent, step, NEAR, rng) for step in STEPS for parent in parents]
@@ -104,8 +111,7 @@ class Surrogate:
         return GaussianProcess(with_pending, parameters)
 
     def _parameters(self) -> NDArray[np.float64]:
-        """Returns the parameters that are used now: those fitted to what was known when a refit was last
-        due."""
+        """Returns the parameters that are used now: those fitted to what was known when a refit was due."""
         times = FIRST_FIT
         while (later := math.ceil(times * REFIT)) <= self._observations.times_told:
             times = later

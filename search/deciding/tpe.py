@@ -60,6 +60,7 @@ class TpeSampler(Sampler):
         outcome: Outcome,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
+        seconds: float | None = None,
     ) -> None:
         self.trials[number] = self._record(number, self._values[number], outcome, scores, excesses)
 

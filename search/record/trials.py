@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any, Literal, assert_never
 
 from search.record.chain import JournalError
@@ -129,6 +130,11 @@ class Trial:
     def results(self) -> tuple[EpochResult, ...]:
         """The results of the epochs so far, in order."""
         return tuple(event.result for event in self.history)
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """What its epochs took on average; None before the first."""
+        return fmean(each.result.epoch_seconds for each in self.history) if self.history else None
 
     @property
     def metrics(self) -> Mapping[str, float]:

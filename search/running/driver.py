@@ -212,7 +212,13 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     return Ledger(
         journal,
         prepared.space,
-        make_sampler(prepared.space, study.sampler.kind, study.seed, study.objective.direction),
+        make_sampler(
+            prepared.space,
+            study.sampler.kind,
+            study.seed,
+            study.objective.direction,
+            by_time=study.budget.hours is not None,
+        ),
         make_scheduler(prepared.pruning, study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,

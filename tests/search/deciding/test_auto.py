@@ -12,8 +12,10 @@ import pytest
 
 from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
 from search.deciding.beliefs import draw
+from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
-from search.deciding.observations import Seen
+from search.deciding.observations import Seen, Told
+from search.deciding.seconds_model import SecondsModel
 from search.deciding.surrogate import Candidates, bounded, log_expected_improvement
 from search.record.journal import Outcome
 from spaces.domains import Choice, Float
@@ -219,3 +221,42 @@ def test_a_paused_trial_is_told_again_and_counts_once() -> None:
     again.tell(20, "finished", {1: -9.0, 3: 9.0})
     assert sampler.trust() == again.trust()
     assert len(sampler._observations.told) == len(again._observations.told) == 21
+
+
+def test_a_budget_in_hours_draws_what_trains_fast_among_what_is_as_good() -> None:
+    """Here a lower decay changes the score by little, and an epoch with it takes a tenth of the time."""
+
+    def mean_decay(*, by_time: bool) -> float:
+        found = []
+        for seed in range(4):
+            sampler = make_sampler(plain(), "gp", seed, "max", by_time=by_time)
+            for number in range(40):
+                values = dict(plain().own) if number == 0 else sampler.ask(number)
+                sampler.add(number, values)
+                slow = power(values, DECAY) > -4
+                sampler.tell(number, "finished", {1: quality(values)}, None, 10.0 if slow else 1.0)
+                found += (
+                    [power(values, DECAY)] if number >= 20 and number % EVEN_EVERY != EVEN_EVERY - 1 else []
+                )
+        return float(np.mean(found))
+
+    assert mean_decay(by_time=True) < mean_decay(by_time=False) - 0.4
+
+
+def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
+    cube = Cube(plain())
+    model, rng = SecondsModel(cube), np.random.default_rng(0)
+    rows = cube.exact(rng.random((60, 3)))
+
+    def told(seconds: list[float]) -> list[Told]:
+        return [
+            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
+            for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
+        ]
+
+    model.learn(told([float(np.exp(3 * row[0])) for row in rows]))
+    asked = cube.exact(rng.random((40, 3)))
+    errors = model.logarithms(cube.features(asked)) - 3 * asked[:, 0]
+    assert np.sqrt(np.mean(errors**2)) < 0.25 * np.std(3 * asked[:, 0])
+    model.learn(told([2.0] * 60))
+    np.testing.assert_allclose(model.logarithms(cube.features(asked)), math.log(2.0))
