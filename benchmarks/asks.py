@@ -1,8 +1,11 @@
-"""Measures what a draw of prior-tpe costs: processor seconds of `Sampler.ask`, by the number of trials.
+"""Measures what a proposal costs: processor seconds of `Sampler.ask`, by the number of trials.
+
+    python benchmarks/asks.py [--samplers prior-tpe --sizes 100,300 --seeds 2]
 
 The space has fifteen rules, numbers and options, conditional ones too. Scores are invented, four trials are
-open at each draw, most are stopped early. Draws of all ways count: by TPE, from the priors and evenly.
-Processor time is what others on the machine lengthen least; the load stands in the result.
+open at each proposal, most are stopped early. Proposals of all kinds count: by the model, from the priors and
+evenly; so does fitting the model, now and then. Processor time is what others on the machine lengthen least;
+the load stands in the result.
 """
 
 from __future__ import annotations
@@ -11,24 +14,33 @@ import argparse
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from offline.planted_rules import space_of_rules
 from report import described, environment, write
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
+from search.study import SamplerKind
 
-SIZES = (100, 300, 800)
-AROUND = 20
-"""Each size's figure is over so many draws before it and so many after it."""
+WITHOUT_MODEL = ("random", "qmc")
+SIZES = (100, 300, 1_000, 3_000)
+AROUND = 0.1
+"""Each size's figure is over the proposals from a tenth before it to a tenth after it."""
+FLAT_FROM = 300
+FLAT = 2.0
+"""Asked: from so many trials on, no size's mean is more than twice another's."""
 OPEN = 4
 EPOCHS = 9
 
+Found = Mapping[str, Sequence[Sequence[float]]]
+"""It holds the seconds of each search's proposals, from trial 1 on, by sampler."""
 
-def ask_seconds(seed: int, trials: int) -> Iterator[float]:
-    """Yields the processor seconds of one search's draws, from trial 1 on."""
+
+def ask_seconds(kind: SamplerKind, seed: int, trials: int) -> Iterator[float]:
+    """Yields the processor seconds of one search's proposals, from trial 1 on."""
     space, luck = space_of_rules(), random.Random(seed)
-    sampler = make_sampler(space, "prior-tpe", seed, "max")
+    sampler = make_sampler(space, kind, seed, "max")
     running: list[int] = []
     for number in range(trials):
         began = time.process_time()
@@ -51,35 +63,70 @@ def _end(sampler: Sampler, number: int, luck: random.Random) -> None:
         sampler.tell(number, "stopped", dict.fromkeys(range(1, luck.choice((2, 4))), score))
 
 
-def _row(size: int, seconds: Sequence[float]) -> str:
+def page(found: Found, sizes: Sequence[int]) -> str:
+    """Returns the tables: what a proposal costs at each size, and whether that is flat."""
+    rows = [_row(kind, size, near(searches, size)) for kind, searches in found.items() for size in sizes]
+    head = "| sampler | trials | ms a proposal, mean | standard deviation | from, to | n proposals |\n"
+    wholes = "\n".join(
+        f"- {kind}: {', '.join(f'{sum(asks):.1f}' for asks in searches)} s of processor time for all "
+        f"{len(searches[0])} proposals of a search; {_flatness(searches, sizes)}"
+        for kind, searches in found.items()
+    )
+    return f"# What a proposal costs\n\n{head}|-|-|-|-|-|-|\n{chr(10).join(rows)}\n\n{wholes}\n\n"
+
+
+def near(searches: Sequence[Sequence[float]], size: int) -> list[float]:
+    """Returns the seconds of the proposals around a size."""
+    around = round(AROUND * size)
+    return [each for asks in searches for each in asks[size - around : size + around]]
+
+
+def _flatness(searches: Sequence[Sequence[float]], sizes: Sequence[int]) -> str:
+    means = [statistics.mean(near(searches, size)) for size in sizes if size >= FLAT_FROM]
+    if len(means) < 2:
+        return f"no two sizes from {FLAT_FROM} trials on to compare"
+    apart = max(means) / min(means)
+    return (
+        f"from {FLAT_FROM} trials on the dearest size costs {apart:.1f} times the cheapest "
+        f"(asked: at most {FLAT:g}; {'met' if apart <= FLAT else 'not met'})"
+    )
+
+
+def _row(kind: str, size: int, seconds: Sequence[float]) -> str:
     milliseconds = [1e3 * each for each in seconds]
     mean, spread = statistics.mean(milliseconds), statistics.stdev(milliseconds)
     least, most = min(milliseconds), max(milliseconds)
-    return f"| {size} | {mean:.1f} | {spread:.1f} | {least:.1f} to {most:.1f} | {len(milliseconds)} |"
+    return (
+        f"| {kind} | {size:,} | {mean:.1f} | {spread:.1f} | {least:.1f} to {most:.1f} | {len(milliseconds)} |"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time the draws of prior-tpe in searches of growing length.")
+    models = [kind for kind in get_args(SamplerKind) if kind not in WITHOUT_MODEL]
+    parser = argparse.ArgumentParser(description="Time the proposals of samplers in growing searches.")
+    parser.add_argument("--samplers", nargs="+", choices=get_args(SamplerKind), default=models)
+    parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")], default=SIZES)
     parser.add_argument("--seeds", type=int, default=3)
-    arguments = parser.parse_args()
+    parser.add_argument("--print", action="store_true", help="print the page and write no result")
+    options = parser.parse_args()
     where = environment(1)
-    searches = [list(ask_seconds(seed, max(SIZES) + AROUND + 1)) for seed in range(arguments.seeds)]
-    near = {
-        size: [each for asks in searches for each in asks[size - AROUND : size + AROUND]] for size in SIZES
+    trials = 1 + round((1 + AROUND) * max(options.sizes))
+    found = {
+        kind: [list(ask_seconds(kind, seed, trials)) for seed in range(options.seeds)]
+        for kind in options.samplers
     }
-    head = "| trials | ms a draw, mean | standard deviation | from, to | n draws |\n|-|-|-|-|-|"
-    rows = "\n".join(_row(size, seconds) for size, seconds in near.items())
-    wholes = ", ".join(f"{sum(asks):.1f}" for asks in searches)
-    page = (
-        f"# What a draw of prior-tpe costs\n\n{head}\n{rows}\n\n"
-        f"All draws of a search of {max(SIZES) + AROUND + 1} trials: {wholes} s of processor time.\n\n"
-        f"{described(where)}"
-    )
-    write(
-        "asks",
-        {"environment": where, "seconds": near, "whole_searches": [sum(asks) for asks in searches]},
-        page,
-    )
+    whole = page(found, options.sizes) + described(where)
+    if options.print:
+        print(whole)
+        return
+    record = {
+        kind: {
+            "seconds": {size: near(searches, size) for size in options.sizes},
+            "whole_searches": [sum(asks) for asks in searches],
+        }
+        for kind, searches in found.items()
+    }
+    write("asks", {"environment": where, "samplers": record}, whole)
 
 
 if __name__ == "__main__":
