@@ -3,6 +3,8 @@
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py [--processes 2]
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py \\
         --tasks lcbench:4,taskset --seeds 5 --arms tpe+asha,prior-tpe --budget 25 --print
+    python benchmarks/peer_environments.py
+    TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py --peers --peer-seeds 4
 
 Every arm searches every task from every seed with the same budget of epochs; finished runs are kept in
 `--runs`, so one that was cut short goes on, and an arm that changed runs again alone.
@@ -27,7 +29,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from offline.arms import ARMS, Settings, chosen_arms, digest, run
+from offline.arms import Arm, Settings, arm_of, chosen_arms, digest, run
+from offline.peer_arms import PeerArm, missing_environments
 from offline.quality_page import draw, page, summary
 from offline.regret import Array, regret
 from offline.tasks import task, task_names
@@ -53,12 +56,15 @@ def main() -> None:
     settings = Settings(options.budget, options.beyond, options.workers, options.confidence)
     where = environment(threads=1)
     where["versions"]["onnxruntime"] = metadata.version("onnxruntime")
-    arms, names = chosen_arms(options.arms), task_names(options.tasks)
+    arms, names = chosen_arms(options.arms, options.peers), task_names(options.tasks)
+    if missing := missing_environments(arm for arm in arms.values() if isinstance(arm, PeerArm)):
+        sys.exit(missing)
     jobs = [
         Job(digest(arm, task_name, settings), name, task_name, seed)
         for seed in range(options.seeds)
         for task_name in names
         for name, arm in arms.items()
+        if isinstance(arm, Arm) or options.peer_seeds is None or seed < options.peer_seeds
     ]
     runs = finished(jobs, settings, options.runs, options.processes)
     shares = np.arange(STEP, settings.beyond + STEP / 2, STEP)
@@ -92,10 +98,10 @@ def finished(
 
 def searched(job: Job, settings: Settings) -> dict[str, Any]:
     """Runs one search; returns its result as plain data."""
-    began = time.process_time()
-    found = asdict(run(ARMS[job.arm], job.task, job.seed, settings))
+    began = _cpu_seconds()
+    found = asdict(run(arm_of(job.arm), job.task, job.seed, settings))
     best = [list(each) for each in found["best"]]  # as it is read back
-    return {**found, "best": best, "cpu_seconds": round(time.process_time() - began, 2)}
+    return {**found, "best": best, "cpu_seconds": round(_cpu_seconds() - began, 2)}
 
 
 def regrets(
@@ -134,6 +140,11 @@ def _run_all(jobs: list[Job], settings: Settings, processes: int) -> Iterator[tu
             yield futures[future], future.result()
 
 
+def _cpu_seconds() -> float:
+    """Returns the processor seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def _read_runs(path: Path) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Yields what the file holds, without lines that were cut short."""
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -148,7 +159,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--tasks", default="lcbench,taskset,fashion-mnist")
     parser.add_argument("--arms", default="all", help="beginnings of names, or all")
+    parser.add_argument("--peers", action="store_true", help="others' searches too")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--peer-seeds", type=int, help="only so many seeds of each peer")
     parser.add_argument("--budget", type=int, default=Settings.trainings, help="in whole trainings")
     parser.add_argument("--beyond", type=float, default=Settings.beyond, help="how far to follow, in budgets")
     parser.add_argument("--workers", type=int, default=Settings.workers)

@@ -1,4 +1,7 @@
-"""Defines the arms of the search-quality benchmark: samplers, with or without priors and pruning."""
+"""Defines the arms of the search-quality benchmark: our samplers, with or without priors and pruning.
+
+Peers are in `peer_arms`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from pathlib import Path
 from optuna.samplers import BaseSampler, TPESampler
 
 from offline.beliefs import Worth, believing
+from offline.peer_arms import PEERS, PeerArm, search_with
 from offline.replay import Replay, Replayed
-from offline.search_task import seed_of
+from offline.search_task import BareSpace, SearchTask, seed_of
 from offline.tasks import task
+from offline.translation import asked_of
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler, rungs
@@ -27,22 +32,24 @@ from spaces.space import Space
 REDUCTION_FACTOR = 3
 """All arms have this factor, which Ray's and Optuna's users set: samplers are compared, not pruning."""
 ROOT = Path(__file__).parents[2]
-SOURCES = (
-    "benchmarks/offline/replay.py",
-    "benchmarks/offline/search_task.py",
-    "search/deciding/make.py",
-    "search/deciding/optuna_trials.py",
-    "search/deciding/points.py",
-    "search/deciding/scheduler.py",
-    "search/deciding/tpe.py",
+SOURCES = ("benchmarks/offline/replay.py", "benchmarks/offline/search_task.py")
+"""Every result depends on these files, beside its settings; those of tasks, of priors, and of our samplers or
+of a peer are added."""
+SOURCES_OF_OURS = tuple(
+    f"search/deciding/{name}.py"
+    for name in (
+        *("make", "scheduler", "points", "optuna_trials", "tpe"),
+        *("auto", "beliefs", "cube", "gaussian_process", "mutation", "observations", "surrogate"),
+    )
 )
-"""Every result depends on these files, beside its settings; those of tasks and of priors are added."""
 SOURCES_OF_TASKS = {
     "lcbench": ("benchmarks/offline/lcbench.py",),
     "taskset": ("benchmarks/offline/curve_tables.py",),
     "fashion": ("benchmarks/offline/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
 }
-SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "search/deciding/prior_tpe.py", "spaces/priors.py")
+SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "spaces/priors.py")
+SOURCES_OF_OURS_WITH_PRIORS = ("search/deciding/prior_tpe.py",)
+SOURCES_OF_PEERS = ("benchmarks/offline/peers/serving.py", "benchmarks/offline/translation.py")
 
 Make = Callable[[Space, int], Sampler]
 
@@ -79,6 +86,13 @@ ARMS: dict[str, Arm] = {
     "tpe+asha": Arm(ours("tpe")),
     "tpe+promotion": Arm(ours("tpe"), scheduler=PromotionAsha),
     "tpe-plain+asha": Arm(lambda space, seed: PlainTpe(space, seed, "max")),
+    "mutation+asha": Arm(ours("mutation")),
+    "gp+asha": Arm(ours("gp")),
+    "auto+asha": Arm(ours("auto")),
+    "auto+promotion": Arm(ours("auto"), scheduler=PromotionAsha),
+    "auto+asha right": Arm(ours("auto"), "right"),
+    "auto+asha off": Arm(ours("auto"), "off"),
+    "auto+asha adversarial": Arm(ours("auto"), "adversarial"),
     "prior-tpe+asha right": Arm(ours("prior-tpe"), "right"),
     "prior-tpe+asha off": Arm(ours("prior-tpe"), "off"),
     "prior-tpe+asha adversarial": Arm(ours("prior-tpe"), "adversarial"),
@@ -87,7 +101,7 @@ ARMS: dict[str, Arm] = {
     "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
 }
 """Each arm has a name; `random` on a space with priors draws from them alone."""
-BASELINE = "tpe+asha"
+BASELINE = "random+asha"
 
 
 @dataclass(frozen=True)
@@ -105,26 +119,43 @@ class Settings:
         return round(self.trainings * self.beyond * whole)
 
 
-def run(arm: Arm, name: str, seed: int, settings: Settings) -> Replayed:
+def run(arm: Arm | PeerArm, name: str, seed: int, settings: Settings) -> Replayed:
     """Runs one search of an arm on a task."""
     chosen = task(name)
     space = chosen.space
     if arm.priors is not None:
         space = believing(chosen, arm.priors, seed, settings.confidence)
+    drawn, epochs = seed_of(f"search {name}", seed), settings.epochs(chosen.epochs)
+    match arm:
+        case Arm():
+            return _replay(arm, chosen, space, drawn).run(epochs, settings.workers)
+        case PeerArm():
+            asked = asked_of(chosen, space, REDUCTION_FACTOR, settings.trainings, settings.confidence, drawn)
+            return search_with(arm, chosen, space, asked, epochs, settings.workers)
+
+
+def _replay(arm: Arm, chosen: SearchTask, space: BareSpace, seed: int) -> Replay:
     steps = rungs(chosen.grace, REDUCTION_FACTOR, chosen.epochs) if arm.pruned else ()
-    sampler = arm.make(space, seed_of(f"search {name}", seed))
     scheduler = arm.scheduler(steps, REDUCTION_FACTOR, "max")
     own = space.own if arm.priors is not None else None
-    search = Replay(chosen.begin(), chosen.epochs, sampler, scheduler, own, arm.first)
-    return search.run(settings.epochs(chosen.epochs), settings.workers)
+    return Replay(chosen.begin(), chosen.epochs, arm.make(space, seed), scheduler, own, arm.first)
 
 
-def digest(arm: Arm, name: str, settings: Settings) -> str:
+def digest(arm: Arm | PeerArm, name: str, settings: Settings) -> str:
     """Names everything on which the results of an arm on a task depend: after a change they are run again."""
-    sources = (*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]])
+    sources = [*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]]]
     if arm.priors is not None:
         sources += SOURCES_OF_PRIORS
-    described = (_definition(arm), settings, *(_meaning(ROOT / each) for each in sources))
+    match arm:
+        case Arm():
+            sources += SOURCES_OF_OURS
+            if arm.priors is not None:
+                sources += SOURCES_OF_OURS_WITH_PRIORS
+            definition: object = _definition(arm)
+        case PeerArm():
+            sources += [*SOURCES_OF_PEERS, *arm.sources()]
+            definition = arm
+    described = (definition, settings, *(_meaning(ROOT / each) for each in sources))
     return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
 
 
@@ -142,18 +173,28 @@ def _meaning(path: Path) -> str:
     return ast.dump(ast.parse(text)) if path.suffix == ".py" else text
 
 
-def chosen_arms(wanted: str) -> dict[str, Arm]:
-    """Returns the baseline and the arms that begin with a word of a comma-separated list; `all` for all.
+def arm_of(name: str) -> Arm | PeerArm:
+    """Returns the arm of this name, ours or a peer."""
+    return ARMS[name] if name in ARMS else PEERS[name]
 
-    Raises ValueError with the known names for a word that begins none.
+
+def chosen_arms(wanted: str, peers: bool = False) -> dict[str, Arm | PeerArm]:
+    """Returns the baseline and the arms that begin with a word of a comma-separated list.
+
+    `all` stands for all of ours. Peers are among them where `peers`, or where a word is the beginning of
+    their name. Raises ValueError with the known names for a word that begins none.
     """
     words = tuple(wanted.split(","))
-    if unknown := [word for word in words if word != "all" and not any(map(_begins(word), ARMS))]:
-        raise ValueError(f"expected arms, got {', '.join(unknown)}; known: {', '.join(ARMS)}")
+    known: dict[str, Arm | PeerArm] = {**ARMS, **PEERS}
+    if unknown := [word for word in words if word != "all" and not any(map(_begins(word), known))]:
+        raise ValueError(f"expected arms, got {', '.join(unknown)}; known: {', '.join(known)}")
     return {
         name: arm
-        for name, arm in ARMS.items()
-        if name == BASELINE or "all" in words or name.startswith(words)
+        for name, arm in known.items()
+        if name == BASELINE
+        or ("all" in words and name in ARMS)
+        or (peers and name in PEERS)
+        or name.startswith(words)
     }
 
 

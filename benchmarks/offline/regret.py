@@ -54,9 +54,11 @@ def mean_curve(runs: Array) -> tuple[Array, Array, Array]:
 def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
     """Returns the share of the budget at which an arm's mean regret first is another arm's at a share `at`.
 
-    Both hold one run a row, over `shares`; the interval resamples seeds, the same for both.
+    Both hold one run a row, over `shares`, seeds in order; seeds that both have count. The interval resamples
+    these, the same for both.
     """
-    index = int(np.searchsorted(shares, at))
+    arm, other = _paired(arm, other)
+    index = _index(at, shares)
     resampled = [
         first_reach(arm[pick].mean(axis=0), other[pick, index].mean(), shares) for pick in _picks(len(arm))
     ]
@@ -72,12 +74,28 @@ def speed_up(arm: Array, other: Array, at: float, shares: Array) -> Interval:
     return Interval(at / value, at / high, at / low)
 
 
-def difference(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """Returns an arm's mean regret less another's at a share of the budget; below 0 the arm is better."""
-    index = int(np.searchsorted(shares, at))
-    apart = arm[:, index] - other[:, index]
+def difference(arm: Array, other: Array, at: float, shares: Array, other_at: float | None = None) -> Interval:
+    """Returns an arm's mean regret at a share of the budget less another's, there or at `other_at`.
+
+    Below 0 the arm is better. Seeds that both have count.
+    """
+    arm, other = _paired(arm, other)
+    apart = arm[:, _index(at, shares)] - other[:, _index(at if other_at is None else other_at, shares)]
     low, high = np.percentile([apart[pick].mean() for pick in _picks(len(apart))], [2.5, 97.5])
     return Interval(float(apart.mean()), float(low), float(high))
+
+
+def ratio(arm: Array, other: Array, at: float, shares: Array) -> Interval:
+    """Returns an arm's mean regret at a share of the budget over another's. Seeds that both have count."""
+    arm, other = (runs[:, _index(at, shares)] for runs in _paired(arm, other))
+    resampled = [arm[pick].mean() / other[pick].mean() for pick in _picks(len(arm))]
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Interval(float(arm.mean() / other.mean()), float(low), float(high))
+
+
+def final(runs: Array, shares: Array) -> float:
+    """Returns the mean regret at the budget's end."""
+    return float(runs[:, _index(1.0, shares)].mean())
 
 
 def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) -> dict[str, list[str]]:
@@ -96,6 +114,16 @@ def over_tasks(runs: Mapping[str, Array]) -> Array:
     """Returns the mean over tasks of each seed's regrets."""
     mean: Array = np.mean(list(runs.values()), axis=0)
     return mean
+
+
+def _paired(arm: Array, other: Array) -> tuple[Array, Array]:
+    common = min(len(arm), len(other))
+    return arm[:common], other[:common]
+
+
+def _index(at: float, shares: Array) -> int:
+    """Returns the index of the first share that is not below `at`; shares are rounded."""
+    return int(np.searchsorted(shares, at - 1e-9))
 
 
 def _picks(count: int) -> NDArray[np.int64]:

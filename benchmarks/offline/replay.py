@@ -1,13 +1,15 @@
-"""Runs a search in simulated time: the product's samplers and pruning over known curves.
+"""Runs a search in simulated time over known curves: the product's samplers and pruning, or a peer's.
 
 Workers train side by side, one epoch each in turn. So trials end in mixed order, and a new one is proposed
-while others still run, as in a real search; an epoch costs 1 for every worker.
+while others still run, as in a real search; an epoch costs 1 for every worker. A trial that a search goes on
+with later continues from its last epoch and pays only for the epochs that it lacks.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offline.search_task import Train
@@ -32,15 +34,85 @@ class Replayed:
 class _ReplayedTrial:
     number: int
     curve: Iterator[float]
-    own: bool
     scores: dict[int, float] = field(default_factory=dict)
+    outcome: Outcome | None = None
 
 
-class Replay:
-    """Runs one search. `own`, if any, is the first trial, and is never pruned.
+class Search(ABC):
+    """Trains what a search asks for; `epochs` are those of a whole training."""
 
-    `epochs` are those of a whole training; `first` is the number of the first trial that the sampler draws
-    where there is no own one.
+    def __init__(self, train: Train, epochs: int) -> None:
+        self._train = train
+        self._epochs = epochs
+        self._trials: dict[int, _ReplayedTrial] = {}
+        self._best: list[tuple[int, float]] = []
+
+    @abstractmethod
+    def ask(self) -> tuple[int, Values]:
+        """Returns the number and the values of the trial that a free worker trains next.
+
+        It may be one that was stopped before; then the values are not read.
+        """
+
+    @abstractmethod
+    def begin(self, number: int, values: Values) -> None:
+        """Hears the true values of a new trial: a table's row differs from what was asked for."""
+
+    @abstractmethod
+    def report(self, number: int, epoch: int, score: float) -> bool:
+        """Hears a score, higher is better; returns whether the trial trains on."""
+
+    @abstractmethod
+    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+        """Hears why a trial has left its worker, and its scores by epoch."""
+
+    def run(self, budget: int, workers: int) -> Replayed:
+        """Searches until `budget` epochs are trained; trials that still run then do not count."""
+        running: list[_ReplayedTrial | None] = [None] * workers
+        for spent in range(1, budget + 1):
+            worker = (spent - 1) % workers
+            trial = running[worker] or self._next()
+            self._advance(trial, spent)
+            running[worker] = trial if trial.outcome is None else None
+        outcomes = [trial.outcome for trial in self._trials.values()]
+        return Replayed(self._best, len(outcomes), dict(Counter(each for each in outcomes if each)))
+
+    def _next(self) -> _ReplayedTrial:
+        number, values = self.ask()
+        trial = self._trials.get(number)
+        if trial is None:
+            trained = self._train(values)
+            self.begin(number, trained.values)
+            trial = self._trials[number] = _ReplayedTrial(number, iter(trained.curve))
+        elif trial.outcome != "stopped":
+            raise ValueError(f"trial {number} is asked for again, but it is {trial.outcome or 'running'}")
+        trial.outcome = None
+        return trial
+
+    def _advance(self, trial: _ReplayedTrial, spent: int) -> None:
+        """Trains an epoch, and ends the trial as the product's ledger decides."""
+        epoch = len(trial.scores) + 1
+        score = next(trial.curve, None)
+        if score is None:
+            trial.outcome = "diverged"
+        else:
+            trial.scores[epoch] = score
+            goes_on = self.report(trial.number, epoch, score)
+            if epoch >= self._epochs:
+                trial.outcome = "finished"
+                if not self._best or score > self._best[-1][1]:
+                    self._best.append((spent, score))
+            elif not goes_on:
+                trial.outcome = "stopped"
+        if trial.outcome is not None:
+            self.end(trial.number, trial.outcome, trial.scores)
+
+
+class Replay(Search):
+    """Searches with a sampler and a scheduler of the product.
+
+    `own`, if any, is the first trial, and is never pruned. `first` is the number of the first trial that the
+    sampler draws where there is no own one.
     """
 
     def __init__(
@@ -52,62 +124,30 @@ class Replay:
         own: Values | None = None,
         first: int = 0,
     ) -> None:
-        self._train = train
-        self._epochs = epochs
+        super().__init__(train, epochs)
         self._sampler = sampler
         self._scheduler = scheduler
         self._own = own
-        self._next = first
-        self._trials = 0
-        self._paused: dict[int, _ReplayedTrial] = {}
-        self._best: list[tuple[int, float]] = []
-        self._ends: Counter[str] = Counter()
+        self._own_number = None if own is None else first
+        self._next_number = first
+        self._paused: dict[int, int] = {}
+        """The rung at which each paused trial waits."""
 
-    def run(self, budget: int, workers: int) -> Replayed:
-        """Searches until `budget` epochs are trained; trials that still run then do not count."""
-        running: list[_ReplayedTrial | None] = [None] * workers
-        for spent in range(1, budget + 1):
-            worker = (spent - 1) % workers
-            trial = running[worker] or self._propose()
-            end = self._advance(trial)
-            running[worker] = trial if end is None else None
-            if end == "stopped" and self._scheduler.pauses:
-                self._paused[trial.number] = trial
-                self._sampler.tell(trial.number, end, trial.scores)
-            elif end is not None:
-                self._settle(trial, end, spent)
-        self._ends.update("stopped" for _ in self._paused)
-        return Replayed(self._best, self._trials, dict(self._ends))
+    def ask(self) -> tuple[int, Values]:
+        if (promoted := self._scheduler.promoted(self._paused)) is not None:
+            del self._paused[promoted]
+            return promoted, {}
+        number, own = self._next_number, self._own
+        self._next_number, self._own = number + 1, None
+        return number, self._sampler.ask(number) if own is None else own
 
-    def _propose(self) -> _ReplayedTrial:
-        rungs = {number: max(trial.scores) for number, trial in self._paused.items()}
-        promoted = self._scheduler.promoted(rungs)
-        return self._new() if promoted is None else self._paused.pop(promoted)
+    def begin(self, number: int, values: Values) -> None:
+        self._sampler.add(number, values)
 
-    def _new(self) -> _ReplayedTrial:
-        number, own = self._next, self._own
-        self._next, self._own = number + 1, None
-        trained = self._train(self._sampler.ask(number) if own is None else own)
-        self._sampler.add(number, trained.values)
-        self._trials += 1
-        return _ReplayedTrial(number, iter(trained.curve), own is not None)
+    def report(self, number: int, epoch: int, score: float) -> bool:
+        return self._scheduler.report(number, epoch, score, exempt=number == self._own_number)
 
-    def _advance(self, trial: _ReplayedTrial) -> Outcome | None:
-        """Trains an epoch; returns how it ends or pauses the trial, as the product's ledger decides."""
-        epoch = len(trial.scores) + 1
-        score = next(trial.curve, None)
-        if score is None:
-            return "diverged"
-        trial.scores[epoch] = score
-        goes_on = self._scheduler.report(trial.number, epoch, score, exempt=trial.own)
-        if epoch >= self._epochs:
-            return "finished"
-        return None if goes_on else "stopped"
-
-    def _settle(self, trial: _ReplayedTrial, end: Outcome, spent: int) -> None:
-        self._ends[end] += 1
-        self._sampler.tell(trial.number, end, trial.scores)
-        if end == "finished":
-            score = trial.scores[self._epochs]
-            if not self._best or score > self._best[-1][1]:
-                self._best.append((spent, score))
+    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+        if outcome == "stopped" and self._scheduler.pauses:
+            self._paused[number] = max(scores)
+        self._sampler.tell(number, outcome, scores)

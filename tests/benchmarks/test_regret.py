@@ -8,9 +8,11 @@ import pytest
 from offline.regret import (
     NEVER,
     difference,
+    final,
     first_reach,
     mean_curve,
     over_tasks,
+    ratio,
     reach,
     record,
     regret,
@@ -79,3 +81,17 @@ def test_tasks_are_won_and_lost_only_where_the_interval_says_so() -> None:
 def test_tasks_count_alike_in_the_mean() -> None:
     mean = over_tasks({"one": falling(0.1), "other": falling(0.3)})
     assert mean == pytest.approx(falling(0.2))
+
+
+def test_seeds_that_only_one_arm_has_do_not_count() -> None:
+    arm, other = falling(0.1), falling(0.2)
+    other[3:] = 9.0
+    assert difference(arm, other[:3], 1.0, SHARES).value == pytest.approx(-0.1)
+    assert difference(arm, other, 1.0, SHARES).value < -1.0
+
+
+def test_a_ratio_and_a_difference_in_time_are_of_means() -> None:
+    assert ratio(falling(0.1), falling(0.2), 1.0, SHARES) == pytest.approx((0.5, 0.5, 0.5))
+    assert final(falling(0.2), SHARES) == pytest.approx(0.2)
+    apart = difference(falling(0.1), falling(0.2), 0.5, SHARES, other_at=1.0)
+    assert apart == pytest.approx((0.0, 0.0, 0.0))

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from offline.arms import ARMS, BASELINE, Settings, chosen_arms, digest
+from offline.claims import best_peer, claims
+from offline.peer_arms import PEERS
 from offline.quality_page import draw, page, summary
 from offline.tasks import task, task_names
 from search_quality import Job, finished, regrets
 
 SHARES = np.arange(0.05, 1.525, 0.05)
 SMALL = Settings(trainings=3)
-RIGHT, ADVERSARIAL = "prior-tpe+asha right", "prior-tpe+asha adversarial"
+NEW, RIGHT, ADVERSARIAL = "auto+asha", "auto+asha right", "auto+asha adversarial"
+PEER = "neps-priorband"
 
 
 def jobs_of(*arms: str) -> list[Job]:
@@ -25,12 +28,22 @@ def jobs_of(*arms: str) -> list[Job]:
     ]
 
 
-def falling(final: float) -> dict[str, np.ndarray]:
-    return {"one": np.tile(np.minimum(final / SHARES, 1.0), (3, 1))}
+def falling(final: float, seeds: int = 3) -> dict[str, np.ndarray]:
+    return {"one": np.tile(np.minimum(final / SHARES, 1.0), (seeds, 1))}
+
+
+def scattered(*finals: float) -> dict[str, np.ndarray]:
+    """One seed a row, each with its own final regret."""
+    return {"one": np.concatenate([falling(final, seeds=1)["one"] for final in finals])}
 
 
 def counted(*arms: str) -> dict[str, list[dict[str, object]]]:
-    return {arm: [{"trials": 9, "ends": {"finished": 4, "stopped": 3}}] for arm in arms}
+    run = {"trials": 9, "ends": {"finished": 4, "stopped": 3}, "cpu_seconds": 2.4}
+    return {arm: [run] for arm in arms}
+
+
+def met(found: dict[str, dict[str, np.ndarray]]) -> list[tuple[str, str]]:
+    return [(each.arm, each.met) for each in claims(found, SHARES)]
 
 
 def test_runs_that_are_kept_are_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,23 +92,65 @@ def test_a_digest_follows_the_arm_the_task_and_the_settings() -> None:
 
 
 def test_arms_are_chosen_by_how_their_names_begin_and_the_baseline_is_always_there() -> None:
-    assert list(chosen_arms("qmc")) == ["qmc+asha", BASELINE]
+    assert list(chosen_arms("qmc")) == [BASELINE, "qmc+asha"]
     assert list(chosen_arms("all")) == list(ARMS)
     with pytest.raises(ValueError, match=r"got nope; known: random, random\+asha"):
         chosen_arms("qmc,nope")
 
 
+def test_peers_are_chosen_by_name_or_all_at_once() -> None:
+    assert list(chosen_arms("qmc", peers=True)) == [BASELINE, "qmc+asha", *PEERS]
+    assert list(chosen_arms("neps-hyper")) == [BASELINE, "neps-hyperband"]
+
+
 def test_the_page_says_what_was_asked_and_whether_it_was_met() -> None:
-    found = {BASELINE: falling(0.3), RIGHT: falling(0.09), ADVERSARIAL: falling(0.6)}
+    found = {BASELINE: falling(0.3), PEER: falling(0.1), NEW: falling(0.05), ADVERSARIAL: falling(0.6)}
     told = page(found, counted(*found), SMALL, SHARES)
-    assert f"| {RIGHT} | 0.33 | {BASELINE} | 0.30 (0.30 to 0.30) | yes |" in told
-    assert f"| {ADVERSARIAL} | 1.50 | {BASELINE} | > 1.50 (> 1.50 to > 1.50) | no |" in told
+    assert f"| {NEW} | final regret over that of {BASELINE} | 0.5 | 0.167 (0.167 to 0.167) | yes |" in told
+    assert f"| {NEW} | final regret less that of {PEER} | 0 | -0.050 (-0.050 to -0.050) | yes |" in told
+    assert "| 0 | 0.550 (0.550 to 0.550) | no |" in told
     assert f"- {ADVERSARIAL}: one" in told
+    assert "**Peers** are" in told
+
+
+def test_what_is_not_among_the_runs_is_not_in_the_tables() -> None:
+    found = {BASELINE: falling(0.3), "mutation+asha": falling(0.1)}
+    told = page(found, counted(*found), SMALL, SHARES)
+    assert "None of the arms of which something is asked is among these." in told
+    assert NEW not in told
+    assert "**Peers** are" not in told
+
+
+def test_right_priors_must_have_at_a_third_what_the_best_peer_has_at_the_end() -> None:
+    others = {BASELINE: falling(0.3), "smac-multifidelity": falling(0.2), PEER: falling(0.1)}
+    assert best_peer(others, SHARES) == PEER
+    assert met({**others, RIGHT: falling(0.1 * 0.35)}) == [(RIGHT, "yes")]  # the first share after a third
+    assert met({**others, RIGHT: falling(0.05)}) == [(RIGHT, "no")]
+    wrong = {**others, f"{PEER} off": falling(0.01)}
+    assert best_peer(wrong, SHARES) == PEER
+
+
+def test_a_claim_is_met_by_its_interval_or_only_on_average() -> None:
+    baseline = {BASELINE: scattered(0.4, 0.4, 0.4, 0.4)}
+    assert met({**baseline, NEW: scattered(0.1, 0.1, 0.1, 0.2)}) == [(NEW, "yes")]
+    assert met({**baseline, NEW: scattered(0.05, 0.1, 0.2, 0.35)}) == [(NEW, "on average")]
+    assert met({**baseline, NEW: scattered(0.2, 0.2, 0.2, 0.4)}) == [(NEW, "no")]
+
+
+def test_wrong_priors_must_not_be_worse_by_an_interval_above_zero() -> None:
+    new = {BASELINE: scattered(0.9, 0.9, 0.9, 0.9), NEW: scattered(0.2, 0.2, 0.2, 0.2)}
+    assert met({**new, ADVERSARIAL: scattered(0.1, 0.2, 0.3, 0.25)})[-1] == (ADVERSARIAL, "yes")
+    assert met({**new, ADVERSARIAL: scattered(0.3, 0.3, 0.25, 0.3)})[-1] == (ADVERSARIAL, "no")
+
+
+def test_arms_with_fewer_seeds_are_compared_over_the_seeds_that_both_have() -> None:
+    found = {BASELINE: scattered(0.4, 0.4, 0.9, 0.9), NEW: scattered(0.1, 0.1)}
+    assert [each.figure.value for each in claims(found, SHARES)] == [pytest.approx(0.25)]
 
 
 def test_the_record_and_the_picture_hold_every_arm(tmp_path: Path) -> None:
-    found = {name: falling(0.3) for name in ARMS}
-    assert set(summary(found, SHARES)["regret"]) == set(ARMS)
+    found = {name: falling(0.3) for name in (*ARMS, *PEERS, NEW, RIGHT, ADVERSARIAL, "gp+asha")}
+    assert set(summary(found, SHARES)["regret"]) == set(found)
     draw(found, SHARES, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
