@@ -14,7 +14,17 @@ from offline.arms import ARMS, BASELINE, REDUCTION_FACTOR, Settings
 from offline.beliefs import DRAWS
 from offline.claims import NEW, RIGHT, THIRD, Regrets, best_peer, claims
 from offline.peer_arms import PEERS
-from offline.regret import Array, Interval, first_reach, mean_curve, over_tasks, reach, record, speed_up
+from offline.regret import (
+    Array,
+    Interval,
+    difference,
+    first_reach,
+    mean_curve,
+    over_tasks,
+    reach,
+    record,
+    speed_up,
+)
 from report import described
 
 RANDOM = "random"
@@ -68,6 +78,7 @@ def page(
         _method(found, settings),
         f"![Mean regret over the budget]({picture})" if picture else "",
         "## Asked\n\n" + _asked(found, shares),
+        _promotion(found, shares),
         "## Arms\n\n" + _arms(found, runs, settings, shares),
         "## Tasks\n\n" + _tasks(found, shares),
         described(where) if where else "",
@@ -148,6 +159,22 @@ def _asked(found: Regrets, shares: Array) -> str:
         "Met: the whole interval is at most that; on average: the mean is. What a proposal costs: "
         "[asks.md](asks.md)."
     )
+
+
+def _promotion(found: Regrets, shares: Array) -> str:
+    """Returns what pausing trials changes against stopping them, with the same sampler and the same seeds."""
+    rows = []
+    pausing = [name for name in found if name in ARMS and ARMS[name].scheduler.pauses]
+    twins = {name: name.replace("promotion", "asha") for name in pausing}
+    for name, twin in twins.items():
+        if twin not in found:
+            continue
+        here, there = over_tasks(found[name]), over_tasks(found[twin])
+        apart = (difference(here, there, share, shares) for share in SHOWN)
+        cells = (f"{each.value:+.3f} ({each.low:+.3f} to {each.high:+.3f})" for each in apart)
+        rows.append(f"| {name} less {twin} | {' | '.join(cells)} |")
+    heads = ("mean regret, of the same seeds", "at a third", "at the budget's end")
+    return "## Promotion against stopping\n\n" + _table(heads, rows) if rows else ""
 
 
 def _arms(

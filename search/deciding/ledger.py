@@ -357,7 +357,7 @@ class Ledger:
             case EpochEvent():
                 self._decide(event)
             case PromotionEvent():
-                del self._paused[event.trial]
+                self._paused.pop(event.trial, None)
             case EndEvent():
                 self._decided_ends.pop(event.trial, None)
                 self._paused.pop(event.trial, None)

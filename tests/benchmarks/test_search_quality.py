@@ -148,6 +148,14 @@ def test_arms_with_fewer_seeds_are_compared_over_the_seeds_that_both_have() -> N
     assert [each.figure.value for each in claims(found, SHARES)] == [pytest.approx(0.25)]
 
 
+def test_the_page_compares_promotion_with_stopping_under_the_same_sampler() -> None:
+    found = {BASELINE: falling(0.3), "random+promotion": falling(0.3), "tpe+promotion": falling(0.09)}
+    told = page(found, counted(*found), SMALL, SHARES)
+    equal = "+0.000 (+0.000 to +0.000)"
+    assert f"| random+promotion less random+asha | {equal} | {equal} |" in told
+    assert "tpe+promotion less" not in told
+
+
 def test_the_record_and_the_picture_hold_every_arm(tmp_path: Path) -> None:
     found = {name: falling(0.3) for name in (*ARMS, *PEERS, NEW, RIGHT, ADVERSARIAL, "gp+asha")}
     assert set(summary(found, SHARES)["regret"]) == set(found)

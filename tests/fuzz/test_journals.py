@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from search.deciding.ledger import Ledger
-from search.deciding.make import make_sampler
-from search.deciding.scheduler import Asha
+from search.deciding.make import make_sampler, make_scheduler
 from search.record.chain import START, seal
 from search.record.cursor import Cursor, write_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, SYNCED_FILE
@@ -115,7 +114,7 @@ def replayed(search: Search) -> None:
             journal,
             space,
             make_sampler(space, study.sampler.kind, study.seed, direction),
-            Asha(pruning.rungs, pruning.factor, direction),
+            make_scheduler(pruning, direction),
             trials=study.budget.trials,
             epochs=study.budget.epochs,
             metric=study.objective.metric,
