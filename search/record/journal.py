@@ -158,7 +158,7 @@ class EpochEvent(Stamped):
     """An epoch was trained; epochs count from 1. A trial has each epoch once: its first result counts.
 
     `rung` is the scheduler's rung that this epoch reached, if it reached one. `pauses` says that the trial
-    waits there for an event `promotion`; where that is the next event, it goes on in the same process.
+    waits there for an event `promotion`; if only ends of others lie between, it has not left its process.
     """
 
     event: Literal["epoch"] = "epoch"

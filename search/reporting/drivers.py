@@ -99,7 +99,8 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
     clock = Clock()
     opened: dict[int, _Open] = {}
     closed: list[tuple[Attempt, _Open]] = []
-    for event, after in zip(events, [*events[1:], None], strict=True):
+    just_paused: int | None = None
+    for event in events:
         seconds = clock.read(event)
         match event:
             case SearchEvent():
@@ -110,13 +111,20 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
             case EpochEvent() if event.trial in opened:
                 opened[event.trial].marks.append(seconds)
                 opened[event.trial].took.append(event.result.epoch_seconds)
-                if event.pauses and not isinstance(after, PromotionEvent):
+                if event.pauses:
                     closed.append(opened.pop(event.trial).closed(seconds, "paused", None))
+                    just_paused = event.trial
+                    continue
+            case PromotionEvent() if event.trial == just_paused:  # it went on at once, in the same attempt
+                opened[event.trial] = closed.pop()[1]
             case RetryEvent() if event.trial in opened:
                 outcome = "preempted" if PREEMPTED.search(event.reason) else "retried"
                 closed.append(opened.pop(event.trial).closed(seconds, outcome, event.reason))
             case EndEvent() if event.trial in opened:
                 closed.append(opened.pop(event.trial).closed(seconds, event.state, event.reason))
+            case EndEvent():  # of a trial that was paused: the epoch before has ended it
+                continue
+        just_paused = None
     end = clock.at(now if now is not None else clock.latest)
     closed += [each.closed(end, "cut" if now is None else "running", None) for each in opened.values()]
     return Timeline(_in_lanes(_with_stalls(closed)), tuple(_later_drivers(events)), end)

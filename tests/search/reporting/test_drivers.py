@@ -96,8 +96,10 @@ def test_a_trial_that_pauses_frees_its_worker_and_one_that_goes_on_at_once_keeps
         begin(1, 110.0),
         at(120.0, paused(0, 1)),
         at(130.0, paused(1, 1)),
+        at(130.0, EndEvent(trial=3, state="stopped")),
         at(130.0, PromotionEvent(trial=1, rung=1)),
         begin(2, 140.0),
+        at(150.0, paused(2, 1)),
         at(150.0, PromotionEvent(trial=0, rung=1)),
         begin(0, 151.0, attempt=2, done=1),
         end(1, 160.0),
@@ -107,8 +109,8 @@ def test_a_trial_that_pauses_frees_its_worker_and_one_that_goes_on_at_once_keeps
     assert [(each.trial, each.lane, each.start, each.end, each.outcome) for each in found.attempts] == [
         (0, 0, 10.0, 20.0, "paused"),
         (1, 1, 10.0, 60.0, "finished"),
-        (2, 0, 40.0, 60.0, "finished"),
-        (0, 2, 51.0, 70.0, "finished"),
+        (2, 0, 40.0, 50.0, "paused"),
+        (0, 0, 51.0, 70.0, "finished"),
     ]
 
 
