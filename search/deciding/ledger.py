@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, assert_never
 
+from search.deciding.budget import TrialBudget
 from search.deciding.finalists import missing_repeats
-from search.deciding.new_events import new_trial, repeated_trial, settled_search
+from search.deciding.new_events import new_trial, recipe_of, repeated_trial, settled_search
 from search.deciding.proposal import Decision, Proposal
 from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
@@ -39,10 +40,6 @@ from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
-
-MOST_INFEASIBLE = 3
-"""For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
-seconds. It is our choice; where more than three quarters of the draws break one, fewer trials are trained."""
 
 
 class Ledger:
@@ -72,15 +69,13 @@ class Ledger:
         self._space = space
         self._sampler = sampler
         self._scheduler = scheduler
-        self._budget = trials
+        self._budget = TrialBudget(trials)
         self._epochs = epochs
         self._metric = metric
         self._record = Record(where=str(journal.path))
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
         """How trials end, and why, whose end is not journaled yet."""
         self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, finalists)
-        self._drawn = self._infeasible = 0
-        """The numbers of trials that repeat no other one, and of trials that broke a constraint."""
         self._paused: dict[int, int] = {}
         """The rung at which each paused trial waits."""
         for event in journal.events:
@@ -242,7 +237,7 @@ class Ledger:
     @property
     def is_complete(self) -> bool:
         """Whether every trial of the budget, and every run of a finalist, was proposed and has ended."""
-        return self._is_spent and not self.open_trials and not any(self._missing_repeats())
+        return self._budget.is_spent and not self.open_trials and not any(self._missing_repeats())
 
     @property
     def lacks_final(self) -> bool:
@@ -250,11 +245,6 @@ class Ledger:
         repeats = [self._record.trials[number].repeat for number in self.open_trials]
         trains = any(each is not None and each.purpose == "finalist" for each in repeats)
         return trains or any(self._missing_repeats())
-
-    @property
-    def _is_spent(self) -> bool:
-        """Whether the budget's trials were proposed; `MOST_INFEASIBLE` that break a constraint cost none."""
-        return self._drawn - min(self._infeasible, MOST_INFEASIBLE * self._budget) >= self._budget
 
     @property
     def has_finished_trial(self) -> bool:
@@ -282,7 +272,7 @@ class Ledger:
         if (promoted := self._promoted()) is not None:
             self._write(PromotionEvent(trial=promoted, rung=self._paused[promoted]))
             return promoted
-        if self._is_spent or self._audits:
+        if self._budget.is_spent or self._audits:
             if self._trains_nothing:
                 self._stop_paused()
             return self._next_repeat()
@@ -293,7 +283,7 @@ class Ledger:
 
     def _promoted(self) -> int | None:
         """Returns the paused trial that goes on next; if nothing else is left, at least one of each rung."""
-        is_last = self._is_spent and self._trains_nothing
+        is_last = self._budget.is_spent and self._trains_nothing
         return self._scheduler.promoted(self._paused, least=1 if is_last else 0) if self._paused else None
 
     @property
@@ -325,8 +315,7 @@ class Ledger:
 
     def _proposal(self, number: int) -> Proposal:
         trial = self._record.trials[number]
-        recipe = self._space.recipe(trial.values)
-        return Proposal(number, trial.values, recipe if trial.repeat is None else trial.repeat.recipe(recipe))
+        return Proposal(number, trial.values, recipe_of(self._space, trial))
 
     def _decision(self, number: int) -> Decision:
         """Returns what the trial does now; for every epoch before its end or pause, that was to continue."""
@@ -349,7 +338,7 @@ class Ledger:
         self._record.apply(event)
         match event:
             case TrialEvent(repeat=None):
-                self._drawn += 1
+                self._budget.proposed += 1
                 self._sampler.add(event.trial, event.values)
             case CostEvent():
                 if found := self._record.broken(event.trial):
@@ -362,7 +351,7 @@ class Ledger:
                 self._decided_ends.pop(event.trial, None)
                 self._paused.pop(event.trial, None)
                 if not self._record.trials[event.trial].is_repeat:
-                    self._infeasible += event.state == "infeasible"
+                    self._budget.infeasible += event.state == "infeasible"
                     self._tell(event.trial, event.state)
             case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent():
                 pass
@@ -388,7 +377,7 @@ class Ledger:
         """Note that a trial is paused, and which paused trials end, as too many others are better."""
         self._paused[event.trial] = event.epoch
         self._tell(event.trial, "stopped")
-        for number in self._scheduler.hopeless(self._paused, self._budget):
+        for number in self._scheduler.hopeless(self._paused, self._budget.trials):
             self._decided_ends[number] = ("stopped", self._why_stopped(number, self._paused[number]))
 
     def _tell(self, number: int, outcome: Outcome) -> None:

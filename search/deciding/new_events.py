@@ -16,6 +16,7 @@ from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
+from trainable.recipe import Recipe
 from trainable.training.metrics import OBJECTIVES
 
 
@@ -57,7 +58,7 @@ def new_trial(space: Space, number: int, values: Mapping[str, Value], *, own: bo
 
 def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -> TrialEvent:
     """Returns the event of a trial that trains the recipe of another one again."""
-    recipe = repeat.recipe(space.recipe(original.values))
+    recipe = repeat.recipe(recipe_of(space, original))
     return TrialEvent(
         trial=number,
         values=dict(original.values),
@@ -65,3 +66,9 @@ def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -
         recipe=recipe.tree(),
         repeat=repeat,
     )
+
+
+def recipe_of(space: Space, trial: Trial) -> Recipe:
+    """Returns the recipe that a trial trains. Raises FaultyInput where its values make none."""
+    recipe = space.recipe(trial.values)
+    return recipe if trial.repeat is None else trial.repeat.recipe(recipe)

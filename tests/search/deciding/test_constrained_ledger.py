@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.ledger import MOST_INFEASIBLE
+from search.deciding.budget import MOST_INFEASIBLE
 from search.deciding.proposal import Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
