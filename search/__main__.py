@@ -107,6 +107,20 @@ def resume(
     exit_with(driver.resume(folder, address=address, download=download))
 
 
+@app.command()
+def extend(
+    folder: Folder,
+    trials: Annotated[int, typer.Option(help="How many trials more.", min=1)],
+    address: Address = None,
+    download: Download = False,
+) -> None:
+    """Go on with a search, finished or not, with more trials; the best are then trained again anew."""
+    with paused():
+        from search.running import driver
+
+    exit_with(driver.extend(folder, trials, address=address, download=download))
+
+
 of_a_search.add_to(app)
 
 

@@ -23,6 +23,7 @@ from search.record.journal import (
     EndEvent,
     EpochEvent,
     Event,
+    ExtendEvent,
     Journal,
     Outcome,
     PromotionEvent,
@@ -70,6 +71,8 @@ class Ledger:
         self._sampler = sampler
         self._scheduler = scheduler
         self._budget = TrialBudget(trials)
+        self._numbers: dict[int, int] = {}
+        """The sampler's numbers of the trials that it knows, which have no gaps; repeats have none."""
         self._epochs = epochs
         self._metric = metric
         self._record = Record(where=str(journal.path))
@@ -85,7 +88,8 @@ class Ledger:
         self._end_decided()
         self._unfinished = [number for number in self.open_trials if number not in self._paused]
         repeats = (self._record.trials[number].repeat for number in self._unfinished)
-        self._audits = any(each is not None and each.purpose == "pruning" for each in repeats)
+        audits = any(each is not None and each.purpose == "pruning" for each in repeats)
+        self._audits = audits and self._record.was_finished
         """Whether this driver trains stopped trials to their end, and proposes nothing new."""
 
     def begin(
@@ -214,6 +218,11 @@ class Ledger:
         self._audits = self._audits or bool(trials)
         self._unfinished += [self._add_repeat(Repeat(of=each, purpose="pruning")) for each in trials]
 
+    def extend(self, trials: int) -> None:
+        """Journal that the budget has so many trials from now on, those that exist among them."""
+        self._audits = False
+        self._write(ExtendEvent(trials=trials))
+
     @property
     def search_id(self) -> str | None:
         """The id that names the search for good; None before its first `begin`."""
@@ -223,6 +232,11 @@ class Ledger:
     def trials(self) -> int:
         """The number of trials, which are numbered from 0."""
         return len(self._record.trials)
+
+    @property
+    def budget(self) -> int:
+        """The number of trials that the search may have, beside those that repeat others."""
+        return self._budget.trials
 
     @property
     def open_trials(self) -> tuple[int, ...]:
@@ -277,7 +291,7 @@ class Ledger:
                 self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        values = self._sampler.ask(number) if number else self._space.own
+        values = self._sampler.ask(len(self._numbers)) if number else self._space.own
         self._write(new_trial(self._space, number, values, own=number == 0))
         return number
 
@@ -339,7 +353,10 @@ class Ledger:
         match event:
             case TrialEvent(repeat=None):
                 self._budget.proposed += 1
-                self._sampler.add(event.trial, event.values)
+                self._numbers[event.trial] = len(self._numbers)
+                self._sampler.add(self._numbers[event.trial], event.values)
+            case ExtendEvent():
+                self._budget.trials = event.trials
             case CostEvent():
                 if found := self._record.broken(event.trial):
                     self._decided_ends[event.trial] = ("infeasible", found)
@@ -382,7 +399,9 @@ class Ledger:
 
     def _tell(self, number: int, outcome: Outcome) -> None:
         trial, excesses = self._record.trials[number], self._record.excesses(number)
-        self._sampler.tell(number, outcome, trial.scores(self._metric), excesses, trial.epoch_seconds)
+        self._sampler.tell(
+            self._numbers[number], outcome, trial.scores(self._metric), excesses, trial.epoch_seconds
+        )
 
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]

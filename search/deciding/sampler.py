@@ -22,7 +22,11 @@ def seed_of_trial(seed: int, number: int) -> int:
 
 
 class Sampler(ABC):
-    """Draws the values of trials; trial numbers count from 0 without gaps."""
+    """Draws the values of trials.
+
+    Its numbers count the trials that it knows, from 0 without gaps. They are the search's numbers until a
+    trial is repeated, and may be lower after that: a search that is extended draws on after its repeats.
+    """
 
     @abstractmethod
     def ask(self, number: int) -> dict[str, Value]:

@@ -136,7 +136,8 @@ class Attachments:
             report=run_page(experiment, store.runs[None], REPORT_FILE) if has_report else "",
         )
         again = note.reproduce(address) if outbox.best is not None else ""
-        return note.whole(conclusion, links, [again, note.plan(self._study, address)])
+        study = self._study.with_trials(outbox.record.extended_to)
+        return note.whole(conclusion, links, [again, note.plan(study, address)])
 
     def _send_model(
         self, store: RunStore, outbox: Outbox, sent: Sent, best: Trial, program: Callable[[], ExportedProgram]

@@ -11,7 +11,7 @@ PURPOSE = "tunebook.purpose"
 REPEAT_OF, SEED, SPLIT = "tunebook.repeat_of", "tunebook.seed", "tunebook.split"
 ESTIMATE = "final_estimate"
 FINAL_NUMBERS = (ESTIMATE, "final_low", "final_high", "final_mean", "final_deviation")
-"""What a finalist has come to, as metrics of its run: each has one point."""
+"""What a finalist has come to, as metrics of its run: one point for each final."""
 
 
 def run_name(trial: Trial) -> str:

@@ -15,6 +15,7 @@ from search.record.journal import (
     EndEvent,
     EpochEvent,
     Event,
+    ExtendEvent,
     Outcome,
     PromotionEvent,
     RetryEvent,
@@ -40,6 +41,8 @@ NOTE = "mlflow.note.content"
 """A run's description in MLflow's pages, in Markdown."""
 TABLES = "mlflow.loggedArtifacts"
 """The files of a run that MLflow's pages show as tables."""
+EXTENDED_TO = "tunebook.extended_to"
+"""The budget's trials of a search that was extended; the param `budget.trials` stays what the study says."""
 OUTCOME = "tunebook.outcome"
 REASON = "tunebook.reason"
 LONGEST_TAG = 5000
@@ -122,6 +125,8 @@ class Outbox:
                 self._tag(event.trial, {"tunebook.last_failure": event.reason})
             case EndEvent():
                 self._apply_end(event)
+            case ExtendEvent():
+                self._tag(None, {EXTENDED_TO: str(event.trials)})
             case SettledEvent():
                 pass
             case _:
@@ -258,11 +263,12 @@ class Outbox:
         self._tag(run, {STATE: state})
 
     def _send_final(self, trial: Trial, numbers: Mapping[str, float]) -> None:
-        """Give a finalist's run what the final says of it, at its last epoch: sent again, it is the same."""
-        at = milliseconds(trial.history[-1].time)
-        self._update(trial.id).points.extend(
-            Point(key, value, at, trial.epochs) for key, value in numbers.items()
-        )
+        """Give a finalist's run what the final says of it, at its last epoch: sent again, it is the same.
+
+        The final of an extended search, which may have other finalists, says it one step later.
+        """
+        at, step = milliseconds(trial.history[-1].time), trial.epochs + self.record.extensions
+        self._update(trial.id).points.extend(Point(key, value, at, step) for key, value in numbers.items())
 
     def _summarised(self) -> Summary:
         record = self.record

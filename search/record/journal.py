@@ -24,6 +24,7 @@ from search.record.repeats import Repeat
 from search.record.synced import open_synced, synced_lines, write_synced
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
+from search.study.study import MOST_TRIALS
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular
@@ -116,6 +117,14 @@ class SettledEvent(Stamped):
         return self
 
 
+class ExtendEvent(Stamped):
+    """A search that may have ended goes on with a larger budget. The study's hours count anew from here."""
+
+    event: Literal["extend"] = "extend"
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    """The budget's trials from now on, those that exist among them."""
+
+
 class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path. The event is on disk before the trial starts.
 
@@ -203,7 +212,7 @@ class EndEvent(Stamped):
 
 AfterTrialEvent = StartEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
 """What may happen to a trial once it is there."""
-Event = SearchEvent | SettledEvent | TrialEvent | AfterTrialEvent
+Event = SearchEvent | SettledEvent | ExtendEvent | TrialEvent | AfterTrialEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

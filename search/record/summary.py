@@ -55,7 +55,8 @@ class Summary:
     finalists: Finalists | None = None
     """How the best trials are trained again, if they are."""
     was_finished: bool = False
-    """Whether it has been finished, also where an audit of its pruning goes on now."""
+    """Whether it has been finished, also where an audit of its pruning goes on now; not where it was extended
+    since then."""
 
     @property
     def best(self) -> Trial | None:
@@ -92,9 +93,9 @@ class Summary:
 
     @property
     def is_being_audited(self) -> bool:
-        """Whether a stopped trial is being trained to its end, by a driver that may have been killed."""
+        """Whether only stopped trials are trained, to their end, by a driver that may have been killed."""
         repeats = [each.repeat for each in self.repeats if not each.ended]
-        return any(each is not None and each.purpose == "pruning" for each in repeats)
+        return self.was_finished and any(each is not None and each.purpose == "pruning" for each in repeats)
 
     def trial(self, number: int) -> Trial:
         """Returns the trial of this number. Raises KeyError where there is none."""

@@ -16,11 +16,11 @@ from search.record.chain import JournalError
 from search.record.differences import first_difference
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
-    AfterTrialEvent,
     CostEvent,
     EndEvent,
     EpochEvent,
     Event,
+    ExtendEvent,
     Outcome,
     PromotionEvent,
     RetryEvent,
@@ -30,13 +30,14 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.next_event import fault_of
 from search.record.repeats import Repeat
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
 from spaces.space import Space
 from trainable.errors import RecipeError
-from trainable.recipe import Recipe, digest_of
+from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
@@ -173,8 +174,13 @@ class Record:
         """The search's state by the last event of a driver."""
         self.reason: str | None = None
         self.was_finished = False
-        """Whether a driver has ended it as finished, also where an audit goes on with it now."""
+        """Whether a driver has ended it as finished, also where an audit goes on with it now; not where it
+        was extended since then."""
         self.settled: SettledEvent | None = None
+        self.extended_to: int | None = None
+        """The budget's trials, where it was extended; None where it is the study's."""
+        self.extensions = 0
+        """How often it was extended."""
         self.trials: list[Trial] = []
         """The trials in the order of their numbers, those among them that repeat others."""
         self.began: float | None = None
@@ -185,6 +191,8 @@ class Record:
         self._driver: SearchEvent | None = None
         """How the last driver began."""
         self._seconds_before = 0.0
+        self._extended_after = 0.0
+        """The seconds under a driver before the last extension."""
         for event in events:
             self.apply(event)
 
@@ -231,6 +239,11 @@ class Record:
             return self._seconds_before
         return self._seconds_before + max(0.0, until - self._driver.time)
 
+    @property
+    def seconds_of_budget(self) -> float:
+        """The seconds under a driver that count against the study's hours: those since the last extension."""
+        return self.seconds(self.latest) - self._extended_after
+
     def apply(self, event: Event) -> None:
         """Apply the journal's next event. Raises JournalError for one that cannot follow."""
         self.check(event)
@@ -239,6 +252,9 @@ class Record:
                 self._apply_search(event)
             case SettledEvent():
                 self.settled = event
+            case ExtendEvent():
+                self.extended_to, self.was_finished = event.trials, False
+                self.extensions, self._extended_after = self.extensions + 1, self.seconds(event.time)
             case TrialEvent():
                 self.trials.append(_queued(event))
             case StartEvent():
@@ -262,7 +278,7 @@ class Record:
 
     def check(self, event: Event) -> None:
         """Raises JournalError, which says what was expected, for an event that cannot come next."""
-        if fault := self._fault(event):
+        if fault := fault_of(self, event):
             line = f"line {event.sequence + 1}" if event.sequence >= 0 else "the next event"
             raise JournalError(f"{self._where}: {line}: {fault}")
 
@@ -295,98 +311,6 @@ class Record:
 
     def _change(self, number: int, **changes: Any) -> None:
         self.trials[number] = replace(self.trials[number], **changes)
-
-    # --- what may come next
-
-    def _fault(self, event: Event) -> str | None:
-        """Returns what was expected instead of the event; None where it may come next."""
-        if self.search_id is None and not (isinstance(event, SearchEvent) and event.state == "started"):
-            return f"expected the start of a search, got {event.event}"
-        match event:
-            case SearchEvent():
-                return self._search_fault(event)
-            case SettledEvent():
-                return None if self.settled is None else "expected one settled space, got another"
-            case TrialEvent():
-                return self._trial_fault(event)
-            case StartEvent() | CostEvent() | EpochEvent() | PromotionEvent() | RetryEvent() | EndEvent():
-                if event.trial >= len(self.trials):
-                    return f"expected a trial below {len(self.trials)}, got {event.trial}"
-                return self._fault_in_trial(event, self.trials[event.trial])
-            case _:
-                assert_never(event)
-
-    def _search_fault(self, event: SearchEvent) -> str | None:
-        if self.search_id is None:
-            return None
-        if event.state == "started":
-            return "expected one start of a search, got another"
-        if (event.search_id, event.name) != (self.search_id, self.name):
-            return f"expected search {self.name} ({self.search_id}), got {event.name} ({event.search_id})"
-        return None
-
-    def _trial_fault(self, event: TrialEvent) -> str | None:
-        if self.settled is None:
-            return f"expected the settled space, got trial {event.trial}"
-        if event.trial != len(self.trials):
-            return f"expected trial {len(self.trials)}, got trial {event.trial}"
-        if event.repeat is not None and (fault := self._repeat_fault(event.repeat)):
-            return f"trial {event.trial}: {fault}"
-        found = None if event.recipe is None else digest_of(event.recipe)
-        if found != event.digest:
-            return f"trial {event.trial}: expected a recipe of digest {event.digest}, got one of {found}"
-        return None
-
-    def _repeat_fault(self, repeat: Repeat) -> str | None:
-        original = self.trials[repeat.of] if repeat.of < len(self.trials) else None
-        wanted: Outcome = "finished" if repeat.purpose == "finalist" else "stopped"
-        if original is None or original.is_repeat or original.end != wanted:
-            return f"expected to repeat a trial that was {wanted}, got trial {repeat.of}"
-        return None
-
-    def _fault_in_trial(self, event: AfterTrialEvent, trial: Trial) -> str | None:
-        where = f"trial {trial.id}"
-        if trial.end is not None:
-            return f"{where}: expected nothing after its end, got {event.event}"
-        match event:
-            case PromotionEvent() if not trial.waits or event.rung != trial.epochs:
-                return f"{where}: it does not wait at rung {event.rung}, and is promoted from it"
-            case StartEvent() | CostEvent() | EpochEvent() | RetryEvent() if trial.waits:
-                return f"{where}: expected its promotion from rung {trial.epochs}, got {event.event}"
-            case StartEvent() if event.attempt != trial.attempts + 1:
-                return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
-            case CostEvent() if trial.cost is not None or trial.repeat or not self.measures_costs:
-                return f"{where}: expected no cost, got one"
-            case EpochEvent() if found := self.broken(trial.id):
-                return f"{where}: expected its end, since {found}; got an epoch"
-            case EndEvent(state="infeasible") if not self.broken(trial.id):
-                return f"{where}: infeasible, and breaks no constraint"
-            case EpochEvent():
-                fault = self._epoch_fault(event, trial)
-                return None if fault is None else f"{where}, epoch {event.epoch}: {fault}"
-            case EndEvent(state="finished") if not trial.history or trial.history[-1].diverged:
-                return f"{where}: finished, and has no score"
-            case _:
-                return None
-
-    def _epoch_fault(self, event: EpochEvent, trial: Trial) -> str | None:
-        assert self.settled is not None, "no trial is taken in before"
-        if event.epoch != trial.epochs + 1:
-            return f"expected epoch {trial.epochs + 1}"
-        if trial.history and trial.history[-1].diverged:
-            return "expected none after the epoch that diverged"
-        if event.epoch > self.settled.epochs:
-            return f"expected {self.settled.epochs} epochs at most"
-        rungs = () if trial.is_repeat else self.settled.rungs
-        if event.rung != (rung := event.epoch if event.epoch in rungs else None):
-            return f"expected rung {rung}, got {event.rung}"
-        compared = rung is not None and not event.diverged and not trial.own
-        if event.pauses != (pauses := self.settled.pauses and compared):
-            return f"expected {'a' if pauses else 'no'} pause"
-        if not event.diverged and event.result.score(self.settled.objective) is None:
-            known = ", ".join(event.result.metrics())
-            return f"no metric {self.settled.objective!r} to compare trials by; known: {known}"
-        return None
 
 
 def _queued(event: TrialEvent) -> Trial:

@@ -50,7 +50,7 @@ class Head(Spec):
     """The epochs after which trials are compared."""
     rungs_why: str
     drivers: int
-    """How often a driver began: more than once if the search was resumed, or its pruning audited."""
+    """How often a driver began: again where the search was resumed, extended or its pruning audited."""
     began: float | None
     """Seconds since 1970."""
     versions: dict[str, str]
@@ -126,8 +126,8 @@ class LaterDriver(Spec):
     """Says when a driver after the first one began, in seconds under a driver, and what for."""
 
     at: float
-    what: Literal["resumed", "audit"]
-    """An audit trains trials again that were stopped."""
+    what: Literal["resumed", "audit", "extended"]
+    """An audit trains trials again that were stopped; a search is extended by more trials."""
 
 
 class TrialRow(Spec):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Literal
 
 from search.record.journal import (
     EndEvent,
     EpochEvent,
     Event,
+    ExtendEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -141,8 +143,21 @@ def _later_drivers(events: Sequence[Event]) -> Iterator[LaterDriver]:
     for at, event in enumerate(events):
         seconds = clock.read(event)
         if isinstance(event, SearchEvent) and event.state == "resumed":
-            first = next((each.trial for each in events[at:] if isinstance(each, StartEvent)), None)
-            yield LaterDriver(at=seconds, what="audit" if first in audits else "resumed")
+            deeds = (each for each in events[at:] if isinstance(each, StartEvent | ExtendEvent))
+            yield LaterDriver(at=seconds, what=_purpose(next(deeds, None), audits))
+
+
+def _purpose(
+    first: StartEvent | ExtendEvent | None, audits: Set[int]
+) -> Literal["resumed", "audit", "extended"]:
+    """Returns what a later driver was begun for, by the first that it did."""
+    match first:
+        case ExtendEvent():
+            return "extended"
+        case StartEvent() if first.trial in audits:
+            return "audit"
+        case _:
+            return "resumed"
 
 
 def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent
+from search.record.journal import EndEvent, EpochEvent, Event, ExtendEvent, TrialEvent
 from search.reporting.content import BestSoFar, Progress
 from search.reporting.drivers import Clock
 
@@ -16,21 +16,25 @@ def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
     trained then, the hours under a driver and the trials that had ended.
 
     `sign` is -1 where lower is better. Runs that train a trial again are not part of this: they come after
-    the search's own trials, and hours are counted until the first of them.
+    the search's own trials, and hours are not counted from the first of them until the search is extended.
     """
     clock, last, repeats = Clock(), dict[int, float](), set[int]()
     steps: list[BestSoFar] = []
     epochs = trials = 0
-    hours = 0.0
+    hours = aside = 0.0
+    since: float | None = None
     for event in events:
         seconds = clock.read(event)
         if isinstance(event, TrialEvent) and event.repeat is not None:
             repeats.add(event.trial)
+            since = seconds if since is None else since
         if getattr(event, "trial", None) in repeats:
             continue
-        if not repeats:
-            hours = seconds / SECONDS_PER_HOUR
+        if since is None:
+            hours = (seconds - aside) / SECONDS_PER_HOUR
         match event:
+            case ExtendEvent() if since is not None:
+                aside, since = aside + seconds - since, None
             case EpochEvent():
                 epochs += 1
                 last[event.trial] = event.result.metrics().get(metric, 0.0)

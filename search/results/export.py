@@ -133,7 +133,7 @@ def chosen_trial(search: Search, trial: int | None) -> Trial:
     for candidate in search.trials:
         if candidate.id == trial:
             return candidate
-    known = f"0 to {len(search.trials) - 1}" if search.trials else "none yet"
+    known = f"0 to {search.trials[-1].id}" if search.trials else "none yet"
     raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
 
 

@@ -53,8 +53,10 @@ class Search:
 
     @cached_property
     def study(self) -> Study:
-        """The resolved study of the search, with the objective and the epochs that the search has settled."""
-        study, settled = read_search(self.folder), self.record.settled
+        """The resolved study of the search, with the objective and the epochs that the search has settled,
+        and with all trials of its budget where it was extended."""
+        study = read_search(self.folder).with_trials(self.record.extended_to)
+        settled = self.record.settled
         if settled is None:
             return study
         objective = study.objective.model_copy(update={"metric": settled.objective, "mode": settled.mode})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
+from search.deciding.budget import extended
+from search.deciding.finalists import final_of
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
@@ -23,10 +24,9 @@ from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
-from search.record.home import BEST_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
-from search.record.journal import Journal, check_format
+from search.record.home import BEST_FILE, LOG_FILE, Home
+from search.record.journal import Journal
 from search.record.lease import Lease
-from search.record.lock import empty
 from search.record.storage import driving
 from search.results import report
 from search.results.export import recipe_text
@@ -41,9 +41,11 @@ from search.running.private_ray import RayNotStarted
 from search.running.raytune import run_trials
 from search.running.room import ClusterRoom, FixedRoom
 from search.running.switch import StopSwitch
+from search.running.taken_names import is_same_study, refuse_existing
 from search.running.trial_checkpoints import drop_all_checkpoints
-from search.study import STUDY_FILE, Study, default_name, read_study
+from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
+from search.study.study import MOST_TRIALS
 from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from trainable.errors import UserError
@@ -54,11 +56,6 @@ if TYPE_CHECKING:  # torch takes seconds to import
 Closing = Literal["finished", "interrupted", "terminated", "broken off", "failed"]
 """How a driver ends. Two of the words are for a search that is interrupted, by SIGTERM or by a fault."""
 
-BEFORE_THE_STUDY = re.compile(
-    rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}"
-    rf"|\.({re.escape(FACTS_FILE)}|{re.escape(STUDY_FILE)})\.\w+"
-)
-"""The names of files that a driver writes before a search's study is there, unfinished ones among them."""
 DRAIN_SECONDS = 60.0
 """For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
 CATCH_UP_SECONDS = 15.0
@@ -129,6 +126,20 @@ def audit_pruning(
         return _go_on(home, lease, address=address, download=download, audited=chosen)
 
 
+def extend(folder: Path, trials: int, *, address: str | None = None, download: bool = False) -> Closing:
+    """Go on with a search, which may have ended, with so many more trials; return the state in which it ends.
+
+    The study's hours count anew. Raises UserError for more trials than any search may have.
+    """
+    home = _home_to_write(folder.absolute())
+    with driving(home, report.say) as lease:
+        search = Search(home.folder)
+        budget = extended(search.progress, search.study.budget.trials, trials)
+        if budget > MOST_TRIALS:
+            raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
+        return _go_on(home, lease, address=address, download=download, extended_to=budget)
+
+
 def sync(folder: Path) -> bool:
     """Send MLflow, and the search's store, what they lack; return whether nothing is left to send."""
     home = _home_to_write(folder.absolute())
@@ -151,32 +162,6 @@ def resolved_study(study: Study) -> Study:
     named = study.resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
-
-
-def refuse_existing(home: Home, study: Study) -> None:
-    """A name is used once: the same study is resumed, another one needs another name. Raises UserError.
-
-    JournalError says that another version of tunebook wrote the search.
-
-    The caller must have the folder's lock: otherwise a search of this name could begin in between.
-    """
-    names = {path.name for path in home.folder.iterdir()}
-    if all(BEFORE_THE_STUDY.fullmatch(name) for name in names):
-        empty(home.folder)  # the remains of a search whose driver was killed before it began
-        return
-    if not {STUDY_FILE, FACTS_FILE} <= names:
-        raise UserError(f"{home.address}: exists and is not a search; choose another --name")
-    check_format(home.folder / EVENTS_FILE)
-    if is_same_study(home, study):
-        again = f"`tunebook resume {quote(home.address)}`"
-        raise UserError(f"{home.address}: this search exists; go on with {again}")
-    raise UserError(f"{home.address}: another study has this name; choose another --name")
-
-
-def is_same_study(home: Home, study: Study) -> bool:
-    """Says whether this very study is there already. Raises StudyError where its file cannot be read."""
-    file = home.folder / STUDY_FILE
-    return file.exists() and read_study(file) == study
 
 
 def tracker_of(home: Home, study: Study, code: Code = NO_CODE) -> Tracker:
@@ -242,12 +227,13 @@ def _go_on(
     download: bool,
     code: Code = NO_CODE,
     audited: Sequence[int] = (),
+    extended_to: int | None = None,
 ) -> Closing:
-    """Does the work of `resume`, and of an audit of stopped trials, once this process is the only driver."""
+    """Does the work of `resume`, `extend` and an audit of pruning, once this process is the only driver."""
     search = Search(home.folder)
     for change in search.code.changes(code) if search.code is not None else ():
         report.say(change)
-    if search.state == "finished" and not audited:
+    if search.state == "finished" and not audited and extended_to is None:
         shows = f"`tunebook show {quote(home.address)}` shows it"
         report.say(f"{home.address}: this search is finished; {shows}")
         _sync(home, lease)
@@ -256,15 +242,17 @@ def _go_on(
     with _machines(address) as hardware:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
         check_machines(prepared.per_trial, prepared.space, hardware, report.say)
-        spent = search.record.seconds(search.record.latest)
-        deadline = None if audited or search.progress.is_being_audited else _deadline(study, spent)
-        return _drive(prepared, hardware, lease, deadline, audited)
+        if audited or (search.progress.is_being_audited and extended_to is None):
+            return _drive(prepared, hardware, lease, None, audited)
+        spent = search.record.seconds_of_budget if extended_to is None else 0.0
+        return _drive(prepared, hardware, lease, _deadline(study, spent), extended_to=extended_to)
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
     search = Search(home.folder)
-    backlogs = [tracker_of(home, search.study).sync()]
-    if search.record.settled is not None:
+    settled = search.record.settled  # read first: where the journal is damaged, nothing is written
+    backlogs = [tracker_of(home, read_search(home.folder)).sync()]
+    if settled is not None:
         backlogs.append(Mirror(home.folder, search.study, search.space).sync())
     if (in_store := _in_store(home, lease)) is not None:
         backlogs.append(in_store.sync())
@@ -279,10 +267,12 @@ def _drive(
     lease: Lease | None,
     deadline: float | None,
     audited: Sequence[int] = (),
+    extended_to: int | None = None,
 ) -> Closing:
     """Does everything from the first event of this driver to its last, which comes at the deadline at latest.
 
-    Trials that are `audited` are trained to their end, and nothing else.
+    Trials that are `audited` are trained to their end, and nothing else. `extended_to` is the budget's trials
+    from now on.
 
     A private Ray is started only here, after every check has passed, so that a mistake is reported at once.
     """
@@ -299,8 +289,12 @@ def _drive(
         installed = versions()
         ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights)
         ledger.audit(audited)
+        if extended_to is not None:
+            ledger.extend(extended_to)
+        asked = study.with_trials(ledger.budget)
+        final = final_of(prepared.final.finalists, asked, prepared.pruning)
         logger.info("%s on %s, %s", name, hardware, installed)
-        view = report.LiveView(study, prepared.pruning, prepared.final, prepared.concurrent, folder)
+        view = report.LiveView(asked, prepared.pruning, final, prepared.concurrent, folder)
         with _following(followers, switch), switch.listening():
             with view:
                 _train(prepared, hardware, ledger, switch, view, in_store)

@@ -38,6 +38,7 @@ FIXED_BY_THE_STUDY = {
 }
 """The recipe fields that `base` may not hold, and where they belong."""
 
+MOST_TRIALS = 1_000_000
 LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision")
 WEIGHTS = "model.weights"
@@ -92,7 +93,7 @@ class SchedulerChoice(Spec):
 
 
 class Budget(Spec):
-    trials: Annotated[int, Field(ge=1, le=1_000_000)] = 16
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 16
     epochs: Annotated[int, Field(ge=1, le=LONGEST_RUN)] = Field(20, description="of the longest trial")
     hours: Annotated[float, Field(gt=0.0)] | None = None
 
@@ -274,6 +275,12 @@ class Study(Spec):
         For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
         return Study.from_tree(study_tree_with(self.model_dump(mode="json"), values), where)
+
+    def with_trials(self, trials: int | None) -> Study:
+        """Returns a copy whose budget has so many trials; for None, the study itself."""
+        if trials is None:
+            return self
+        return self.model_copy(update={"budget": self.budget.model_copy(update={"trials": trials})})
 
     def resolved(self, name: str) -> Study:
         """Returns a copy whose paths are absolute, so that it means the same from any folder.

@@ -155,3 +155,24 @@ def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(
 def test_an_audit_with_nothing_left_to_train_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="no stopped trial is left"):
         driver.audit_pruning(folder, share=1.0)
+
+
+def test_a_finished_search_is_extended_in_the_same_runs_and_its_finalist_is_chosen_anew(
+    folder: Path,
+) -> None:
+    before, cursor = Search(folder).progress, read_cursor(folder)
+    assert cursor is not None
+    assert driver.extend(folder, 2) == "finished"
+    after, extended = Search(folder), read_cursor(folder)
+    assert extended is not None
+    assert len(after.trials) == len(before.trials) + 2
+    assert after.study.budget.trials == 6
+    assert after.trials[-1].id > before.repeats[-1].id
+    assert extended.parent_run_id == cursor.parent_run_id
+    assert cursor.run_ids.items() <= extended.run_ids.items()
+    finals = after.progress.finals
+    assert finals is not None
+    assert finals.winner is not None
+    assert finals.finalists[0].trial == after.progress.best_first[0].id
+    assert len(finals.finalists[0].runs) == 2
+    assert audit(after).differences == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.record.journal import EndEvent, Event, StartEvent, TrialEvent
+from search.record.journal import EndEvent, Event, ExtendEvent, StartEvent, TrialEvent
 from search.record.repeats import Repeat
 from search.study.finalists import Finalists
 from tests.search.followers.small_tracking import search_event
@@ -46,6 +46,18 @@ def an_audit(folder: Path) -> list[Event]:
     """Returns what follows where the stopped trial is trained to its end, better than all others."""
     again = _repeated(7, Repeat(of=2, purpose="pruning"), 0.99)
     return [search_event(folder, "resumed"), *again, search_event(folder, "finished")]
+
+
+def an_extension(folder: Path) -> list[Event]:
+    """Returns what follows where the search has one trial more, a finalist in the place of trial 1."""
+    new = [*_begun(7, 7), epoch(7, 1, 0.6, rung=1), epoch(7, 2, 0.95), EndEvent(trial=7, state="finished")]
+    again = [
+        event
+        for number, seed, score in ((8, 1, 0.5), (9, 2, 0.7))
+        for event in _repeated(number, Repeat(of=7, purpose="finalist", seed=seed), score)
+    ]
+    later = [search_event(folder, "resumed"), ExtendEvent(trials=4), *new, *again]
+    return [*later, search_event(folder, "finished")]
 
 
 def _begun(number: int, recipe: int, repeat: Repeat | None = None) -> list[Event]:

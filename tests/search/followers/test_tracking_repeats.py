@@ -12,6 +12,7 @@ from search.record.repeats import Repeat
 from tests.search.followers.small_final import (
     a_search_with_a_final,
     an_audit,
+    an_extension,
     before_the_final,
     the_final,
 )
@@ -115,3 +116,20 @@ def test_a_run_on_another_split_names_no_images_as_their_digest_is_of_the_search
     _, children = runs_of(client, folder)
     assert children[3].data.tags["tunebook.split"] == "1"
     assert [len(children[number].inputs.dataset_inputs) for number in range(5)] == [1, 1, 1, 0, 1]
+
+
+def test_an_extended_search_stays_in_its_run_and_its_finalists_have_the_last_estimate(
+    client: MlflowClient, folder: Path
+) -> None:
+    write(folder, a_search_with_a_final(folder))
+    assert tracker_of(folder).sync().complete
+    (parent,), before = runs_of(client, folder)
+    write(folder, an_extension(folder))
+    assert tracker_of(folder).sync().complete
+    (same,), after = runs_of(client, folder)
+    assert same.info.run_id == parent.info.run_id
+    assert (same.info.status, same.data.tags["tunebook.extended_to"]) == ("FINISHED", "4")
+    assert set(after) == {*before, 7, 8, 9}
+    first, last = (children[0].data.metrics["final_estimate"] for children in (before, after))
+    assert last < first, "beside a worse finalist, it is drawn towards that one"
+    assert best_and_estimate(same) == (0.0, last)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from search.record.chain import JournalError
-from search.record.journal import CostEvent, EndEvent, Event, RetryEvent, StartEvent, TrialEvent
+from search.record.journal import CostEvent, EndEvent, Event, ExtendEvent, RetryEvent, StartEvent, TrialEvent
 from search.record.trials import Record
 from search.study.constraints import Constraints
 from tests.search.small_events import begun, epoch, session, settled
@@ -59,6 +59,7 @@ def test_an_epoch_that_diverged_has_no_score_and_one_not_measured_neither() -> N
         (BEGUN, settled(), "expected one settled space, got another"),
         (BEGUN, session("finished", name="other"), r"expected search digits \(0a1b\), got other"),
         (BEGUN[:1], FIRST, "expected the settled space, got trial 0"),
+        (BEGUN[:1], ExtendEvent(trials=9), "expected the settled space, got an extension"),
         (BEGUN, FIRST.model_copy(update={"trial": 1}), "expected trial 0, got trial 1"),
         (QUEUED, FIRST, "expected trial 1, got trial 0"),
         (
@@ -100,3 +101,14 @@ def test_an_event_that_no_search_writes_next_is_refused_with_its_line(
     record = Record(before, "a/events.jsonl")
     with pytest.raises(JournalError, match=f"^a/events.jsonl: line 8: .*{message}"):
         record.apply(event.model_copy(update={"sequence": 7}))
+
+
+def test_an_extension_says_the_budget_and_counts_the_hours_anew() -> None:
+    at = (0.0, 1.0, 5.0, 100.0, 102.0, 110.0)  # between two drivers nothing is counted
+    more: list[Event] = [session("finished"), session("resumed"), ExtendEvent(trials=9)]
+    events = [*BEGUN, *more, session("interrupted")]
+    timed = [event.model_copy(update={"time": time}) for time, event in zip(at, events, strict=True)]
+    before, after = Record(timed[:4]), Record(timed)
+    assert (before.extended_to, before.was_finished, before.seconds_of_budget) == (None, True, 5.0)
+    assert (after.extended_to, after.was_finished, after.seconds_of_budget) == (9, False, 8.0)
+    assert after.seconds(110.0) == 15.0

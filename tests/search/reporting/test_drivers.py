@@ -7,7 +7,15 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.record.journal import EndEvent, Event, PromotionEvent, RetryEvent, StartEvent, TrialEvent
+from search.record.journal import (
+    EndEvent,
+    Event,
+    ExtendEvent,
+    PromotionEvent,
+    RetryEvent,
+    StartEvent,
+    TrialEvent,
+)
 from search.record.repeats import Repeat
 from search.reporting.drivers import STALL_SECONDS, Timeline, timeline
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
@@ -47,6 +55,15 @@ def test_a_driver_that_trains_stopped_trials_again_is_an_audit() -> None:
         begin(1, 902.0),
     )
     assert began(found) == [(20.0, "resumed"), (30.0, "audit")]
+
+
+def test_a_driver_that_has_more_trials_extends_the_search() -> None:
+    resumed = at(500.0, session("resumed"))
+    found = of(begin(0, 110.0), end(0, 120.0), at(120.0, session("finished")), resumed)
+    assert began(found) == [(20.0, "resumed")]
+    more = at(500.0, ExtendEvent(trials=9))
+    found = of(begin(0, 110.0), end(0, 120.0), at(120.0, session("finished")), resumed, more, begin(1, 501.0))
+    assert began(found) == [(20.0, "extended")]
 
 
 def test_time_without_a_driver_is_not_counted() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from search.record.journal import EndEvent, Event, Outcome, TrialEvent
+from search.record.journal import EndEvent, Event, ExtendEvent, Outcome, TrialEvent
 from search.record.repeats import Repeat
 from search.reporting.progress import progress_of
 from tests.search.small_events import NO_FIELDS, OBJECTIVE, begun, epoch, session
@@ -50,6 +50,25 @@ def test_runs_that_train_a_trial_again_are_not_part_of_it() -> None:
     ]
     later: list[Event] = [each.model_copy(update={"time": 36000.0 + at}) for at, each in enumerate(audit)]
     assert progress_of([*events()[:-1], *later], OBJECTIVE, 1.0) == alone
+
+
+def test_hours_go_on_where_a_search_is_extended_without_those_of_its_repeats() -> None:
+    first = events()[:-1]
+    last = first[-1].time
+    then: Sequence[tuple[float, Event]] = [
+        (0.0, TrialEvent(trial=5, values={}, repeat=Repeat(of=3, purpose="finalist", seed=1), **NO_FIELDS)),
+        (3600.0, epoch(5, 1, 0.99)),
+        (3600.0, EndEvent(trial=5, state="finished")),
+        (3600.0, ExtendEvent(trials=7)),
+        (3600.0 + 180.0, epoch(6, 1, 0.95)),
+        (3600.0 + 360.0, EndEvent(trial=6, state="finished")),
+    ]
+    later = [each.model_copy(update={"time": last + after}) for after, each in then]
+    found, before = progress_of([*first, *later], OBJECTIVE, 1.0), progress_of(first, OBJECTIVE, 1.0)
+    assert found.hours == pytest.approx(before.hours + 0.1)
+    assert found.steps[-1].model_dump() == pytest.approx(
+        {"trial": 6, "score": 0.95, "epochs": 11, "hours": before.hours + 0.1, "trials": 6}
+    )
 
 
 def test_where_lower_is_better_the_best_falls() -> None:

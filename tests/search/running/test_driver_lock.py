@@ -15,6 +15,7 @@ from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
 from search.running import driver
 from search.running.prepare import prepare, write_facts
+from search.running.taken_names import refuse_existing
 from search.study import STUDY_FILE, Study
 from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
@@ -128,7 +129,7 @@ def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(stu
     home.folder.mkdir(parents=True)
     for name in (LOCK_FILE, f"{LOCK_FILE}-999", FACTS_FILE, f".{FACTS_FILE}.k3j2h1", ".study.yaml.k3j2h1"):
         (home.folder / name).touch()
-    driver.refuse_existing(home, study)
+    refuse_existing(home, study)
     assert [each.name for each in home.folder.iterdir()] == [LOCK_FILE]
 
 
