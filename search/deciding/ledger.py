@@ -86,7 +86,7 @@ class Ledger:
             check_event(event, space, self._settled, began.version, str(journal.path))
             self._apply(event)
         self._end_decided()
-        self._unfinished = [number for number in self.open_trials if number not in self._paused]
+        self._unfinished = list(self.open_trials)  # paused ones among them are passed over
         repeats = (self._record.trials[number].repeat for number in self._unfinished)
         audits = any(each is not None and each.purpose == "pruning" for each in repeats)
         self._audits = audits and self._record.was_finished
