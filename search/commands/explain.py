@@ -20,6 +20,8 @@ from search.results.report import console, rows_table, say
 from search.results.search import Search
 from search.results.verdict_tables import full_table
 from search.study import Resources, Study
+from search.study.first import First
+from search.study.first_trials import first_trials
 from search.study.space import build_space, check_trials, far_rates, space_name
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
@@ -67,7 +69,9 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     search = Search(folder)
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
     facts = with_written_facts(measured.facts, study)
-    yield from _of_space(study, search.space, search.pruning, search.final, facts, measured, everything)
+    yield from _of_space(
+        study, search.space, search.pruning, search.final, facts, measured, everything, first=search.first
+    )
     if search.verdicts:
         yield full_table(search.verdicts)
 
@@ -82,7 +86,8 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
     final = choose_final(study, pruning)
-    yield from _of_space(study, space, pruning, final, facts, measured, everything, start)
+    first = first_trials(study, space, measured.info)
+    yield from _of_space(study, space, pruning, final, facts, measured, everything, start, first)
 
 
 def _of_space(
@@ -94,9 +99,10 @@ def _of_space(
     measured: Measured,
     everything: bool,
     start: Start | None = None,
+    first: Sequence[First] = (),
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, final, None if measured.recorded else facts, start)
+    yield plan_table(study, space, pruning, final, None if measured.recorded else facts, start, first)
     if not measured.recorded and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)

@@ -16,6 +16,7 @@ from search.facts.start import Start, find_start
 from search.record.storage import local_folder
 from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
+from search.study.first_trials import first_trials
 from search.study.space import build_space
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
@@ -143,6 +144,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     facts = start.known_in(measured_anew(base, data.info, trial, download=download))
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
     space = build_space(study, facts, data.info)
+    first_trials(study, space, data.info)  # what is wrong in them is said before the first of them
     return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
 
 

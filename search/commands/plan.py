@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
@@ -10,6 +10,7 @@ from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning, bits_of
 from search.facts.start import Start
 from search.study import Study
+from search.study.first import First
 from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
@@ -46,10 +47,11 @@ def plan_table(
     final: Final,
     facts: Facts | None,
     start: Start | None = None,
+    first: Sequence[First] = (),
 ) -> Table:
     """Returns the plan. Without facts the search has begun, and no rule is asked again.
 
-    `start` is what was found for a study that names no network.
+    `first` are the first trials of the study, `start` is what was found for a study that names no network.
     """
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
@@ -64,6 +66,7 @@ def plan_table(
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
         ("first trial", first_trial(study, space, begun=facts is None)),
+        *((f"trial {at}", str(each)) for at, each in enumerate(first, start=1)),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),

@@ -21,7 +21,7 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from search.deciding.beliefs import Rank, belief, draw, own_is_likeliest, trust
+from search.deciding.beliefs import Rank, belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube
 from search.deciding.mutation import incumbents, mutations
 from search.deciding.observations import Observations
@@ -59,9 +59,9 @@ class AutoSampler(Sampler):
     """Draws evenly, from the priors, by mutation and by a model; without priors (`believes`) by the other
     three.
 
-    Trial 0 is the documented recipe. So trial 1 has the priors' likeliest values, as PriorBand's first trial
-    has (Mallik et al., arXiv 2306.12370), unless that is the same recipe.
-    """
+    Trial 0 is the documented recipe. So the first trial that is drawn has the priors' likeliest values, as
+    PriorBand's first trial has (Mallik et al., arXiv 2306.12370), unless that is the same recipe, or a
+    person's first trial was."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class AutoSampler(Sampler):
         self._cube = Cube(space)
         self._observations = Observations(self._cube, direction)
         self._surrogate = Surrogate(self._cube, self._observations, by_time=by_time)
-        self._likeliest_number = 1 if believes and not own_is_likeliest(space) else None
+        self._has_likeliest = not believes or is_likeliest(space, space.own)
+        """Whether a trial has the priors' likeliest values, or there are none."""
         self._values: dict[int, Mapping[str, Value]] = {}
         self._standing: dict[int, tuple[Rank, int, float]] = {}
         """The rank and the number of each trial that ended, and how likely the priors make it."""
@@ -104,6 +105,7 @@ class AutoSampler(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self._values[number] = values
         self._observations.add(number, values)
+        self._has_likeliest = self._has_likeliest or is_likeliest(self._space, values)
 
     def tell(
         self,
@@ -125,7 +127,7 @@ class AutoSampler(Sampler):
     def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
         """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
         mutation."""
-        if number == self._likeliest_number:
+        if not self._has_likeliest:
             return "likeliest"
         if number % EVEN_EVERY == EVEN_EVERY - 1 or len(self._cube) == 0:
             return "even"

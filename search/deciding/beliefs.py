@@ -78,14 +78,14 @@ def rank_of(
             return 3, 0, excess
 
 
-def own_is_likeliest(space: Space) -> bool:
-    """Returns whether the documented recipe has the priors' likeliest values."""
+def is_likeliest(space: Space, values: Mapping[str, Value]) -> bool:
+    """Returns whether a trial has the priors' likeliest values."""
     expected = space.encode(space.define(lambda dimension, prior: likeliest(dimension.domain, prior)))
     try:
-        own = space.encode(space.own)
+        found = space.encode(values)
     except SpaceError:  # a value of the documents may lie outside the searched range
         return False
-    return own.keys() == expected.keys() and all(abs(own[name] - expected[name]) < SAME for name in own)
+    return found.keys() == expected.keys() and all(abs(found[each] - expected[each]) < SAME for each in found)
 
 
 def _value(way: Drawn, domain: Domain, prior: Prior, rng: np.random.Generator) -> Value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, assert_never
 
 from search.deciding.budget import TrialBudget
@@ -37,6 +38,7 @@ from search.record.repeats import Repeat
 from search.record.trials import Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
+from search.study.first import FirstTrial
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe.network_cost import NetworkCost
@@ -48,8 +50,9 @@ class Ledger:
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
     the objective; `why` is the reason for the scheduler's rungs, in words; `constraints` says what a trial's
-    network may cost; `finalists` says how the best trials are trained again. On construction the journal's
-    events are replayed. Raises JournalError where they contradict each other, the space or the study.
+    network may cost; `first` are the trials that a person asked for; `finalists` says how the best trials are
+    trained again. On construction the journal's events are replayed. Raises JournalError where they
+    contradict each other, the space or the study.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Ledger:
         metric: str,
         why: str = "",
         constraints: Constraints = NO_CONSTRAINTS,
+        first: Sequence[FirstTrial] = (),
         finalists: Finalists | None = None,
     ) -> None:
         self._journal = journal
@@ -72,13 +76,13 @@ class Ledger:
         self._scheduler = scheduler
         self._budget = TrialBudget(trials)
         self._numbers: dict[int, int] = {}
-        """The sampler's numbers of the trials that it knows, which have no gaps; repeats have none."""
+        """The sampler's numbers of the trials that it knows: no repeats, and nothing outside the space."""
         self._epochs = epochs
         self._metric = metric
         self._record = Record(where=str(journal.path))
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
         """How trials end, and why, whose end is not journaled yet."""
-        self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, finalists)
+        self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
         self._paused: dict[int, int] = {}
         """The rung at which each paused trial waits."""
         for event in journal.events:
@@ -134,10 +138,11 @@ class Ledger:
 
         Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
         Then come paused ones that may go on, and no new one while there is one: number 0 is the documented
-        recipe, the others are the sampler's. A trial whose values make no recipe has failed, and the next one
-        is proposed: a space may draw values that were not tried before. When nothing else is left to train,
-        at least one trial goes on from each rung, and those that stay paused end as stopped. When all of
-        these have ended, the finalists are trained again; until then the answer is None, and one asks again.
+        recipe, then come those that a person asked for, and then the sampler's. A trial whose values make no
+        recipe has failed, and the next one is proposed: a space may draw values that were not tried before.
+        When nothing else is left to train, at least one trial goes on from each rung, and those that stay
+        paused end as stopped. When all of these have ended, the finalists are trained again; until then the
+        answer is None, and one asks again.
         """
         while (number := self._next()) is not None:
             try:
@@ -291,8 +296,8 @@ class Ledger:
                 self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        values = self._sampler.ask(len(self._numbers)) if number else self._space.own
-        self._write(new_trial(self._space, number, values, own=number == 0))
+        draw = partial(self._sampler.ask, len(self._numbers))
+        self._write(new_trial(self._space, number, self._settled.first, draw))
         return number
 
     def _promoted(self) -> int | None:
@@ -353,8 +358,9 @@ class Ledger:
         match event:
             case TrialEvent(repeat=None):
                 self._budget.proposed += 1
-                self._numbers[event.trial] = len(self._numbers)
-                self._sampler.add(self._numbers[event.trial], event.values)
+                if event.first is None or not event.first.outside:
+                    self._numbers[event.trial] = len(self._numbers)
+                    self._sampler.add(self._numbers[event.trial], event.values)
             case ExtendEvent():
                 self._budget.trials = event.trials
             case CostEvent():
@@ -398,10 +404,10 @@ class Ledger:
             self._decided_ends[number] = ("stopped", self._why_stopped(number, self._paused[number]))
 
     def _tell(self, number: int, outcome: Outcome) -> None:
-        trial, excesses = self._record.trials[number], self._record.excesses(number)
-        self._sampler.tell(
-            self._numbers[number], outcome, trial.scores(self._metric), excesses, trial.epoch_seconds
-        )
+        if (known := self._numbers.get(number)) is not None:
+            trial, excesses = self._record.trials[number], self._record.excesses(number)
+            scores = trial.scores(self._metric)
+            self._sampler.tell(known, outcome, scores, excesses, trial.epoch_seconds)
 
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 
 from search.deciding.scheduler import Scheduler
@@ -11,12 +11,13 @@ from search.record.repeats import Repeat
 from search.record.trials import Trial
 from search.study.constraints import Constraints
 from search.study.finalists import Finalists
+from search.study.first import FirstTrial
 from search.study.space import networks_differ
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
-from trainable.recipe import Recipe
+from trainable.recipe import Recipe, digest_of
 from trainable.training.metrics import OBJECTIVES
 
 
@@ -27,6 +28,7 @@ def settled_search(
     metric: str,
     why: str,
     constraints: Constraints,
+    first: Sequence[FirstTrial],
     finalists: Finalists | None,
 ) -> SettledEvent:
     """Returns the event of what a search decides before its first trial; `why` is the reason for rungs."""
@@ -41,19 +43,42 @@ def settled_search(
         epochs=epochs,
         constraints=constraints,
         networks_differ=networks_differ(space),
+        first=tuple(first),
         finalists=finalists,
         version=version("tunebook"),
     )
 
 
-def new_trial(space: Space, number: int, values: Mapping[str, Value], *, own: bool) -> TrialEvent:
-    """Returns the event of a trial with these values; it has no recipe where they make none."""
+def new_trial(
+    space: Space, number: int, first: Sequence[FirstTrial], draw: Callable[[], Mapping[str, Value]]
+) -> TrialEvent:
+    """Returns the event of a trial of the search itself: number 0 is the documented recipe, then come those
+    that a person asked for, and then those that are drawn."""
+    if number == 0:
+        return _drawn_trial(space, number, space.own, own=True)
+    if number <= len(first):
+        return _first_trial(number, first[number - 1])
+    return _drawn_trial(space, number, draw(), own=False)
+
+
+def _drawn_trial(space: Space, number: int, values: Mapping[str, Value], *, own: bool) -> TrialEvent:
+    """Returns the event of a trial with these values; without a recipe where they make none."""
     event = TrialEvent(trial=number, values=dict(values), own=own)
     try:
         recipe = space.recipe(values)
     except FaultyInput:
         return event
     return event.model_copy(update={"recipe": recipe.tree(), "digest": recipe.digest()})
+
+
+def _first_trial(number: int, first: FirstTrial) -> TrialEvent:
+    return TrialEvent(
+        trial=number,
+        values=first.values,
+        digest=digest_of(first.recipe),
+        recipe=first.recipe,
+        first=first.mark,
+    )
 
 
 def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -> TrialEvent:
@@ -64,11 +89,17 @@ def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -
         values=dict(original.values),
         digest=recipe.digest(),
         recipe=recipe.tree(),
+        first=original.first,
         repeat=repeat,
     )
 
 
 def recipe_of(space: Space, trial: Trial) -> Recipe:
-    """Returns the recipe that a trial trains. Raises FaultyInput where its values make none."""
+    """Returns the recipe that a trial trains. Raises FaultyInput where its values make none.
+
+    That of a first trial may be no point of the space: it is what was recorded.
+    """
+    if trial.first is not None and trial.recipe is not None:
+        return Recipe.from_tree(trial.recipe)
     recipe = space.recipe(trial.values)
     return recipe if trial.repeat is None else trial.repeat.recipe(recipe)

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from search.deciding.beliefs import Rank, belief, draw, own_is_likeliest, rank_of, trust
+from search.deciding.beliefs import Rank, belief, draw, is_likeliest, rank_of, trust
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.deciding.tpe import TpeSampler
 from search.record.journal import Outcome
@@ -41,8 +41,8 @@ Way = Literal["likeliest", "prior", "tpe", "even"]
 class PriorTpeSampler(Sampler):
     """Draws from the priors, by TPE and evenly; meant for spaces whose rules believe something.
 
-    Trial 0 is the documented recipe. So trial 1 has the priors' likeliest values, as PriorBand's first trial
-    has, unless that is the same recipe.
+    Trial 0 is the documented recipe. So the first trial that is drawn has the priors' likeliest values, as
+    PriorBand's first trial has, unless that is the same recipe, or a person's first trial was.
     """
 
     def __init__(self, space: Space, seed: int, direction: Mode) -> None:
@@ -50,7 +50,8 @@ class PriorTpeSampler(Sampler):
         self._seed = seed
         self._direction = direction
         self._tpe = TpeSampler(space, seed, direction)
-        self._likeliest_number = None if own_is_likeliest(space) else 1
+        self._has_likeliest = is_likeliest(space, space.own)
+        """Whether a trial has the priors' likeliest values."""
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._values: list[Mapping[str, Value]] = []
         self._ended: dict[int, tuple[Rank, float]] = {}
@@ -66,6 +67,7 @@ class PriorTpeSampler(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self._tpe.add(number, values)
         self._values.append(values)
+        self._has_likeliest = self._has_likeliest or is_likeliest(self._space, values)
 
     def tell(
         self,
@@ -85,7 +87,7 @@ class PriorTpeSampler(Sampler):
 
     def way(self, number: int, fraction: float) -> Way:
         """Decides how a trial is drawn; `fraction` in [0, 1) decides between the priors and TPE."""
-        if number == self._likeliest_number:
+        if not self._has_likeliest:
             return "likeliest"
         if number % EVEN_EVERY == EVEN_EVERY - 1:
             return "even"

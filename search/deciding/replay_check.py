@@ -12,6 +12,7 @@ from search.record.differences import first_difference
 from search.record.journal import Event, SettledEvent, TrialEvent
 from spaces.space import Space
 from trainable.errors import FaultyInput
+from trainable.recipe import Recipe
 
 UNCHECKED = {"sequence", "time", "why", "version"}
 """The fields of a settled event on which no draw and no decision depends."""
@@ -39,6 +40,8 @@ def check_event(event: Event, space: Space, settled: SettledEvent, version: str,
 def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
     """Returns the recipe that the values make now; None where they make none."""
     try:
+        if event.first is not None and event.recipe is not None:
+            return Recipe.from_tree(event.recipe).tree()
         recipe = space.recipe(event.values)
         return (recipe if event.repeat is None else event.repeat.recipe(recipe)).tree()
     except FaultyInput:

@@ -185,6 +185,7 @@ class Outbox:
             {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
         )
         whose = {"tunebook.own": written(event.own), **purpose_tags(event.repeat)}
+        whose |= {"tunebook.first": event.first.source} if event.first is not None else {}
         self._tag(event.trial, {STATE: "queued", **whose})
 
     def _apply_epoch(self, event: EpochEvent) -> None:

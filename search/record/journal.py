@@ -24,6 +24,7 @@ from search.record.repeats import Repeat
 from search.record.synced import open_synced, synced_lines, write_synced
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
+from search.study.first import First, FirstTrial
 from search.study.study import MOST_TRIALS
 from spaces.domains import Value
 from trainable.errors import UserError
@@ -96,6 +97,8 @@ class SettledEvent(Stamped):
     """What the network of a trial may cost at most."""
     networks_differ: bool = False
     """Whether the space draws which network a trial has, or how large it is."""
+    first: tuple[FirstTrial, ...] = ()
+    """The trials that a person asked for; they come after the documented recipe."""
     finalists: Finalists | None = None
     """How the best trials are trained again when all trials have ended; None where they are not."""
     version: str
@@ -129,8 +132,9 @@ class TrialEvent(Stamped):
     """A trial exists, with its values by dotted path. The event is on disk before the trial starts.
 
     `recipe` is the whole recipe as plain data, and `digest` is the recipe's; both are None where the values
-    make no recipe. `own` marks the documented recipe, which the scheduler records but never stops. A `repeat`
-    trains the recipe of another trial again; its values are that trial's.
+    make no recipe. `own` marks the documented recipe, which the scheduler records but never stops, `first` a
+    recipe that a person asked for, also where it is trained again. A `repeat` trains the recipe of another
+    trial again; its values are that trial's.
     """
 
     event: Literal["trial"] = "trial"
@@ -139,6 +143,7 @@ class TrialEvent(Stamped):
     own: bool = False
     digest: str | None = None
     recipe: dict[str, Any] | None = None
+    first: First | None = None
     repeat: Repeat | None = None
 
 

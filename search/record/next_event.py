@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from search.record.journal import (
@@ -20,6 +21,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.repeats import Repeat
+from search.study.first import FirstTrial
 from trainable.recipe import digest_of
 
 if TYPE_CHECKING:
@@ -64,9 +66,26 @@ def _trial_fault(record: Record, event: TrialEvent) -> str | None:
         return f"expected trial {len(record.trials)}, got trial {event.trial}"
     if event.repeat is not None and (fault := _repeat_fault(record, event.repeat)):
         return f"trial {event.trial}: {fault}"
+    if fault := _first_fault(record, event, record.settled.first):
+        return f"trial {event.trial}: {fault}"
     found = None if event.recipe is None else digest_of(event.recipe)
     if found != event.digest:
         return f"trial {event.trial}: expected a recipe of digest {event.digest}, got one of {found}"
+    return None
+
+
+def _first_fault(record: Record, event: TrialEvent, asked: Sequence[FirstTrial]) -> str | None:
+    if event.repeat is not None:
+        expected = record.trials[event.repeat.of].first
+    elif 0 < event.trial <= len(asked):
+        first = asked[event.trial - 1]
+        if (event.first, event.values, event.recipe) == (first.mark, first.values, first.recipe):
+            return None
+        return f"expected the first trial of {first.source}, as it was settled, got another one"
+    else:
+        expected = None
+    if event.first != expected:
+        return f"expected {expected or 'no first trial'}, got {event.first or 'none'}"
     return None
 
 

@@ -280,6 +280,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "repeat": trial.repeat.model_dump() if trial.repeat is not None else None,
         "state": trial.state,
         "own": trial.own,
+        "first": trial.first.model_dump(mode="json") if trial.first is not None else None,
         "epochs": trial.epochs,
         "metrics": dict(trial.metrics),
         "cost": dict(trial.costs),

@@ -33,6 +33,7 @@ from search.record.journal import (
 from search.record.next_event import fault_of
 from search.record.repeats import Repeat
 from search.study.constraints import NO_CONSTRAINTS, Constraints
+from search.study.first import First
 from spaces.domains import SpaceError, Value
 from spaces.settled import space_from
 from spaces.space import Space
@@ -56,6 +57,8 @@ class Trial:
     """The values by dotted path."""
     own: bool = False
     """Whether it is the documented recipe."""
+    first: First | None = None
+    """Where a person asked for this recipe; None for other trials."""
     repeat: Repeat | None = None
     """Which trial's recipe it trains again; None for a trial of the search itself."""
     recipe: Mapping[str, Any] | None = None
@@ -318,6 +321,7 @@ def _queued(event: TrialEvent) -> Trial:
         id=event.trial,
         values=event.values,
         own=event.own,
+        first=event.first,
         repeat=event.repeat,
         recipe=event.recipe,
         digest=event.digest,

@@ -137,6 +137,8 @@ class TrialRow(Spec):
     state: TrialState
     own: bool
     """Whether it is the documented recipe."""
+    first: str | None = None
+    """Where a person asked for its recipe, and how that leaves the space; None for other trials."""
     epochs: int
     score: float | None
     """Its score at its last epoch."""

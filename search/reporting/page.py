@@ -220,7 +220,7 @@ def data_of(report: Report) -> dict[str, Any]:
         "best": report.answer.best,
         "export": f"{command()} export {quote(report.search.address)}",
         "paths": paths,
-        "trials": [_card(each, paths) for each in report.trials],
+        "trials": {each.id: _card(each, paths) for each in report.trials},
     }
 
 
@@ -234,6 +234,7 @@ def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
     return [
         trial.state, trial.own, trial.epochs, _rounded(trial.score), _rounded(trial.place), values, curves,
         round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest, trial.mlflow_run_id, costs,
+        trial.first,
     ]  # fmt: skip
 
 

@@ -40,6 +40,7 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
         id=trial.id,
         state=trial.state,
         own=trial.own,
+        first=str(trial.first) if trial.first is not None else None,
         epochs=trial.epochs,
         score=scores.get(trial.epochs),
         best_score=max(scores.values(), key=lambda score: summary.sign * score, default=None),

@@ -75,6 +75,7 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
     provenance = Provenance(
         search=search.record.name,
         trial=chosen.id,
+        first=chosen.first.source if chosen.first is not None else None,
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=search.progress.objective,

@@ -63,8 +63,9 @@ def say(text: str) -> None:
 
 def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
     """Returns the search in one line, before it starts."""
+    asked = f", {len(study.first)} of them first trials of the study" if study.first else ""
     trials, epochs = study.budget.trials, study.budget.epochs
-    line = f"{counted(trials, 'trial')} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
+    line = f"{counted(trials, 'trial')}{asked} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
     return f"{line}; {pruning.describe(epochs)}; {final.words}"

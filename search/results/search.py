@@ -28,6 +28,8 @@ from search.record.trials import Record, Trial
 from search.record.verdicts import Verdicts
 from search.record.verification import Verified, read_verification
 from search.study import Study
+from search.study.first import FirstTrial
+from search.study.first_trials import first_trials
 from search.study.space import build_space
 from search.verdicts.diagnosis import diagnosis_of
 from search.verdicts.judging import verdicts_of
@@ -87,6 +89,12 @@ class Search:
     def space(self) -> Space:
         """The search's settled space; before that is recorded, the space that this version would build."""
         return self.record.space() or build_space(self.study, self.facts, self.info)
+
+    @cached_property
+    def first(self) -> tuple[FirstTrial, ...]:
+        """The first trials that the study asks for; before they are recorded, as its files are now."""
+        settled = self.record.settled
+        return first_trials(self.study, self.space, self.info) if settled is None else settled.first
 
     @cached_property
     def pruning(self) -> Pruning:
@@ -190,6 +198,7 @@ class Search:
                 "trial": trial.id,
                 "state": trial.state,
                 "own": trial.own,
+                "first": trial.first.source if trial.first is not None else None,
                 "attempts": trial.attempts,
                 "epochs": trial.epochs,
                 **trial.costs,

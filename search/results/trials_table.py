@@ -43,7 +43,7 @@ def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group
             break
         fitting = paths[:number]
         table = _trials_table(summary, trials, fitting, brief=True)
-    return Group(table, *_notes(paths, fitting))
+    return Group(table, *_notes(paths, fitting), *_first_trials(summary))
 
 
 def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool) -> Table:
@@ -84,6 +84,12 @@ def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
         yield Text(f"+{counted(left_out, 'column')}: see --json, or a wider screen", style="dim")
     if any(path in LEARNING_RATES for path in fitting):
         yield Text(f"rates are at batch {REFERENCE_BATCH}", style="dim")
+
+
+def _first_trials(summary: Summary) -> Iterator[Text]:
+    """Yields in a line where first trials come from, and which are no points of the space."""
+    if found := [f"trial {trial.id}: {trial.first}" for trial in summary.trials if trial.first is not None]:
+        yield Text("; ".join(found), style="dim")
 
 
 def _headings(paths: Sequence[str]) -> list[str]:

@@ -210,6 +210,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         metric=study.objective.metric,
         why=prepared.pruning.why,
         constraints=study.objective.constraints,
+        first=prepared.first,
         finalists=prepared.final.finalists,
     )
 

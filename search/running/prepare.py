@@ -31,19 +31,21 @@ from search.results.search import Search
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.finalists import Finalists
+from search.study.first import FirstTrial
+from search.study.first_trials import first_trials
 from search.study.space import build_space, check_trials, far_rates
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import DataError, UserError
+from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
-    from trainable.recipe import Recipe
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
@@ -63,6 +65,8 @@ class Prepared:
     per_trial: PerTrial
     concurrent: int
     pruning: Pruning
+    first: tuple[FirstTrial, ...] = ()
+    """The trials that the study asks for, after the documented recipe."""
     final: Final
     """How the best trials are trained again."""
     download: bool = False
@@ -126,6 +130,7 @@ def prepare(
         prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
+    _check_first(prepared, code.model, say, download=download)
     splits = _fresh_splits(prepared.final, base, data.info, load)
     weights = weights_of(prepared.space)
     prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
@@ -170,6 +175,7 @@ def prepare_again(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=search.pruning,
+        first=search.first,
         final=search.final,
         download=download,
         code=code,
@@ -288,6 +294,18 @@ def check_networks(
                 head_parameters(network)
 
 
+def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
+    """Say which of them the sampler ignores, and make networks that no other trial has. Raises ModelError."""
+    from trainable.training.network import make_network
+
+    for at, first in enumerate(prepared.first, start=1):
+        if first.outside:
+            say(f"trial {at}: {first.mark}")
+        if any(path.startswith("model.") for path in first.outside):
+            spec = Recipe.from_tree(first.recipe).model
+            make_network(spec, prepared.data.info, build=build, download=download)
+
+
 def weights_of(space: Space) -> dict[str, str]:
     """Returns the digest of the file of weights of each network that the space may choose, by its name;
     published weights have none."""
@@ -348,6 +366,7 @@ def _assemble(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=pruning,
+        first=first_trials(study, space, data.info),
         final=choose_final(study, pruning),
         download=download,
     )

@@ -16,6 +16,8 @@ from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
+from trainable.ranks import ALONE
+from trainable.recipe import Recipe
 from trainable.recipe.models import network_fields, network_name
 from trainable.recipe.optimizers import Timm
 
@@ -126,6 +128,26 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
                 wanted = f"{low:.3g} to {high:.3g} that a sweep recommends for {swept}"
                 return f"{found} lies outside of the {wanted}"
     return None
+
+
+def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Fault]:
+    """Yields what of a whole recipe would fail in a trial of this study, by the recipe's paths."""
+    from trainable.training.preflight import check_recipe  # torch takes seconds to import
+    from trainable.training.timm_optimizers import check_timm_optimizer
+
+    batch = recipe.loop.batch_size
+    if batch > info.train_images:
+        yield Fault("loop.batch_size", f"{batch} is more than the {info.train_images} training images")
+        return
+    if batch < study.resources.workers:
+        message = f"a batch of {batch} images is too small for {study.resources.workers} workers"
+        yield Fault("loop.batch_size", message)
+    try:
+        check_recipe(recipe, info, ALONE)
+        if isinstance(recipe.optimizer, Timm):
+            check_timm_optimizer(recipe.optimizer)
+    except RecipeError as error:
+        yield from error.faults
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:

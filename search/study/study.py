@@ -160,6 +160,15 @@ class Tracking(Spec):
     )
 
 
+def _first_entry(written: Any) -> Any:
+    match written:
+        case str() if written:
+            return usable_path(written)
+        case dict():
+            return written
+    raise ValueError(f"expected the path of a recipe's file, or values by dotted path, got {written!r}")
+
+
 class Study(Spec):
     """Describes one search: a base recipe, a space around it, and how to sample, stop and compute."""
 
@@ -170,6 +179,9 @@ class Study(Spec):
     base: dict[str, Any] = Field(default_factory=dict)
     facts: WrittenFacts = WrittenFacts()
     space: SpaceChoice = SpaceChoice()
+    first: tuple[Annotated[Any, AfterValidator(_first_entry)], ...] = Field(
+        (), description="trials after the documented recipe: files of recipes, or values on top of it"
+    )
     sampler: SamplerChoice = SamplerChoice()
     scheduler: SchedulerChoice = SchedulerChoice()
     budget: Budget = Budget()
@@ -303,7 +315,8 @@ class Study(Spec):
         if self.networks:
             chosen = {**space.overrides[MODEL_NAME], "choice": [*map(absolute_name, self.networks)]}
             space = space.model_copy(update={"overrides": {**space.overrides, MODEL_NAME: chosen}})
-        found = {"name": name, "storage": storage, "data": data, "base": base, "space": space}
+        first = tuple(str(without_tilde(x).absolute()) if isinstance(x, str) else x for x in self.first)
+        found = {"name": name, "storage": storage, "data": data, "base": base, "space": space, "first": first}
         return self.model_copy(update=found)
 
     def yaml(self) -> str:

@@ -49,6 +49,8 @@ def standings(summary: Summary) -> Mapping[int, float]:
 
 def positions(space: Space, trial: Trial) -> dict[str, float] | None:
     """Returns each value's position in its domain, by dimension name; None for no point of the space."""
+    if trial.first is not None and trial.first.outside:
+        return None
     try:
         return space.encode(trial.values)
     except SpaceError:

@@ -13,6 +13,7 @@ from search.facts.measured import with_written_facts
 from search.followers.uri import resolve_tracking_uri
 from search.record.home import Home
 from search.study import Study, default_name
+from search.study.first_trials import first_trials
 from search.study.space import build_space, check_trials, far_rates
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from spaces.settled import space_from, tree_of
@@ -59,6 +60,7 @@ STUDIES: tuple[dict[str, Any], ...] = (
             },
         },
         "sampler": {"kind": "qmc"},
+        "first": [{"optimizer.lr": 0.2}, {"optimizer": {"kind": "adamw"}, "model.depth": 14}],
         "scheduler": {"kind": "none"},
         "objective": {"metric": "val_loss", "constraints": {"parameters": {"max": 5e6}}},
     },
@@ -108,6 +110,8 @@ def prepared(tree: dict[str, Any]) -> Space:
     facts = with_written_facts(measured, study)
     space = build_space(study, facts, info)
     check_trials(study, space, facts)
+    for each in first_trials(study, space, info):
+        check_recipe(Recipe.from_tree(each.recipe), info, ALONE)
     far_rates(study, space, facts)
     concurrent_trials(study.concurrent, trial, HARDWARE)
     choose_pruning(study, space)

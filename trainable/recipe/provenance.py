@@ -121,11 +121,13 @@ class Finalized(Spec):
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
-    `weights_digest` is that of the file that the run began from; `code` has those of your own functions.
+    `first` says where a person asked for it, if it was a first trial of a study; `weights_digest` is that of
+    the file that the run began from; `code` has those of your own functions.
     """
 
     search: str | None = None
     trial: int | None = None
+    first: str | None = None
     mlflow_run_id: str | None = None
     created: str | None = None
     objective: str | None = None

@@ -3,10 +3,11 @@
 const SIDE = 2000, SVG = "http://www.w3.org/2000/svg", REACH = 40;  // units across a plot; pixels from a mark
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-let data, marks, chosen = null, bands = new Map(), hidden = new Set(), asked = "";
+let data, ids, marks, chosen = null, bands = new Map(), hidden = new Set(), asked = "";
 
 function start() {
   data = JSON.parse(one("#data").textContent);
+  ids = Object.keys(data.trials).map(Number);  // rising, with gaps where a search was extended after its final
   marks = new WeakMap();
 }
 
@@ -119,7 +120,7 @@ function table(rows) {
 }
 
 function cardOf(t) {
-  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs] = data.trials[t];
+  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs, first] = data.trials[t];
   const title = element("h2", {tabindex: "-1"}, `Trial ${t}`);
   const buttons = element("div", {class: "buttons"},
     element("button", {type: "button", "data-step": -1, "aria-label": "The trial before"}, "←"),
@@ -128,6 +129,7 @@ function cardOf(t) {
   const facts = [["state", state + (t === data.best ? ", the best" : "") + (own ? ", the documented recipe" : "")],
     [data.objective, score ?? "none"], ["epochs", `${epochs} of ${data.epochs}`], ["beats of 100 others", place ?? "not compared"],
     ["seconds of training", seconds], ["attempts", attempts], ...Object.entries(costs)];
+  if (first) facts.push(["asked for by", first]);
   if (reason) facts.push(["why", reason]);
   if (digest) facts.push(["recipe", digest]);
   if (run) facts.push(["MLflow run", run]);
@@ -168,7 +170,7 @@ document.addEventListener("pointermove", event => {
 document.addEventListener("click", event => {
   const at = event.target, open = at.closest("[data-open]"), step = at.closest("[data-step]"), plot = at.closest("main .plot");
   if (open) { choose(+open.dataset.open); one("#card h2").focus(); }
-  else if (step) { choose((chosen + +step.dataset.step + data.trials.length) % data.trials.length); one(`#card [data-step="${step.dataset.step}"]`).focus(); }
+  else if (step) { choose(ids.at((ids.indexOf(chosen) + +step.dataset.step) % ids.length)); one(`#card [data-step="${step.dataset.step}"]`).focus(); }
   else if (at.closest("[data-close]")) close();
   else if (at.closest("[data-hide]")) hide(at.closest("[data-hide]"));
   else if (at.closest("[data-sort]")) sort(at.closest("[data-sort]"));
@@ -225,7 +227,7 @@ function show() {
   all("path.band").forEach(each => each.remove());
   for (const [y, [low, high]] of bands) one(".parallel svg")?.append(pathOf(`M${low} ${y}H${high}`, "band"));
   for (const each of all("[data-kept]")) {
-    each.textContent = kept ? `${kept.size} of ${data.trials.length} trials are kept` : "all trials are shown";
+    each.textContent = kept ? `${kept.size} of ${ids.length} trials are kept` : "all trials are shown";
   }
   for (const path of all("main .plot path[data-t], main .plot path[data-ts]")) {
     const off = fatesOf(path).some(fate => hidden.has(fate)) || (kept && path.dataset.t !== undefined && path.closest(".parallel") && !kept.has(+path.dataset.t));

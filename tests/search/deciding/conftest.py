@@ -1,6 +1,6 @@
 """Holds what the tests of the ledger share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from search.record.journal import Journal
 from search.study import SamplerKind
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
+from search.study.first import FirstTrial
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
@@ -31,6 +32,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         constraints: Constraints = NO_CONSTRAINTS,
         finalists: Finalists | None = None,
         scheduler: type[Scheduler] = Asha,
+        first: Sequence[FirstTrial] = (),
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -44,6 +46,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             epochs=EPOCHS,
             metric=metric,
             constraints=constraints,
+            first=first,
             finalists=finalists,
         )
         if begun and ledger.search_id is None:

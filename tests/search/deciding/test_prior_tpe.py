@@ -130,8 +130,12 @@ def test_one_trial_in_five_is_drawn_evenly_whatever_the_prior_says(best: float) 
 
 
 def test_the_first_drawn_trial_is_the_mode_and_the_next_lie_around_it() -> None:
-    sampler = PriorTpeSampler(one_rate(), 0, "max")
-    rates = [sampler.ask(number)[RATE] for number in range(1, 5)]
+    sampler, rates = PriorTpeSampler(one_rate(), 0, "max"), []
+    sampler.add(0, one_rate().own)
+    for number in range(1, 5):
+        values = sampler.ask(number)
+        sampler.add(number, values)
+        rates.append(values[RATE])
     assert rates[0] == pytest.approx(1.0)
     assert len(set(rates)) == 4
 

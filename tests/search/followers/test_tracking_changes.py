@@ -23,7 +23,9 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.study.constraints import Constraints
+from search.study.first import FirstTrial
 from tests.search.small_events import NO_FIELDS, begun, epoch, session, settled
+from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 
 
@@ -231,3 +233,15 @@ def test_what_is_known_is_emptied_and_what_is_live_is_not_forgotten() -> None:
 
 def test_values_that_make_no_recipe_leave_nothing_to_store() -> None:
     assert outbox(*STARTED, TrialEvent(trial=0, values={"optimizer.lr": 0.1})).recipes == {}
+
+
+def test_a_first_trial_names_where_it_comes_from() -> None:
+    recipe = Recipe()
+    first = FirstTrial(source="old.yaml", values={"optimizer.lr": 0.1}, recipe=recipe.tree())
+    began, choice = STARTED
+    asked = TrialEvent(
+        trial=1, values=first.values, recipe=recipe.tree(), digest=recipe.digest(), first=first.mark
+    )
+    box = outbox(began, choice.model_copy(update={"first": (first,)}), trial(0), asked)
+    assert box.updates[1].tags["tunebook.first"] == "old.yaml"
+    assert "tunebook.first" not in box.updates[0].tags

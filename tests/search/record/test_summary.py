@@ -111,6 +111,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "repeat": None,
         "state": "stopped",
         "own": True,
+        "first": None,
         "epochs": 1,
         "metrics": metrics,
         "cost": {},

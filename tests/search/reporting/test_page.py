@@ -80,6 +80,14 @@ def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
     assert json.loads(found) == json.loads(json.dumps(data_of(whole)))
 
 
+def test_a_card_is_found_by_its_trials_number_also_behind_runs_of_finalists(whole: Report) -> None:
+    *before, last = whole.trials
+    later = last.model_copy(update={"id": 99, "first": "old.yaml"})
+    found = data_of(whole.model_copy(update={"trials": (*before, later)}))["trials"]
+    assert list(found) == [*(each.id for each in before), 99]
+    assert found[99][-1] == "old.yaml"
+
+
 def test_the_command_of_a_card_can_be_pasted(whole: Report) -> None:
     search = whole.search.model_copy(update={"address": "my searches/a b"})
     assert data_of(whole.model_copy(update={"search": search}))["export"].endswith(

@@ -1,0 +1,41 @@
+"""Defines a first trial: a recipe that a person asked for, before any is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spaces.domains import Value
+from trainable.recipe.base import Spec
+
+SHOWN = 5
+"""So many fields are named in a line."""
+
+
+class First(Spec):
+    """Says of a trial that a person asked for it."""
+
+    source: str
+    """The recipe's file, or the place in the study."""
+    outside: tuple[str, ...] = ()
+    """The fields by which it is no point of the search's space: fixed there, or drawn from other ranges.
+
+    It is trained as written; samplers and verdicts learn nothing from it."""
+
+    def __str__(self) -> str:
+        if not self.outside:
+            return self.source
+        fields = f"{', '.join(self.outside[:SHOWN])}{', ...' if len(self.outside) > SHOWN else ''}"
+        return f"{self.source}, outside the space by {fields}: no sampler and no verdict learns from it"
+
+
+class FirstTrial(First):
+    """Holds a first trial as it is trained."""
+
+    values: dict[str, Value]
+    """The values by dotted path of what the space varies."""
+    recipe: dict[str, Any]
+    """The whole recipe as plain data."""
+
+    @property
+    def mark(self) -> First:
+        return First(source=self.source, outside=self.outside)

@@ -1,0 +1,171 @@
+"""Turns the first trials that a person asks for into recipes on a search's data, at its length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from search.study.first import FirstTrial
+from search.study.space import recipe_faults
+from search.study.study import FIXED_BY_THE_STUDY, Study, StudyError
+from spaces.domains import Choice, Value, is_number
+from spaces.priors import Prior, likeliest
+from spaces.space import Dimension, Space
+from trainable.data import DataInfo
+from trainable.errors import Fault, FaultyInput
+from trainable.files.paths import without_tilde
+from trainable.recipe import Recipe
+from trainable.recipe.trees import leaves
+from trainable.recipe.yamlfile import read_recipe
+
+OF_THE_SEARCH = (
+    "loop.epochs",
+    "loop.seed",
+    "loop.micro_batch",
+    "loop.workers",
+    "loop.prefetch",
+    "loop.compile",
+    "loop.checkpoint_activations",
+    "precision.kind",
+    "precision.channels_last",
+    "evaluation.batch_size",
+    "evaluation.metrics",
+)
+"""Beside the data, a recipe's file gives way to the search in these fields: its trials are compared at one
+length, with one seed and one metric, and its machine decides how they are computed."""
+
+
+def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial, ...]:
+    """Returns the first trials of a study, in its order, which come after the documented recipe.
+
+    An entry is a recipe's file, or values by dotted path on top of the documented recipe; where these switch
+    a kind, what it brings has the values that the space believes in. Files are read. Raises StudyError with
+    every fault of what is no recipe here, and UserError or RecipeError for a file that holds none.
+    """
+    if 1 + len(study.first) > study.budget.trials:
+        wanted = f"budget.trials of at least {1 + len(study.first)}, the documented recipe among them"
+        raise StudyError([Fault("first", f"expected {wanted}, got {study.budget.trials}")])
+    found: list[FirstTrial] = []
+    known = {space.recipe(space.own).digest(): "the documented recipe, which is trial 0"}
+    faults: list[Fault] = []
+    for at, entry in enumerate(study.first):
+        where = f"first.{at}"
+        try:
+            trial = _first_trial(study, space, info, where, entry)
+        except StudyError as error:
+            faults += [Fault(f"{where}.{path}".rstrip("."), message) for path, message in error.faults]
+            continue
+        digest = Recipe.from_tree(trial.recipe).digest()
+        if digest in known:
+            faults.append(Fault(where, f"is the recipe of {known[digest]}; leave it out"))
+        known.setdefault(digest, where)
+        found.append(trial)
+    if faults:
+        raise StudyError(faults)
+    return tuple(found)
+
+
+def _first_trial(
+    study: Study, space: Space, info: DataInfo, where: str, entry: str | Mapping[str, Any]
+) -> FirstTrial:
+    if isinstance(entry, str):
+        recipe, source = _of_search(read_recipe(without_tilde(entry)), space), entry
+    else:
+        recipe, source = _changed(space, entry), f"{where} of the study"
+    if faults := list(recipe_faults(recipe, study, info)):
+        raise StudyError(faults)
+    values = _placed(space, recipe)
+    return FirstTrial(
+        source=source, outside=_outside(space, values, recipe), values=values, recipe=recipe.tree()
+    )
+
+
+def _of_search(written: Recipe, space: Space) -> Recipe:
+    """Returns the recipe of a file with the search's data and what else is the search's, unless it varies."""
+    varied = {each.path for each in space.dimensions}
+    taken = {path: space.base.get(path) for path in OF_THE_SEARCH if path not in varied}
+    return _built(
+        lambda: written.model_copy(update={"data": space.base.data, "provenance": None}).with_values(taken)
+    )
+
+
+def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
+    """Returns the documented recipe with other values."""
+    written = list(leaves(entry))
+    faults = list(_misplaced([path for path, _ in written]))
+    values = dict(written)
+
+    def chosen(dimension: Dimension, prior: Prior) -> Value:
+        if dimension.path not in values:
+            return own[dimension.name] if dimension.name in own else likeliest(dimension.domain, prior)
+        if isinstance(dimension.domain, Choice) and values[dimension.path] not in dimension.domain:
+            faults.append(_no_option(dimension, values[dimension.path]))
+            return likeliest(dimension.domain, prior)
+        found: Value = values[dimension.path]
+        return found
+
+    own = space.named(space.own)
+    filled = space.define(chosen)
+    if faults:
+        raise StudyError(faults)
+    return _built(lambda: space.recipe({**filled, **values}))
+
+
+def _misplaced(paths: list[str]) -> Iterator[Fault]:
+    for path in dict.fromkeys(paths):
+        if paths.count(path) > 1:
+            yield Fault(path, "is written twice, nested and dotted; keep one")
+        for field, instead in FIXED_BY_THE_STUDY.items():
+            if path == field or path.startswith(f"{field}."):
+                yield Fault(path, f"cannot differ in a first trial: {instead}")
+
+
+def _placed(space: Space, recipe: Recipe) -> dict[str, Value]:
+    """Returns a recipe's values of what the space varies. Raises StudyError where it has none, or an option
+    that is none of the space's: then it does not say which dimensions there are."""
+    written, faults = dict(recipe.leaves()), list[Fault]()
+
+    def value(dimension: Dimension, prior: Prior) -> Value:
+        if dimension.path not in written:
+            message = "the search varies it, and this recipe has none; is a kind in its section another one?"
+            faults.append(Fault(dimension.path, message))
+            return likeliest(dimension.domain, prior)
+        found: Value = written[dimension.path]
+        if isinstance(dimension.domain, Choice):
+            if found not in dimension.domain:
+                faults.append(_no_option(dimension, found))
+        elif not is_number(found):
+            faults.append(Fault(dimension.path, f"expected a number, as the search varies it, got {found!r}"))
+        return found
+
+    values = space.define(value)
+    if faults:
+        raise StudyError(faults)
+    return values
+
+
+def _no_option(dimension: Dimension, found: object) -> Fault:
+    message = f"expected {dimension.domain}, got {found!r}; space.overrides.{dimension.name} says what varies"
+    return Fault(dimension.path, message)
+
+
+def _outside(space: Space, values: Mapping[str, Value], recipe: Recipe) -> tuple[str, ...]:
+    """Returns the fields by which a recipe is no point of the space, in the recipe's order."""
+    nearest, written = dict(space.recipe(values).leaves()), dict(recipe.leaves())
+    domains = {name: each for each in space.dimensions if (name := each.name)}
+    beyond = {
+        domains[name].path for name, value in space.named(values).items() if value not in domains[name].domain
+    }
+    paths = [*written, *(path for path in nearest if path not in written)]
+    return tuple(
+        path
+        for path in paths
+        if path in beyond or path not in nearest or path not in written or nearest[path] != written[path]
+    )
+
+
+def _built(make: Callable[[], Recipe]) -> Recipe:
+    try:
+        return make()
+    except FaultyInput as error:
+        raise StudyError(error.faults) from None

@@ -1,0 +1,152 @@
+"""Tests what a study's first trials are trained as, which are outside the space, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.study import Study, StudyError
+from search.study.first import FirstTrial
+from search.study.first_trials import first_trials
+from search.study.space import build_space
+from spaces.priors import likeliest
+from spaces.space import Space
+from tests.search.planted_searches import Images
+from tests.spaces.small_facts import digits_facts
+from trainable.errors import UserError
+from trainable.recipe import Recipe
+from trainable.recipe.yamlfile import write_recipe
+
+
+def study_of(*first: Any, **values: Any) -> Study:
+    tree = {"data": {"path": "digits"}, "base": {"precision.kind": "fp32"}, "first": list(first)}
+    return Study.from_tree(tree).with_values(
+        {path.replace("__", "."): value for path, value in values.items()}
+    )
+
+
+def space_of(study: Study) -> Space:
+    return build_space(study, digits_facts(), Images().info)
+
+
+def trials_of(*first: Any, **values: Any) -> tuple[FirstTrial, ...]:
+    study = study_of(*first, **values)
+    return first_trials(study, space_of(study), Images().info)
+
+
+def own(study: Study) -> Recipe:
+    space = space_of(study)
+    return space.recipe(space.own)
+
+
+def faults_of(*first: Any, **values: Any) -> list[tuple[str, str]]:
+    with pytest.raises(StudyError) as refused:
+        trials_of(*first, **values)
+    return [(fault.path, fault.message) for fault in refused.value.faults]
+
+
+def test_values_stand_on_top_of_the_documented_recipe() -> None:
+    (trial,) = trials_of({"optimizer.lr": 0.2})
+    assert Recipe.from_tree(trial.recipe) == own(study_of()).with_values({"optimizer.lr": 0.2})
+    assert (trial.source, trial.outside) == ("first.0 of the study", ())
+    assert trial.values["optimizer.lr"] == 0.2
+
+
+def test_nested_and_dotted_values_mean_the_same() -> None:
+    assert trials_of({"optimizer": {"lr": 0.2}}) == trials_of({"optimizer.lr": 0.2})
+
+
+def test_another_kind_has_the_values_that_the_space_believes_in_and_not_those_of_the_documented_one() -> None:
+    (trial,) = trials_of({"optimizer.kind": "adamw"})
+    (rate,) = (each for each in space_of(study_of()).dimensions if each.name == "optimizer.lr[adamw]")
+    assert own(study_of()).get("optimizer.kind") == "sgd"
+    assert trial.values["optimizer.lr"] == likeliest(rate.domain, rate.prior({}))
+    assert trial.outside == ()
+
+
+def test_what_a_search_fixes_or_draws_from_a_narrower_range_is_trained_as_written_and_named() -> None:
+    far, batch = trials_of({"optimizer.lr": 1e5}, {"loop.batch_size": 17})
+    assert Recipe.from_tree(far.recipe).get("optimizer.lr") == 1e5
+    assert far.outside == ("optimizer.lr",)
+    assert Recipe.from_tree(batch.recipe).loop.batch_size == 17
+    assert batch.outside == ("loop.batch_size",)
+    assert space_of(study_of()).named(batch.values)
+
+
+def test_a_file_gives_way_to_the_data_length_seed_and_machine_of_the_search(tmp_path: Path) -> None:
+    file, base = tmp_path / "best.yaml", own(study_of())
+    other = {"loop.epochs": 77, "loop.seed": 5, "data.path": "/elsewhere", "precision.kind": "bf16"}
+    write_recipe(file, base.with_values({**other, "optimizer.lr": 0.2}))
+    (trial,) = trials_of(str(file))
+    assert Recipe.from_tree(trial.recipe) == base.with_values({"optimizer.lr": 0.2})
+    assert (trial.source, trial.outside) == (str(file), ())
+
+
+def test_a_file_with_other_fixed_fields_is_trained_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "best.yaml"
+    write_recipe(file, own(study_of()).with_values({"model.width": 24, "optimizer.lr": 0.2}))
+    (trial,) = trials_of(str(file))
+    assert Recipe.from_tree(trial.recipe).get("model.width") == 24
+    assert trial.outside == ("model.width",)
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "message"),
+    [
+        ({"optimizer.lrr": 1.0}, "first.0.optimizer.lrr", "did you mean 'lr'"),
+        ({"optimizer.lr": "many"}, "first.0.optimizer.lr", "expected a valid number, got 'many'"),
+        ({"optimizer.kind": "lars"}, "first.0.optimizer.kind", "expected one of sgd, adamw"),
+        ({"data.path": "x"}, "first.0.data.path", "cannot differ in a first trial"),
+        ({"loop.epochs": 3}, "first.0.loop.epochs", "write budget.epochs"),
+        ({"optimizer.lr": 0.1, "optimizer": {"lr": 0.2}}, "first.0.optimizer.lr", "is written twice"),
+        ({"loop.batch_size": 50_000}, "first.0.loop.batch_size", "more than the"),
+        ({"evaluation.flip": True}, "first.0.evaluation.flip", "a mirrored image must keep its label"),
+        (
+            {"augmentation.size": {"kind": "multi_scale", "smallest": 0.99, "largest": 1.0}},
+            "first.0.augmentation.size",
+            "widen smallest and largest",
+        ),
+        ({}, "first.0", "the documented recipe, which is trial 0"),
+    ],
+)
+def test_what_is_no_trial_of_this_search_is_refused_by_its_place(
+    entry: dict[str, Any], path: str, message: str
+) -> None:
+    ((where, what),) = faults_of(entry)
+    assert where == path
+    assert message in what
+
+
+def test_every_fault_is_named_at_once() -> None:
+    wrong = {"optimizer.kind": "lars"}
+    again = {"optimizer.lr": 0.2}
+    assert [path for path, _ in faults_of(wrong, again, again)] == ["first.0.optimizer.kind", "first.2"]
+
+
+def test_first_trials_count_in_the_budget() -> None:
+    assert len(trials_of({"optimizer.lr": 0.2}, budget__trials=2)) == 1
+    ((path, message),) = faults_of({"optimizer.lr": 0.2}, budget__trials=1)
+    assert (path, message) == (
+        "first",
+        "expected budget.trials of at least 2, the documented recipe among them, got 1",
+    )
+
+
+@pytest.mark.parametrize("entry", [3, None, "", ["a.yaml"]])
+def test_an_entry_that_is_neither_a_file_nor_values_is_refused(entry: object) -> None:
+    with pytest.raises(StudyError, match=r"first\.0: .*(path of a recipe's file|not a path)"):
+        study_of(entry)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.yaml: no such file"):
+        trials_of(str(tmp_path / "none.yaml"))
+
+
+def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = study_of("best.yaml", {"optimizer.lr": 0.2}).resolved("mine")
+    assert study.first == (str(tmp_path / "best.yaml"), {"optimizer.lr": 0.2})
+    assert Study.from_tree(study.model_dump(mode="json")) == study
