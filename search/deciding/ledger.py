@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Literal, assert_never
 
 from search.deciding.budget import TrialBudget
+from search.deciding.draws import Draws
 from search.deciding.finalists import missing_repeats
 from search.deciding.new_events import new_trial, recipe_of, repeated_trial, settled_search
 from search.deciding.proposal import Decision, Proposal
@@ -72,14 +72,11 @@ class Ledger:
     ) -> None:
         self._journal = journal
         self._space = space
-        self._sampler = sampler
         self._scheduler = scheduler
         self._budget = TrialBudget(trials)
-        self._numbers: dict[int, int] = {}
-        """The sampler's numbers of the trials that it knows: no repeats, and nothing outside the space."""
-        self._epochs = epochs
         self._metric = metric
         self._record = Record(where=str(journal.path))
+        self._draws = Draws(sampler, self._record, metric)
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
         """How trials end, and why, whose end is not journaled yet."""
         self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
@@ -91,8 +88,7 @@ class Ledger:
             self._apply(event)
         self._end_decided()
         self._unfinished = list(self.open_trials)  # paused ones among them are passed over
-        repeats = (self._record.trials[number].repeat for number in self._unfinished)
-        audits = any(each is not None and each.purpose == "pruning" for each in repeats)
+        audits = any(self._record.trials[number].purpose == "pruning" for number in self._unfinished)
         self._audits = audits and self._record.was_finished
         """Whether this driver trains stopped trials to their end, and proposes nothing new."""
 
@@ -261,8 +257,7 @@ class Ledger:
     @property
     def lacks_final(self) -> bool:
         """Whether a run of a finalist is missing or has not ended, with the best trials as they are now."""
-        repeats = [self._record.trials[number].repeat for number in self.open_trials]
-        trains = any(each is not None and each.purpose == "finalist" for each in repeats)
+        trains = any(self._record.trials[number].purpose == "finalist" for number in self.open_trials)
         return trains or any(self._missing_repeats())
 
     @property
@@ -296,8 +291,7 @@ class Ledger:
                 self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        draw = partial(self._sampler.ask, len(self._numbers))
-        self._write(new_trial(self._space, number, self._settled.first, draw))
+        self._write(new_trial(self._space, number, self._settled.first, self._draws.draw))
         return number
 
     def _promoted(self) -> int | None:
@@ -358,9 +352,7 @@ class Ledger:
         match event:
             case TrialEvent(repeat=None):
                 self._budget.proposed += 1
-                if event.first is None or not event.first.outside:
-                    self._numbers[event.trial] = len(self._numbers)
-                    self._sampler.add(self._numbers[event.trial], event.values)
+                self._draws.add(event)
             case ExtendEvent():
                 self._budget.trials = event.trials
             case CostEvent():
@@ -375,7 +367,7 @@ class Ledger:
                 self._paused.pop(event.trial, None)
                 if not self._record.trials[event.trial].is_repeat:
                     self._budget.infeasible += event.state == "infeasible"
-                    self._tell(event.trial, event.state)
+                    self._draws.tell(event.trial, event.state)
             case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent():
                 pass
             case _:
@@ -389,7 +381,7 @@ class Ledger:
         trial = self._record.trials[event.trial]
         value = trial.scores(self._metric)[event.epoch]
         goes_on = trial.is_repeat or self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
-        if event.epoch >= self._epochs:
+        if event.epoch >= self._settled.epochs:
             self._decided_ends[event.trial] = ("finished", None)
         elif event.pauses:
             self._pause(event)
@@ -399,15 +391,9 @@ class Ledger:
     def _pause(self, event: EpochEvent) -> None:
         """Note that a trial is paused, and which paused trials end, as too many others are better."""
         self._paused[event.trial] = event.epoch
-        self._tell(event.trial, "stopped")
+        self._draws.tell(event.trial, "stopped")
         for number in self._scheduler.hopeless(self._paused, self._budget.trials):
             self._decided_ends[number] = ("stopped", self._why_stopped(number, self._paused[number]))
-
-    def _tell(self, number: int, outcome: Outcome) -> None:
-        if (known := self._numbers.get(number)) is not None:
-            trial, excesses = self._record.trials[number], self._record.excesses(number)
-            scores = trial.scores(self._metric)
-            self._sampler.tell(known, outcome, scores, excesses, trial.epoch_seconds)
 
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]

@@ -31,7 +31,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.next_event import fault_of
-from search.record.repeats import Repeat
+from search.record.repeats import Purpose, Repeat
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.first import First
 from spaces.domains import SpaceError, Value
@@ -120,6 +120,11 @@ class Trial:
             which = f"tunebook {known}, which trained it" if known else "the version that began the search"
             raise JournalError(f"trial {self.id}: {found.path} {both}; use {which}")
         return recipe
+
+    @property
+    def purpose(self) -> Purpose | None:
+        """Why it trains the recipe of another trial again; None for a trial of the search itself."""
+        return None if self.repeat is None else self.repeat.purpose
 
     @property
     def ended(self) -> bool:
