@@ -14,7 +14,7 @@ from search.deciding.make import make_sampler, make_scheduler
 from search.record.chain import START, seal
 from search.record.cursor import Cursor, write_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, SYNCED_FILE
-from search.record.journal import Journal
+from search.record.journal import ExtendEvent, Journal, SearchEvent
 from search.results import report
 from search.results.search import Search
 from search.study import STUDY_FILE
@@ -42,6 +42,13 @@ def prepare(folder: Path) -> Searched:
         trials=3,
         budget__epochs=4,
     )
+    with Journal(made) as journal:  # it is extended, and interrupted at once
+        (began,) = (
+            each for each in journal.events if isinstance(each, SearchEvent) and each.state == "started"
+        )
+        journal.append(began.model_copy(update={"state": "resumed"}))
+        journal.append(ExtendEvent(trials=5))
+        journal.append(began.model_copy(update={"state": "interrupted", "versions": {}}))
     (made / STUDY_FILE).write_text(f"name: planted\nstorage: {folder}\n{STUDY}")  # short: it is read twice
     write_cursor(made, Cursor(uri="sqlite:///x.db", experiment="e", run_ids={0: "r"}, events=3))
     whole = {name: (made / name).read_bytes() for name in sorted(set(FILES))}
@@ -116,6 +123,7 @@ def replayed(search: Search) -> None:
             make_sampler(space, study.sampler.kind, study.seed, direction),
             make_scheduler(pruning, direction),
             trials=study.budget.trials,
+            first=search.first,
             epochs=study.budget.epochs,
             metric=study.objective.metric,
             why=pruning.why,
@@ -137,7 +145,9 @@ def json_changed(content: bytes, luck: mutations.Luck) -> bytes:
 def events_changed(content: bytes, luck: mutations.Luck) -> bytes:
     """Changes events, and seals the lines again: so the checksums are right and the fold has to judge."""
     events = [json.loads(line) for line in content.splitlines()]
-    changed = mutations.tree(events, luck, names=("trial", "epoch", "state", "rung", "result", "values"))
+    changed = mutations.tree(
+        events, luck, names=("trial", "trials", "epoch", "state", "rung", "result", "values")
+    )
     if luck.randrange(3) == 0:
         changed.insert(luck.randint(0, len(changed)), luck.choice(events))
     return sealed(changed, renumber=luck.randrange(4) > 0)
