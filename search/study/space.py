@@ -16,7 +16,6 @@ from spaces.rules.starts import network
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
-from trainable.ranks import ALONE
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_fields, network_name
 from trainable.recipe.optimizers import Timm
@@ -132,7 +131,8 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 
 def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Fault]:
     """Yields what of a whole recipe would fail in a trial of this study, by the recipe's paths."""
-    from trainable.training.preflight import check_recipe  # torch takes seconds to import
+    from trainable.ranks import ALONE  # these take seconds to import, with torch
+    from trainable.training.preflight import check_recipe
     from trainable.training.timm_optimizers import check_timm_optimizer
 
     batch = recipe.loop.batch_size

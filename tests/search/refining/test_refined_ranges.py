@@ -163,7 +163,8 @@ def test_two_findings_on_one_range_make_one_change(tmp_path: Path) -> None:
         run = towards(-0.3)(at, luck)
         return Run(run.accuracy, run.train, diverges=at[RATE] > 0.6)
 
-    found = refined(planted(tmp_path, landscape, **SMALL))
+    # A sampler that leaves what diverges has too few such trials for a finding.
+    found = refined(planted(tmp_path, landscape, **SMALL, sampler__kind="prior-tpe"))
     assert [each.kind for each in found.findings] == ["diverged", "edge"]
     (edit,) = found.edits
     assert edit.before == "0.01 to 1, log"
