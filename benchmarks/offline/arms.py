@@ -16,8 +16,9 @@ from pathlib import Path
 from optuna.samplers import BaseSampler, TPESampler
 
 from offline.beliefs import Worth, believing
+from offline.our_search import Replay
 from offline.peer_arms import PEERS, PeerArm, search_with
-from offline.replay import Replay, Replayed
+from offline.replay import Replayed
 from offline.search_task import BareSpace, SearchTask, seed_of
 from offline.tasks import task
 from offline.translation import asked_of
@@ -35,12 +36,15 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("benchmarks/offline/replay.py", "benchmarks/offline/search_task.py")
 """Every result depends on these files, beside its settings; those of tasks, of priors, and of our samplers or
 of a peer are added."""
-SOURCES_OF_OURS = tuple(
-    f"search/deciding/{name}.py"
-    for name in (
-        *("make", "scheduler", "points", "optuna_trials", "tpe"),
-        *("auto", "beliefs", "cube", "gaussian_process", "mutation", "observations", "surrogate"),
-    )
+SOURCES_OF_OURS = (
+    "benchmarks/offline/our_search.py",
+    *(
+        f"search/deciding/{name}.py"
+        for name in (
+            *("make", "scheduler", "points", "optuna_trials", "tpe"),
+            *("auto", "beliefs", "cube", "gaussian_process", "mutation", "observations", "surrogate"),
+        )
+    ),
 )
 SOURCES_OF_TASKS = {
     "lcbench": ("benchmarks/offline/lcbench.py",),

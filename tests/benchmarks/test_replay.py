@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from optuna.trial import TrialState
 
-from offline.replay import Replay, Replayed
+from offline.our_search import Replay
+from offline.replay import Replayed
 from offline.search_task import SearchTask
 from search.deciding.make import make_sampler
 from search.deciding.points import RandomSampler
