@@ -1,0 +1,57 @@
+"""Lets the product's samplers and pruning decide in a search over known curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offline.replay import Search
+from offline.search_task import Train
+from search.deciding.sampler import Sampler
+from search.deciding.scheduler import Scheduler
+from search.record.journal import Outcome
+from spaces.space import Values
+
+
+class Replay(Search):
+    """Searches with a sampler and a scheduler of the product.
+
+    `own`, if any, is the first trial, and is never pruned. `first` is the number of the first trial that the
+    sampler draws where there is no own one.
+    """
+
+    def __init__(
+        self,
+        train: Train,
+        epochs: int,
+        sampler: Sampler,
+        scheduler: Scheduler,
+        own: Values | None = None,
+        first: int = 0,
+    ) -> None:
+        super().__init__(train, epochs)
+        self._sampler = sampler
+        self._scheduler = scheduler
+        self._own = own
+        self._own_number = None if own is None else first
+        self._next_number = first
+        self._paused: dict[int, int] = {}
+        """The rung at which each paused trial waits."""
+
+    def ask(self) -> tuple[int, Values]:
+        if (promoted := self._scheduler.promoted(self._paused)) is not None:
+            del self._paused[promoted]
+            return promoted, {}
+        number, own = self._next_number, self._own
+        self._next_number, self._own = number + 1, None
+        return number, self._sampler.ask(number) if own is None else own
+
+    def begin(self, number: int, values: Values) -> None:
+        self._sampler.add(number, values)
+
+    def report(self, number: int, epoch: int, score: float) -> bool:
+        return self._scheduler.report(number, epoch, score, exempt=number == self._own_number)
+
+    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+        if outcome == "stopped" and self._scheduler.pauses:
+            self._paused[number] = max(scores)
+        self._sampler.tell(number, outcome, scores)
