@@ -73,7 +73,14 @@ def events(trials: int) -> Iterator[Event]:
     draw = random.Random(0)
     yield SearchEvent(state="started", search_id=SEARCH, name=SEARCH)
     yield SettledEvent(
-        space={}, rungs=(RUNG,), factor=3, why="", objective="val_accuracy", epochs=EPOCHS, version="0"
+        space={},
+        rungs=(RUNG,),
+        factor=3,
+        why="",
+        objective="val_accuracy",
+        epochs=EPOCHS,
+        scheduler="asha",
+        version="0",
     )
     for number in range(trials):
         kept = draw.random() < 1 / 3

@@ -22,11 +22,12 @@ from offline.replay import Replayed
 from offline.search_task import BareSpace, SearchTask, seed_of
 from offline.tasks import task
 from offline.translation import asked_of
-from search.deciding.make import make_sampler
+from search.deciding.make import make_sampler, make_scheduler
+from search.deciding.pruning import Pruning
 from search.deciding.sampler import Sampler
-from search.deciding.scheduler import Asha, PromotionAsha, Scheduler, rungs
+from search.deciding.scheduler import rungs
 from search.deciding.tpe import TpeSampler
-from search.study import SamplerKind
+from search.study import SamplerKind, SchedulerKind
 from spaces.priors import Confidence
 from spaces.space import Space
 
@@ -42,7 +43,16 @@ SOURCES_OF_OURS = (
         f"search/deciding/{name}.py"
         for name in (
             *("make", "scheduler", "points", "optuna_trials", "tpe"),
-            *("auto", "beliefs", "cube", "gaussian_process", "mutation", "observations", "surrogate"),
+            *(
+                "auto",
+                "beliefs",
+                "cube",
+                "gaussian_process",
+                "model_asha",
+                "mutation",
+                "observations",
+                "surrogate",
+            ),
         )
     ),
 )
@@ -65,7 +75,7 @@ class Arm:
     make: Make
     priors: Worth | None = None
     pruned: bool = True
-    scheduler: type[Scheduler] = Asha
+    scheduler: SchedulerKind = "asha"
     first: int = 0
     """The first trial has this number: Sobol's sequence leaves trial 0 to the documented recipe."""
 
@@ -85,15 +95,16 @@ class PlainTpe(TpeSampler):
 ARMS: dict[str, Arm] = {
     "random": Arm(ours("random"), pruned=False),
     "random+asha": Arm(ours("random")),
-    "random+promotion": Arm(ours("random"), scheduler=PromotionAsha),
+    "random+promotion": Arm(ours("random"), scheduler="promotion"),
     "qmc+asha": Arm(ours("qmc"), first=1),
     "tpe+asha": Arm(ours("tpe")),
-    "tpe+promotion": Arm(ours("tpe"), scheduler=PromotionAsha),
+    "tpe+promotion": Arm(ours("tpe"), scheduler="promotion"),
     "tpe-plain+asha": Arm(lambda space, seed: PlainTpe(space, seed, "max")),
     "mutation+asha": Arm(ours("mutation")),
     "gp+asha": Arm(ours("gp")),
     "auto+asha": Arm(ours("auto")),
-    "auto+promotion": Arm(ours("auto"), scheduler=PromotionAsha),
+    "auto+promotion": Arm(ours("auto"), scheduler="promotion"),
+    "auto+model": Arm(ours("auto"), scheduler="model"),
     "auto+asha right": Arm(ours("auto"), "right"),
     "auto+asha off": Arm(ours("auto"), "off"),
     "auto+asha adversarial": Arm(ours("auto"), "adversarial"),
@@ -140,7 +151,7 @@ def run(arm: Arm | PeerArm, name: str, seed: int, settings: Settings) -> Replaye
 
 def _replay(arm: Arm, chosen: SearchTask, space: BareSpace, seed: int) -> Replay:
     steps = rungs(chosen.grace, REDUCTION_FACTOR, chosen.epochs) if arm.pruned else ()
-    scheduler = arm.scheduler(steps, REDUCTION_FACTOR, "max")
+    scheduler = make_scheduler(space, Pruning(steps, REDUCTION_FACTOR, "", arm.scheduler), "max")
     own = space.own if arm.priors is not None else None
     return Replay(chosen.begin(), chosen.epochs, arm.make(space, seed), scheduler, own, arm.first)
 
@@ -165,7 +176,7 @@ def digest(arm: Arm | PeerArm, name: str, settings: Settings) -> str:
 
 def _definition(arm: Arm) -> tuple[object, ...]:
     captured = inspect.getclosurevars(arm.make).nonlocals
-    return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.scheduler.__name__, arm.first
+    return inspect.getsource(arm.make), captured, arm.priors, arm.pruned, arm.scheduler, arm.first
 
 
 @cache

@@ -47,6 +47,7 @@ class Replay(Search):
 
     def begin(self, number: int, values: Values) -> None:
         self._sampler.add(number, values)
+        self._scheduler.add(number, values)
 
     def report(self, number: int, epoch: int, score: float) -> bool:
         return self._scheduler.report(number, epoch, score, exempt=number == self._own_number)
@@ -55,3 +56,4 @@ class Replay(Search):
         if outcome == "stopped" and self._scheduler.pauses:
             self._paused[number] = max(scores)
         self._sampler.tell(number, outcome, scores)
+        self._scheduler.tell(number, outcome, scores, {})

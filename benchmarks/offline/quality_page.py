@@ -78,7 +78,7 @@ def page(
         _method(found, settings),
         f"![Mean regret over the budget]({picture})" if picture else "",
         "## Asked\n\n" + _asked(found, shares),
-        _promotion(found, shares),
+        _schedulers(found, shares),
         "## Arms\n\n" + _arms(found, runs, settings, shares),
         "## Tasks\n\n" + _tasks(found, shares),
         described(where) if where else "",
@@ -133,11 +133,11 @@ def _method(found: Regrets, settings: Settings) -> str:
         f"{len(tasks)} tasks, {_seeds(tasks)} seeds, {settings.workers} workers in simulated time; each "
         f"search has the epochs of {settings.trainings} whole trainings and is followed to "
         f"{settings.beyond:g} times that. ASHA: first rung after 3 epochs, reduction factor "
-        f"{REDUCTION_FACTOR}; arms with `promotion` pause trials where the others stop them. Regret: the "
-        "best final score known less the search's best so far, over what separates the median of 200 even "
-        "draws from the best known. A trial that diverged costs its epochs; one that is in flight at the end "
-        "counts for nothing. Intervals: 95 %, bootstrap over seeds; two arms are compared over the seeds "
-        "that both have. "
+        f"{REDUCTION_FACTOR}; arms with `promotion` pause trials where the others stop them, and `model` "
+        "forecasts how they end. Regret: the best final score known less the search's best so far, over what "
+        "separates the median of 200 even draws from the best known. A trial that diverged costs its epochs; "
+        "one that is in flight at the end counts for nothing. Intervals: 95 %, bootstrap over seeds; two "
+        "arms are compared over the seeds that both have. "
         f"The baseline is `{BASELINE}`.\n\n"
         f"Priors are centred on the best of {DRAWS} even draws on the task (`right`), ten times off that "
         "(`off`; a third of a linear range, another option), or on the worst of them (`adversarial`), with "
@@ -161,11 +161,11 @@ def _asked(found: Regrets, shares: Array) -> str:
     )
 
 
-def _promotion(found: Regrets, shares: Array) -> str:
-    """Returns what pausing trials changes against stopping them, with the same sampler and the same seeds."""
+def _schedulers(found: Regrets, shares: Array) -> str:
+    """Returns what pausing and forecasts change against ASHA, with the same sampler and the same seeds."""
     rows = []
-    pausing = [name for name in found if name in ARMS and ARMS[name].scheduler.pauses]
-    twins = {name: name.replace("promotion", "asha") for name in pausing}
+    kinds = {name: ARMS[name].scheduler for name in found if name in ARMS}
+    twins = {name: name.replace(f"+{kind}", "+asha") for name, kind in kinds.items() if kind != "asha"}
     for name, twin in twins.items():
         if twin not in found:
             continue
@@ -174,7 +174,7 @@ def _promotion(found: Regrets, shares: Array) -> str:
         cells = (f"{each.value:+.3f} ({each.low:+.3f} to {each.high:+.3f})" for each in apart)
         rows.append(f"| {name} less {twin} | {' | '.join(cells)} |")
     heads = ("mean regret, of the same seeds", "at a third", "at the budget's end")
-    return "## Promotion against stopping\n\n" + _table(heads, rows) if rows else ""
+    return "## Other schedulers against ASHA\n\n" + _table(heads, rows) if rows else ""
 
 
 def _arms(
@@ -279,7 +279,7 @@ def _plain_share(share: float, shares: Array) -> str:
 
 def _look(name: str) -> tuple[str, str]:
     family = max((each for each in LINES if name.startswith(each)), key=len)
-    if name in ARMS and ARMS[name].scheduler.pauses:
+    if name in ARMS and ARMS[name].scheduler != "asha":
         return LINES[family], "-."
     plain = name.startswith("tpe-plain") or name == RANDOM
     return LINES[family], "--" if plain else STYLES[_worth(name)]

@@ -1,23 +1,26 @@
-"""Asks a search's sampler in the sampler's own numbers, and tells it what became of its trials."""
+"""Asks a search's sampler in its own numbers, and tells it and the scheduler what became of trials."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from search.deciding.sampler import Sampler
+from search.deciding.scheduler import Scheduler
 from search.record.journal import Outcome, TrialEvent
 from search.record.trials import Record
 from spaces.domains import Value
 
 
 class Draws:
-    """Joins a sampler with the record of a search; `metric` is the objective.
+    """Joins a sampler and a scheduler with the record of a search; `metric` is the objective.
 
-    A sampler counts the trials that it knows, without gaps: no repeats, and nothing outside the space.
+    Both hear of the same trials: of no repeats, and of nothing outside the space. A sampler counts these,
+    without gaps.
     """
 
-    def __init__(self, sampler: Sampler, record: Record, metric: str) -> None:
+    def __init__(self, sampler: Sampler, scheduler: Scheduler, record: Record, metric: str) -> None:
         self._sampler = sampler
+        self._scheduler = scheduler
         self._record = record
         self._metric = metric
         self._numbers: dict[int, int] = {}
@@ -28,14 +31,16 @@ class Draws:
         return self._sampler.ask(len(self._numbers))
 
     def add(self, event: TrialEvent) -> None:
-        """Let the sampler know of a new trial, unless a person asked for it outside the space."""
+        """Let both know of a new trial, unless a person asked for it outside the space."""
         if event.first is None or not event.first.outside:
             self._numbers[event.trial] = len(self._numbers)
             self._sampler.add(self._numbers[event.trial], event.values)
+            self._scheduler.add(event.trial, event.values)
 
     def tell(self, trial: int, outcome: Outcome) -> None:
-        """Tell the sampler how a trial ended or paused, by the record, if it knows the trial."""
+        """Tell both how a trial ended or paused, by the record, if they know the trial."""
         if (known := self._numbers.get(trial)) is not None:
             found, excesses = self._record.trials[trial], self._record.excesses(trial)
             scores = found.scores(self._metric)
             self._sampler.tell(known, outcome, scores, excesses, found.epoch_seconds)
+            self._scheduler.tell(trial, outcome, scores, excesses)

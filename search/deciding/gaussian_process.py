@@ -50,6 +50,15 @@ class Scored:
     times: Array
     scores: Array
 
+    def joined(self, features: Array, times: Array, scores: Array) -> Scored:
+        """Returns these scores and others."""
+        return Scored(
+            np.vstack([self.features, features]),
+            self.groups,
+            np.concatenate([self.times, times]),
+            np.concatenate([self.scores, scores]),
+        )
+
     @cached_property
     def gaps(self) -> Array:
         """The distances in time, (n, n)."""

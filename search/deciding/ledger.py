@@ -76,7 +76,7 @@ class Ledger:
         self._budget = TrialBudget(trials)
         self._metric = metric
         self._record = Record(where=str(journal.path))
-        self._draws = Draws(sampler, self._record, metric)
+        self._draws = Draws(sampler, scheduler, self._record, metric)
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
         """How trials end, and why, whose end is not journaled yet."""
         self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
@@ -397,4 +397,4 @@ class Ledger:
 
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]
-        return f"{self._metric} {value:.4g} at epoch {rung} {self._scheduler.rank_at(number, rung)}"
+        return f"{self._metric} {value:.4g} at epoch {rung} {self._scheduler.why(number, rung)}"

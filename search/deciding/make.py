@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from search.deciding.points import RandomSampler, SobolSampler
 from search.deciding.pruning import Pruning
 from search.deciding.sampler import Sampler
@@ -43,7 +45,16 @@ def make_sampler(
             return SobolSampler(space, seed)
 
 
-def make_scheduler(pruning: Pruning, direction: Mode) -> Scheduler:
+def make_scheduler(space: Space, pruning: Pruning, direction: Mode) -> Scheduler:
     """Build the scheduler of a search; `direction` says whether the objective is maximised or minimised."""
-    kind = PromotionAsha if pruning.pauses else Asha
-    return kind(pruning.rungs, pruning.factor, direction)
+    match pruning.kind:
+        case "asha":
+            return Asha(pruning.rungs, pruning.factor, direction)
+        case "promotion":
+            return PromotionAsha(pruning.rungs, pruning.factor, direction)
+        case "model":
+            from search.deciding.model_asha import ModelAsha  # it imports scipy
+
+            return ModelAsha(pruning.rungs, pruning.factor, direction, space)
+        case _:
+            assert_never(pruning.kind)

@@ -36,7 +36,7 @@ def settled_search(
         space=tree_of(space),
         rungs=scheduler.rungs,
         factor=scheduler.factor,
-        pauses=scheduler.pauses,
+        scheduler=scheduler.kind,
         why=why,
         objective=metric,
         mode=None if metric in OBJECTIVES else scheduler.direction,

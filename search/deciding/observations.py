@@ -60,6 +60,9 @@ class Told:
 class Seen:
     """Holds n scores of trials at levels."""
 
+    scores: NDArray[np.float64]
+    """Higher is better, (n,); -inf for a trial that diverged or breaks a constraint."""
+
     places: NDArray[np.int64]
     """Which of the trials in `rows` each score is of, (n,)."""
     rows: Rows
@@ -73,7 +76,16 @@ class Seen:
     @property
     def normal_scores(self) -> NDArray[np.float64]:
         """The quantiles of the standard normal distribution at the ranks' shares, (n,)."""
-        scores: NDArray[np.float64] = ndtri((self.ranks - 0.5) / len(self.ranks))
+        return self._normal(self.ranks)
+
+    def normal_scores_of(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns those that other finite scores would have, (m,) of (m,)."""
+        ordered = np.sort(self.scores)
+        places = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+        return self._normal(np.clip((places + 1) / 2, 1.0, len(ordered)))
+
+    def _normal(self, ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores: NDArray[np.float64] = ndtri((ranks - 0.5) / len(self.ranks))
         return scores
 
 
@@ -90,6 +102,7 @@ class Observations:
         self._open: dict[int, None] = {}
         self._told: list[Told] = []
         self._latest: dict[int, Told] = {}
+        self._seen: Seen | None = None
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has not ended."""
@@ -107,6 +120,7 @@ class Observations:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
         nothing that was told of the trial counts."""
+        self._seen = None
         self._open.pop(number, None)
         self._latest.pop(number, None)
         excess = above_limits(excesses)
@@ -134,6 +148,16 @@ class Observations:
         """Returns what was known when something had been learnt so many times."""
         return list({each.trial: each for each in self._told[:times]}.values())
 
+    def seen(self) -> Seen:
+        """Returns the scores at all levels that are known now; something must have been learnt."""
+        if self._seen is None:
+            self._seen = seen(self.told)
+        return self._seen
+
+    def row(self, number: int) -> Rows | None:
+        """Returns a trial's row; None where it has none."""
+        return self._rows.get(number)
+
     def open_rows(self) -> Rows:
         """Returns the rows of the trials that have not ended, (trials, dimensions)."""
         rows = [row for number in self._open if (row := self._rows[number]) is not None]
@@ -153,7 +177,8 @@ def seen(told: Sequence[Told]) -> Seen:
     places, epochs, scores = np.array(found).T
     excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in told])
     above = excesses[places.astype(int)]
-    return Seen(places.astype(int), np.array([each.row for each in told]), epochs, _ranks(scores, above))
+    rows = np.array([each.row for each in told])
+    return Seen(scores, places.astype(int), rows, epochs, _ranks(scores, above))
 
 
 def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:

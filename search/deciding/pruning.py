@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from search.deciding.scheduler import expected_share, first_at_or_after, rungs
-from search.study import Study, StudyError
+from search.study import SchedulerKind, Study, StudyError
 from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
 from spaces.space import Space
@@ -48,19 +48,24 @@ class Pruning:
     rungs: tuple[int, ...]
     factor: int
     why: str
-    pauses: bool = False
-    """Whether trials are paused at rungs, where the others stop those that do not go on."""
+    kind: SchedulerKind = "asha"
 
     def describe(self, epochs: int) -> str:
         """Returns all of it in a sentence, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
-        when = f"{'paused' if self.pauses else 'compared'} after {listed(map(str, self.rungs))} epochs"
-        return (
-            f"{when}, where one in {_number(self.factor)} goes on; "
-            f"this saves about {saved:.0%} of the epochs: {self.why}"
-        )
+        after = f"after {listed(map(str, self.rungs))} epochs, where one in {_number(self.factor)} goes on"
+        saves = f"this saves about {saved:.0%} of the epochs: {self.why}"
+        match self.kind:
+            case "asha":
+                return f"compared {after}; {saves}"
+            case "promotion":
+                return f"paused {after}; {saves}"
+            case "model":
+                return f"compared {after}, and by forecasts from then on; without these {saves}"
+            case _:
+                assert_never(self.kind)
 
 
 class Suggestion(NamedTuple):
@@ -122,12 +127,12 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
     match choice.kind:
         case "none":
             return Pruning((), factor, "the study switches pruning off")
-        case "asha" | "promotion":
+        case "asha" | "promotion" | "model":
             grace, epochs = choice.grace_epochs, budget.epochs
             usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)
             found = _rungs(study, space, usual)
             why = _why(study, suggestion, space) if found else NO_RUNG
-            return Pruning(found, factor, why, pauses=choice.kind == "promotion")
+            return Pruning(found, factor, why, choice.kind)
         case _:
             assert_never(choice.kind)
 

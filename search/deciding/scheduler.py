@@ -1,7 +1,8 @@
 """Defines the schedulers, which compare trials at rungs: without clock, without Ray, rebuilt by a replay.
 
-Both are asynchronous successive halving (Li et al., arXiv 1810.05934). They differ in what happens to a trial
-that is not among the best 1/factor at its rung: `Asha` stops it, `PromotionAsha` pauses it.
+They are asynchronous successive halving (Li et al., arXiv 1810.05934). They differ in what happens to a trial
+that is not among the best 1/factor at its rung: `Asha` stops it, `PromotionAsha` pauses it. `ModelAsha`, in a
+file of its own, asks a model as well.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+from search.record.journal import Outcome
+from search.study import SchedulerKind
+from spaces.domains import Value
 from trainable.recipe.metrics import Mode
 
 
@@ -82,7 +86,9 @@ class Scheduler(ABC):
     Which trials are paused it is told, so what it remembers is `recorded` alone.
     """
 
-    pauses: ClassVar[bool]
+    kind: ClassVar[SchedulerKind]
+    """The word for it in a study."""
+    pauses: ClassVar[bool] = False
     """Whether a trial that does not go on is paused at its rung, and not stopped."""
 
     def __init__(self, rungs: Sequence[int], reduction_factor: int, direction: Mode) -> None:
@@ -99,6 +105,16 @@ class Scheduler(ABC):
     def rungs(self) -> tuple[int, ...]:
         """The epochs at which trials are compared, rising."""
         return tuple(self.recorded)
+
+    def add(self, trial: int, values: Mapping[str, Value]) -> None:
+        """Hear of a new trial with its values, as a sampler does. What only compares scores needs none."""
+        return
+
+    def tell(
+        self, trial: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
+    ) -> None:
+        """Hear how a trial ended or paused, as a sampler does."""
+        return
 
     def rung_at(self, epoch: int) -> int | None:
         """Returns the rung that this epoch reaches, if it reaches one."""
@@ -120,6 +136,10 @@ class Scheduler(ABC):
             raise ValueError(f"trial {trial} has reported at rung {rung} before")
         self.recorded[rung][trial] = value
         return exempt or self._goes_on(trial, rung)
+
+    def why(self, trial: int, epoch: int) -> str:
+        """Returns in words why a trial was stopped at an epoch, to follow its value there."""
+        return str(self.rank_at(trial, epoch))
 
     @abstractmethod
     def rank_at(self, trial: int, rung: int) -> Rank:
@@ -149,7 +169,7 @@ class Asha(Scheduler):
     trials that come later do not stop one that has passed.
     """
 
-    pauses = False
+    kind: ClassVar[SchedulerKind] = "asha"
 
     def rank_at(self, trial: int, rung: int) -> Rank:
         values = self.recorded[rung]
@@ -173,6 +193,7 @@ class PromotionAsha(Scheduler):
     Of equal values the earlier one is the better, so no more than 1/factor are ever the best.
     """
 
+    kind: ClassVar[SchedulerKind] = "promotion"
     pauses = True
 
     def rank_at(self, trial: int, rung: int) -> Rank:

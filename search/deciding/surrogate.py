@@ -8,6 +8,7 @@ This is multi-fidelity Bayesian optimization: early scores of many trials say wh
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from search.deciding.cube import Cube, Rows
-from search.deciding.gaussian_process import GaussianProcess, Scored, fitted
+from search.deciding.gaussian_process import NOISE, GaussianProcess, Scored, fitted
 from search.deciding.mutation import mutations
 from search.deciding.observations import Observations, Seen, seen
 from search.deciding.seconds_model import SecondsModel
@@ -67,7 +68,7 @@ class Surrogate:
 
     def candidates(self, rng: np.random.Generator) -> Candidates:
         """Returns candidates for a trial, even ones and mutations of the best, with what each promises."""
-        found = seen(self._observations.told)
+        found = self._observations.seen()
         process = self._process(found)
         of_trial = found.rows[np.unique(found.places[bounded(found, MOST_SCORES)])]
         means, _ = process.predict(self._cube.features(of_trial), 1.0)
@@ -92,6 +93,21 @@ class Surrogate:
             candidates += judged(np.vstack(more))
         return candidates
 
+    def chance(self, row: Rows, scores: Mapping[int, float], best: float) -> float:
+        """Returns the probability that a trial which still trains ends with a score above `best`.
+
+        `row` is its row, `scores` has its scores so far by epoch; higher is better.
+        """
+        found = self._observations.seen()
+        features = self._cube.features(np.tile(row, (len(scores), 1)))
+        its_own = found.normal_scores_of(np.array(list(scores.values())))
+        times = _times(np.array(list(scores), float), found)
+        parameters = self._parameters()
+        known = self._scored(found, MOST_SCORES).joined(features, times, its_own)
+        means, deviations = GaussianProcess(known, parameters).predict(features[:1], 1.0)
+        above = means - found.normal_scores_of(np.array([best]))
+        return float(ndtr(above / np.hypot(deviations, np.exp(parameters[NOISE] / 2)))[0])
+
     def _process(self, found: Seen) -> GaussianProcess:
         """Returns the process, conditioned also on its own means for trials that have not ended: so no two
         workers get the same proposal (Ginsbourger et al. 2010, the Kriging believer)."""
@@ -102,13 +118,7 @@ class Surrogate:
         if not len(pending):
             return process
         means, _ = process.predict(pending, 1.0)
-        with_pending = Scored(
-            np.vstack([scored.features, pending]),
-            scored.groups,
-            np.concatenate([scored.times, np.ones(len(pending))]),
-            np.concatenate([scored.scores, means]),
-        )
-        return GaussianProcess(with_pending, parameters)
+        return GaussianProcess(scored.joined(pending, np.ones(len(pending)), means), parameters)
 
     def _parameters(self) -> NDArray[np.float64]:
         """Returns the parameters that are used now: those fitted to what was known when a refit was due."""
@@ -122,13 +132,18 @@ class Surrogate:
 
     def _scored(self, found: Seen, most: int) -> Scored:
         kept = bounded(found, most)
-        times = np.log(found.epochs) / max(np.log(found.epochs.max()), 1e-9)
         return Scored(
             self._cube.features(found.rows[found.places[kept]]),
             self._cube.groups,
-            times[kept],
+            _times(found.epochs[kept], found),
             found.normal_scores[kept],
         )
+
+
+def _times(epochs: NDArray[np.float64], found: Seen) -> NDArray[np.float64]:
+    """Returns epochs on the logarithmic scale that ends in 1 at the last one seen."""
+    times: NDArray[np.float64] = np.log(epochs) / max(np.log(found.epochs.max()), 1e-9)
+    return times
 
 
 def bounded(found: Seen, most: int) -> NDArray[np.int64]:

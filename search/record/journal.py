@@ -25,7 +25,7 @@ from search.record.synced import open_synced, synced_lines, write_synced
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
 from search.study.first import First, FirstTrial
-from search.study.study import MOST_TRIALS
+from search.study.study import MOST_TRIALS, SchedulerKind
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular
@@ -83,8 +83,8 @@ class SettledEvent(Stamped):
     """The epochs after which trials are compared."""
     factor: Annotated[int, Field(ge=2)]
     """One trial in this many goes on from a rung."""
-    pauses: bool = False
-    """Whether trials are paused at rungs, and not stopped there."""
+    scheduler: SchedulerKind
+    """What happens at rungs."""
     why: str
     """The reason for these rungs and this factor, in words."""
     objective: str

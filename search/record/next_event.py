@@ -135,7 +135,7 @@ def _epoch_fault(record: Record, event: EpochEvent, trial: Trial) -> str | None:
     if event.rung != (rung := event.epoch if event.epoch in rungs else None):
         return f"expected rung {rung}, got {event.rung}"
     compared = rung is not None and not event.diverged and not trial.own
-    if event.pauses != (pauses := record.settled.pauses and compared):
+    if event.pauses != (pauses := record.settled.scheduler == "promotion" and compared):
         return f"expected {'a' if pauses else 'no'} pause"
     if not event.diverged and event.result.score(record.settled.objective) is None:
         known = ", ".join(event.result.metrics())

@@ -102,7 +102,7 @@ class Search:
         settled = self.record.settled
         if settled is None:
             return choose_pruning(self.study, self.space)
-        return Pruning(settled.rungs, settled.factor, settled.why, settled.pauses)
+        return Pruning(settled.rungs, settled.factor, settled.why, settled.scheduler)
 
     @cached_property
     def final(self) -> Final:

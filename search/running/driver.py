@@ -117,7 +117,7 @@ def audit_pruning(
             raise UserError(
                 f"{home.address}: pruning is audited when a search is finished; it is {search.state}"
             )
-        chosen = sampled(search.progress, share, search.study.seed)
+        chosen = sampled(search.progress, share, search.study.seed, search.pruning.kind)
         if not chosen:
             raise UserError(
                 f"{home.address}: no stopped trial is left to train to its end at --share {share:g}"
@@ -204,7 +204,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
             study.objective.direction,
             by_time=study.budget.hours is not None,
         ),
-        make_scheduler(prepared.pruning, study.objective.direction),
+        make_scheduler(prepared.space, prepared.pruning, study.objective.direction),
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,

@@ -72,11 +72,15 @@ class SamplerChoice(Spec):
     kind: SamplerKind = "auto"
 
 
-class SchedulerChoice(Spec):
-    """Chooses what happens at rungs. `None` leaves a value to the budget and the space."""
+SchedulerKind = Literal["asha", "promotion", "model"]
 
-    kind: Literal["asha", "promotion", "none"] = Field(
-        "asha", description="asha stops trials at rungs; promotion pauses them and lets the best go on"
+
+class SchedulerChoice(Spec):
+    """Chooses how trials are compared. `None` leaves a value to the budget and the space."""
+
+    kind: SchedulerKind | Literal["none"] = Field(
+        "asha",
+        description="asha stops trials at rungs; promotion pauses them; model stops and keeps by forecasts",
     )
     grace_epochs: Annotated[int, Field(ge=1)] | None = None
     reduction_factor: Annotated[int, Field(ge=2)] | None = None

@@ -15,6 +15,7 @@ import numpy as np
 
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import rungs
+from search.study import SchedulerKind
 from search.verdicts.better_stopped import Stratum, chance_of_better, picks_of, spearman, whole_of
 from trainable.training.metrics import SHARES
 
@@ -73,16 +74,16 @@ class PruningAudit:
         return asdict(self)
 
 
-def sampled(summary: Summary, share: float, seed: int) -> list[int]:
+def sampled(summary: Summary, share: float, seed: int, kind: SchedulerKind = "asha") -> list[int]:
     """Returns the stopped trials that an audit of this share trains and that are not trained to the end yet.
 
     Of each rung's it is the share, rounded up, in a random order that `seed` decides: a larger share takes
-    the same trials and more.
+    the same trials and more. `kind` is the search's scheduler.
     """
     there = {each.repeat.of for each in summary.repeats if each.repeat and each.repeat.purpose == "pruning"}
     return [
         number
-        for stopped in _stopped_by_rung(summary).values()
+        for stopped in _stopped_by_rung(summary, kind).values()
         for number in _shuffled(stopped, seed)[: math.ceil(share * len(stopped))]
         if number not in there
     ]
@@ -101,8 +102,8 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
     best = ranked[0].metrics[summary.objective]
     finals = {number: _final(trial, summary) for number, trial in trained.items()}
     better = [number for number, final in finals.items() if final > summary.sign * best]
-    stopped = _stopped_by_rung(summary)
-    strata = _strata(summary, trained)
+    stopped = _stopped_by_rung(summary, pruning.kind)
+    strata = _strata(summary, trained, stopped)
     found = tuple(rank_correlations(strata, pruning.rungs))
     graces = tuple(_graces(whole_of(strata), pruning, len(summary.trials)))
     return PruningAudit(
@@ -110,7 +111,7 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
         tuple(sorted(trained)),
         tuple(sorted(better)),
         best,
-        1.0 if better else _chance(summary, strata, trained, pruning, best),
+        1.0 if better else _chance(summary, strata, trained, stopped, pruning, best),
         found,
         graces,
         next((each.epoch for each in graces if each.worth >= WORTH), None),
@@ -135,7 +136,12 @@ def rank_correlations(strata: Sequence[Stratum], epochs: Sequence[int]) -> Itera
 
 
 def _chance(
-    summary: Summary, strata: Sequence[Stratum], trained: Mapping[int, Trial], pruning: Pruning, best: float
+    summary: Summary,
+    strata: Sequence[Stratum],
+    trained: Mapping[int, Trial],
+    stopped: Mapping[int, Sequence[int]],
+    pruning: Pruning,
+    best: float,
 ) -> float:
     """Returns the chance that a stopped trial that was not trained on would have ended better than `best`."""
     if summary.objective in SHARES and summary.sign * best >= 1.0:
@@ -143,22 +149,25 @@ def _chance(
     unknown = {
         rung: np.array(
             [
-                summary.sign * summary.trial(number).metrics[summary.objective]
-                for number in stopped
+                summary.sign * summary.trial(number).scores(summary.objective)[rung]
+                for number in numbers
                 if number not in trained
             ]
         )
-        for rung, stopped in _stopped_by_rung(summary).items()
+        for rung, numbers in stopped.items()
     }
     return chance_of_better(strata, unknown, pruning.rungs)
 
 
-def _stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
-    """Returns the trials that were stopped at each rung; the end of a budget stops trials between rungs."""
+def _stopped_by_rung(summary: Summary, kind: SchedulerKind) -> Mapping[int, list[int]]:
+    """Returns the trials that were stopped at each rung. Those that a forecast stopped between rungs count at
+    the one before; with another scheduler only the end of a budget stops trials there."""
     found: dict[int, list[int]] = {}
     for trial in summary.trials:
-        if trial.end == "stopped" and trial.history and (rung := trial.history[-1].rung) is not None:
-            found.setdefault(rung, []).append(trial.id)
+        reached = trial.history if kind == "model" else trial.history[-1:]
+        rungs = [event.rung for event in reached if event.rung is not None]
+        if trial.end == "stopped" and rungs:
+            found.setdefault(rungs[-1], []).append(trial.id)
     return found
 
 
@@ -174,13 +183,15 @@ def _final(trial: Trial, summary: Summary) -> float:
     return summary.sign * trial.metrics[summary.objective]
 
 
-def _strata(summary: Summary, trained: Mapping[int, Trial]) -> list[Stratum]:
+def _strata(
+    summary: Summary, trained: Mapping[int, Trial], stopped: Mapping[int, Sequence[int]]
+) -> list[Stratum]:
     """Returns the curves of the search as if nothing had been stopped; diverged runs have the worst score."""
     finished = [trial for trial in summary.trials if trial.end == "finished"]
     groups: list[tuple[list[Trial], int, int | None]] = [(finished, 1, None)]
-    for rung, stopped in _stopped_by_rung(summary).items():
-        if here := [trained[number] for number in stopped if number in trained]:
-            groups += [(here, round(len(stopped) / len(here)), rung)]
+    for rung, numbers in stopped.items():
+        if here := [trained[number] for number in numbers if number in trained]:
+            groups += [(here, round(len(numbers) / len(here)), rung)]
     curves = [np.array([_curve(trial, summary) for trial in trials]) for trials, _, _ in groups]
     worst = min(np.nanmin(each) for each in curves)
     return [

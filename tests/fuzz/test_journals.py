@@ -121,7 +121,7 @@ def replayed(search: Search) -> None:
             journal,
             space,
             make_sampler(space, study.sampler.kind, study.seed, direction),
-            make_scheduler(pruning, direction),
+            make_scheduler(space, pruning, direction),
             trials=study.budget.trials,
             first=search.first,
             epochs=study.budget.epochs,

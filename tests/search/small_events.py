@@ -24,7 +24,14 @@ def session(state: SearchState, reason: str | None = None, name: str = "digits")
 def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJECTIVE) -> SettledEvent:
     """Returns what a search settled, but for its space."""
     return SettledEvent(
-        space={}, rungs=rungs, factor=3, why="", objective=objective, epochs=epochs, version="0"
+        space={},
+        rungs=rungs,
+        factor=3,
+        why="",
+        objective=objective,
+        epochs=epochs,
+        scheduler="asha",
+        version="0",
     )
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from search.deciding.ledger import Ledger
-from search.deciding.make import make_sampler
-from search.deciding.scheduler import Asha, Scheduler
+from search.deciding.make import make_sampler, make_scheduler
+from search.deciding.pruning import Pruning
 from search.record.journal import Journal
-from search.study import SamplerKind
+from search.study import SamplerKind, SchedulerKind
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
 from search.study.first import FirstTrial
@@ -31,7 +31,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         begun: bool = True,
         constraints: Constraints = NO_CONSTRAINTS,
         finalists: Finalists | None = None,
-        scheduler: type[Scheduler] = Asha,
+        scheduler: SchedulerKind = "asha",
         first: Sequence[FirstTrial] = (),
     ) -> Ledger:
         for journal in journals:
@@ -41,7 +41,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             journals[-1],
             space,
             make_sampler(space, kind, 7, "max"),
-            scheduler(rungs, 3, "max"),
+            make_scheduler(space, Pruning(rungs, 3, "", scheduler), "max"),
             trials=TRIALS,
             epochs=EPOCHS,
             metric=metric,

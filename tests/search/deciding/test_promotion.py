@@ -107,7 +107,7 @@ def proposed(ledger: Ledger, count: int) -> list[int]:
 
 
 def test_a_paused_trial_goes_on_before_a_new_one_begins(open_ledger: Open, tmp_path: Path) -> None:
-    ledger = open_ledger(scheduler=PromotionAsha)
+    ledger = open_ledger(scheduler="promotion")
     assert proposed(ledger, 4) == [0, 1, 2, 3]
     assert ledger.epoch(0, result(1, 0.1)) is Decision.CONTINUE, "the documented recipe never pauses"
     assert ledger.epoch(1, result(1, 0.9)) is Decision.PAUSE
@@ -127,7 +127,7 @@ def test_a_paused_trial_goes_on_before_a_new_one_begins(open_ledger: Open, tmp_p
 
 
 def test_a_trial_that_is_itself_the_next_goes_on_at_once(open_ledger: Open) -> None:
-    ledger = open_ledger(scheduler=PromotionAsha)
+    ledger = open_ledger(scheduler="promotion")
     proposed(ledger, 3)
     ledger.epoch(0, result(1, 0.1))
     ledger.epoch(1, result(1, 0.5))
@@ -138,7 +138,7 @@ def test_a_trial_that_is_itself_the_next_goes_on_at_once(open_ledger: Open) -> N
 def test_what_stays_paused_ends_with_its_rank_when_the_budget_is_spent(
     open_ledger: Open, tmp_path: Path
 ) -> None:
-    drive(open_ledger(scheduler=PromotionAsha))
+    drive(open_ledger(scheduler="promotion"))
     reasons = {
         each.trial: each.reason
         for each in read(tmp_path / EVENTS_FILE)
@@ -146,14 +146,14 @@ def test_what_stays_paused_ends_with_its_rank_when_the_budget_is_spent(
     }
     assert reasons
     assert all("val_accuracy" in str(each) and " ranks " in str(each) for each in reasons.values())
-    ledger = open_ledger(scheduler=PromotionAsha)
+    ledger = open_ledger(scheduler="promotion")
     assert (ledger.is_complete, list(ledger.paused_trials), ledger.propose()) == (True, [], None)
 
 
 def test_where_the_hours_end_a_trial_that_might_have_gone_on_says_so(
     open_ledger: Open, tmp_path: Path
 ) -> None:
-    ledger = open_ledger(scheduler=PromotionAsha)
+    ledger = open_ledger(scheduler="promotion")
     proposed(ledger, 4)
     for trial, accuracy in ((1, 0.9), (2, 0.5), (0, 0.1), (3, 0.3)):
         ledger.epoch(trial, result(1, accuracy))
@@ -190,7 +190,7 @@ def test_the_sampler_learns_from_a_trial_while_it_is_paused(tmp_path: Path, smal
 def test_an_epoch_after_a_pause_needs_a_promotion(open_ledger: Open, tmp_path: Path, left_out: bytes) -> None:
     from search.record.trials import Record
 
-    ledger = open_ledger(scheduler=PromotionAsha)
+    ledger = open_ledger(scheduler="promotion")
     proposed(ledger, 3)
     for trial, accuracy in ((0, 0.1), (1, 0.2), (2, 0.9)):
         ledger.epoch(trial, result(1, accuracy))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from search.deciding.make import make_scheduler
+from search.deciding.model_asha import ModelAsha
 from search.deciding.pruning import bits_of, choose_pruning, has_uneven_schedules, suggested
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import Study, StudyError
@@ -148,11 +149,17 @@ def test_what_is_written_wins(values: dict[str, Any], rungs: tuple[int, ...], fa
     assert pruning.factor == (factor if factor is not None else pruning.factor)
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("asha", Asha), ("none", Asha), ("promotion", PromotionAsha)])
-def test_the_study_says_whether_trials_are_stopped_or_paused(kind: str, expected: type[Scheduler]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("asha", Asha), ("none", Asha), ("promotion", PromotionAsha), ("model", ModelAsha)],
+)
+def test_the_study_says_whether_trials_are_stopped_or_paused_or_forecast(
+    kind: str, expected: type[Scheduler]
+) -> None:
     study = study_of(scheduler__kind=kind)
-    pruning = choose_pruning(study, space_of(study))
-    made = make_scheduler(pruning, "min")
+    space = space_of(study)
+    pruning = choose_pruning(study, space)
+    made = make_scheduler(space, pruning, "min")
     assert type(made) is expected
     assert (made.rungs, made.factor, made.direction) == (pruning.rungs, pruning.factor, "min")
 

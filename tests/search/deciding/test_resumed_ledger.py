@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from search.deciding.proposal import Decision
-from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, RetryEvent, SearchEvent, StartEvent, read
-from search.study import SamplerKind
+from search.study import SamplerKind, SchedulerKind
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import SLOTS, Open, drive, ends, essence, result, trained, with_holes
 from tests.search.small_events import replace_journal
@@ -19,15 +18,15 @@ from trainable.training.metrics import EpochResult
 @pytest.mark.parametrize(
     ("kind", "every", "scheduler"),
     [
-        ("random", 1, Asha),
-        ("qmc", 5, Asha),
-        ("tpe", 9, Asha),
-        ("random", 1, PromotionAsha),
-        ("tpe", 9, PromotionAsha),
+        ("random", 1, "asha"),
+        ("qmc", 5, "asha"),
+        ("tpe", 9, "asha"),
+        ("random", 1, "promotion"),
+        ("tpe", 9, "promotion"),
     ],
 )
 def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
-    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: type[Scheduler]
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: SchedulerKind
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
@@ -42,9 +41,9 @@ def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
-@pytest.mark.parametrize("scheduler", [Asha, PromotionAsha])
+@pytest.mark.parametrize("scheduler", ["asha", "promotion"])
 def test_killed_after_every_single_epoch_a_search_still_comes_to_the_same_end(
-    open_ledger: Open, tmp_path: Path, scheduler: type[Scheduler]
+    open_ledger: Open, tmp_path: Path, scheduler: SchedulerKind
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()

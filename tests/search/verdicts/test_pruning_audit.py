@@ -96,6 +96,19 @@ def test_trials_that_the_end_of_a_budget_stopped_are_not_audited() -> None:
     assert sampled(summary([cut]), 1.0, seed=0) == []
 
 
+def test_trials_that_a_forecast_stopped_between_rungs_are_audited_with_the_rung_before() -> None:
+    trials, _ = search_of(FIRSTS, LASTS, go_on=4)
+    stopped = {each.id for each in trials if each.end == "stopped"}
+    between = trial(50, [0.2] * (RUNG + 1), "stopped")
+    found = summary([*trials, between])
+    assert set(sampled(found, 1.0, 3, "model")) == stopped | {50}
+    assert set(sampled(found, 1.0, 3, "asha")) == stopped
+    done = trial(150, [0.2] * EPOCHS, "finished", of=50)
+    audit = audit_of(summary([*trials, between], [done]), Pruning((RUNG,), 3, "", "model"))
+    assert audit is not None
+    assert (audit.stopped, audit.trained) == (len(stopped) + 1, (50,))
+
+
 def test_with_all_trials_trained_the_correlation_is_that_of_the_whole_search() -> None:
     trials, repeats = search_of(FIRSTS, LASTS, go_on=4)
     found = audit_of(summary(trials, repeats), PRUNING)
