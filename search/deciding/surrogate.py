@@ -69,7 +69,7 @@ class Surrogate:
         """Returns candidates for a trial, even ones and mutations of the best, with what each promises."""
         found = seen(self._observations.told)
         process = self._process(found)
-        of_trial = found.rows[np.unique(found.places[bounded(found, MOST_SCORES)])]
+        of_trial = found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
         means, _ = process.predict(self._cube.features(of_trial), 1.0)
         best = means.max()
         if self._seconds is not None:
@@ -124,7 +124,7 @@ class Surrogate:
         kept = bounded(found, most)
         times = np.log(found.epochs) / max(np.log(found.epochs.max()), 1e-9)
         return Scored(
-            self._cube.features(found.rows[found.places[kept]]),
+            self._cube.features(found.rows(found.places[kept])),
             self._cube.groups,
             times[kept],
             found.normal_scores[kept],
