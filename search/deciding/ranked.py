@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable
 
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
@@ -21,6 +20,8 @@ class Ranked:
         self._order: list[tuple[float, int, int]] = []
         """Of each trial its value, lower for better, how many came before it, and its number."""
         self._keys: dict[int, tuple[float, int, int]] = {}
+        self._waiting: list[tuple[float, int, int]] = []
+        """Those of the order that may wait."""
 
     def __len__(self) -> int:
         return len(self._order)
@@ -29,6 +30,7 @@ class Ranked:
         """Rank a trial that is not ranked yet by its value, which is finite."""
         self._keys[trial] = key = self._sign * value, len(self._order), trial
         insort(self._order, key)
+        insort(self._waiting, key)
 
     def better(self, value: float) -> int:
         """Returns how many values are strictly better than this one."""
@@ -38,6 +40,22 @@ class Ranked:
         """Returns how many trials come before a ranked one, those of equal value that were earlier too."""
         return bisect_left(self._order, self._keys[trial])
 
-    def trials(self, first: int = 0, end: int | None = None) -> Iterator[int]:
-        """Yields the trials in order, from the place `first` on and before `end`, counted from 0."""
-        return (trial for _, _, trial in islice(self._order, first, end))
+    def best_waiting(self, end: int, waits: Callable[[int], bool]) -> int | None:
+        """Returns the best trial that waits, among those with fewer than `end` trials before them.
+
+        A trial that does not wait when it is looked at will never wait: it is not looked at again.
+        """
+        while end > 0 and self._waiting and self._waiting[0] <= self._order[min(end, len(self)) - 1]:
+            if waits(trial := self._waiting[0][2]):
+                return trial
+            del self._waiting[0]
+        return None
+
+    def worst_waiting(self, first: int, waits: Callable[[int], bool]) -> list[int]:
+        """Returns the trials that wait with at least `first` trials before them, in order; `waits` is asked
+        as by `best_waiting`."""
+        if first >= len(self):
+            return []
+        behind = bisect_left(self._waiting, self._order[first])
+        self._waiting[behind:] = [key for key in self._waiting[behind:] if waits(key[2])]
+        return [trial for _, _, trial in self._waiting[behind:]]

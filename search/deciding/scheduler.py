@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from search.deciding.ranked import Ranked
@@ -124,6 +124,7 @@ class Scheduler(ABC):
         """Returns the paused trial that goes on next; None where none may.
 
         `paused` has the rung of each paused trial; from a rung that has a trial, at least `least` go on.
+        A trial that has reached a rung, and is not paused there when this is asked, never will be.
         """
 
     @abstractmethod
@@ -176,9 +177,9 @@ class PromotionAsha(Scheduler):
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
         for rung in reversed(self.rungs):
             going_on = max(least, len(self.recorded[rung]) // self.factor)
-            for trial in self._ranked[rung].trials(end=going_on):
-                if paused.get(trial) == rung:
-                    return trial
+            found = self._ranked[rung].best_waiting(going_on, _waits_at(rung, paused))
+            if found is not None:
+                return found
         return None
 
     def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
@@ -186,12 +187,16 @@ class PromotionAsha(Scheduler):
         return [
             trial
             for rung in self.rungs
-            for trial in self._ranked[rung].trials(most)
-            if paused.get(trial) == rung
+            for trial in self._ranked[rung].worst_waiting(most, _waits_at(rung, paused))
         ]
 
     def _goes_on(self, trial: int, rung: int) -> bool:
         return False
+
+
+def _waits_at(rung: int, paused: Mapping[int, int]) -> Callable[[int], bool]:
+    """Returns what says whether a trial waits at a rung."""
+    return lambda trial: paused.get(trial) == rung
 
 
 def expected_share(rungs: Sequence[int], factor: int, epochs: int) -> float:
