@@ -47,10 +47,11 @@ class NoopTrial(TrialTrainable):
         """Does nothing: there is nothing to close."""
 
 
-def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, Hardware]:
-    """Returns a search on digits of `trials` unpruned trials, two at once, ready to run."""
+def prepared_search(folder: Path, trials: int, epochs: int, **study: Any) -> tuple[Prepared, Hardware]:
+    """Returns a search on digits of `trials` trials, two at once, ready to run; unpruned unless the other
+    fields of the `study` say more."""
     hardware = Hardware((Node(cpus=2, gpus=0),))
-    study = resolved_study(
+    resolved = resolved_study(
         Study.from_tree(
             {
                 "name": "noop",
@@ -58,12 +59,13 @@ def prepared_search(folder: Path, trials: int, epochs: int) -> tuple[Prepared, H
                 "budget": {"trials": trials, "epochs": epochs},
                 "scheduler": {"kind": "none"},
                 "storage": str(folder),
+                **study,
             }
         )
     )
-    prepared = prepare(study, Home.of(study), hardware)
+    prepared = prepare(resolved, Home.of(resolved), hardware)
     prepared.home.folder.mkdir(parents=True)
-    study.write(prepared.home.folder)
+    resolved.write(prepared.home.folder)
     write_facts(prepared)
     (prepared.home.folder / TRIALS_FOLDER).mkdir()
     return prepared, hardware

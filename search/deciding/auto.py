@@ -15,7 +15,7 @@ docs/decisions/0034 says why, and what it is worth.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Literal, assert_never
 
@@ -86,6 +86,10 @@ class AutoSampler(Sampler):
         self._standing: dict[int, tuple[Rank, int, float]] = {}
         """The rank and the number of each trial that ended, and how likely the priors make it."""
         self._best_first: list[tuple[Rank, int, float]] = []
+        self._beliefs: list[float] = []
+        """How likely the priors make each of them, in the same order."""
+        self._trust: float | None = None
+        """What `trust` returns; None where something was told since."""
 
     def ask(self, number: int) -> dict[str, Value]:
         rng = np.random.default_rng((seed_of_trial(self._seed, number), number))
@@ -118,11 +122,16 @@ class AutoSampler(Sampler):
         told = self._observations.tell(number, outcome, scores, excesses or {}, seconds)
         if not self._believes:
             return
+        self._trust = None
         if (before := self._standing.pop(number, None)) is not None:
-            self._best_first.remove(before)
+            place = bisect_left(self._best_first, before)
+            del self._best_first[place], self._beliefs[place]
         if told is not None:
-            self._standing[number] = told.rank, number, belief(self._space, self._values[number])
-            insort(self._best_first, self._standing[number])
+            likelihood = belief(self._space, self._values[number])
+            self._standing[number] = standing = told.rank, number, likelihood
+            place = bisect_left(self._best_first, standing)
+            self._best_first.insert(place, standing)
+            self._beliefs.insert(place, likelihood)
 
     def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
         """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
@@ -147,7 +156,9 @@ class AutoSampler(Sampler):
         """Returns how far the trials support the priors, in [0, 1]; 0 where there are none."""
         if not self._believes:
             return 0.0
-        return trust([likelihood for _, _, likelihood in self._best_first])
+        if self._trust is None:
+            self._trust = trust(self._beliefs)
+        return self._trust
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Returns the candidate that promises most by the model and the priors."""

@@ -124,8 +124,7 @@ class Ledger:
         """Journal how this driver leaves the search. Raises ValueError where none has begun."""
         if self.search_id is None:
             raise ValueError("a search that has not begun cannot end")
-        name = self._record.name
-        self._write(SearchEvent(state=state, search_id=self.search_id, name=name, reason=reason))
+        self._write(SearchEvent(state=state, search_id=self.search_id, name=self._record.name, reason=reason))
 
     def propose(self) -> Proposal | None:
         """Returns the next trial to train, or None when the whole budget has been proposed.
@@ -242,7 +241,7 @@ class Ledger:
     @property
     def open_trials(self) -> tuple[int, ...]:
         """The trials that have not ended."""
-        return tuple(trial.id for trial in self._record.trials if not trial.ended)
+        return self._record.open_trials
 
     @property
     def paused_trials(self) -> Collection[int]:
@@ -312,10 +311,10 @@ class Ledger:
 
     def _next_repeat(self) -> int | None:
         """Returns the next run of a finalist, which is journaled; None where there is none, or none yet."""
-        repeat = next(self._missing_repeats(), None)
-        if repeat is None or not all(self._record.trials[number].is_repeat for number in self.open_trials):
+        if not all(self._record.trials[number].is_repeat for number in self.open_trials):
             return None
-        return self._add_repeat(repeat)
+        repeat = next(self._missing_repeats(), None)
+        return None if repeat is None else self._add_repeat(repeat)
 
     def _missing_repeats(self) -> Iterator[Repeat]:
         finalists = None if self._audits else self._settled.finalists
@@ -368,6 +367,7 @@ class Ledger:
                 if not self._record.trials[event.trial].is_repeat:
                     self._budget.infeasible += event.state == "infeasible"
                     self._draws.tell(event.trial, event.state)
+                self._record.forget_epochs(event.trial)
             case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent():
                 pass
             case _:
@@ -378,8 +378,8 @@ class Ledger:
         if event.diverged:
             self._decided_ends[event.trial] = ("diverged", f"the loss was not finite in epoch {event.epoch}")
             return
-        trial = self._record.trials[event.trial]
-        value = trial.scores(self._metric)[event.epoch]
+        trial, value = self._record.trials[event.trial], event.result.score(self._metric)
+        assert value is not None, "an epoch without it is refused"
         goes_on = trial.is_repeat or self._scheduler.report(event.trial, event.epoch, value, exempt=trial.own)
         if event.epoch >= self._settled.epochs:
             self._decided_ends[event.trial] = ("finished", None)

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,15 +46,13 @@ class Told:
     rank: Rank
     """Where it stands among all trials, by the epochs that it reached and then by its score."""
 
-    def at(self, levels: Sequence[int]) -> Iterable[tuple[int, float]]:
-        """Yields the levels at which it counts, each with a score; the score is -inf where it diverged or
-        breaks a constraint, which counts at the first level alone."""
+    @cached_property
+    def end(self) -> tuple[int, float] | None:
+        """The last epoch with a score, and that score; None where it diverged or breaks a constraint."""
         if self.outcome in ("diverged", "infeasible"):
-            yield levels[0] if levels else 1, -math.inf
-            return
+            return None
         last = max(self.scores)
-        for epoch in (*(each for each in levels if each < last and each in self.scores), last):
-            yield epoch, self.scores[epoch]
+        return last, self.scores[last]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +61,19 @@ class Seen:
 
     scores: NDArray[np.float64]
     """Higher is better, (n,); -inf for a trial that diverged or breaks a constraint."""
-
     places: NDArray[np.int64]
-    """Which of the trials in `rows` each score is of, (n,)."""
-    rows: Rows
-    """One for each trial, (trials, dimensions)."""
+    """Which of the trials each score is of, (n,)."""
+    trials: Sequence[Rows]
+    """The row of each trial."""
     epochs: NDArray[np.float64]
     """(n,)"""
     ranks: NDArray[np.float64]
     """From 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
     all scores, and one that breaks a constraint below all diverged ones, by how far it does."""
+
+    def rows(self, places: NDArray[np.int64]) -> Rows:
+        """Returns the rows of the trials at these places, (places, dimensions)."""
+        return np.array([self.trials[place] for place in places])
 
     @property
     def normal_scores(self) -> NDArray[np.float64]:
@@ -166,19 +168,25 @@ class Observations:
 
 def levels_of(told: Iterable[Told]) -> list[int]:
     """Returns the epochs at which trials ended, rising."""
-    ends = Counter(max(each.scores) for each in told if each.scores and each.outcome != "diverged")
+    ends = Counter(each.end[0] for each in told if each.end is not None)
     return sorted(epoch for epoch, _ in ends.most_common(MOST_LEVELS))
 
 
 def seen(told: Sequence[Told]) -> Seen:
     """Returns the trials' scores at all levels."""
     levels = levels_of(told)
-    found = [(place, *each) for place, trial in enumerate(told) for each in trial.at(levels)]
-    places, epochs, scores = np.array(found).T
+    worst = levels[0] if levels else 1, -math.inf
+    ends, end_scores = np.array([each.end or worst for each in told]).T
+    at_levels = [[each.scores.get(level, math.nan) for each in told] for level in levels]
+    epochs = np.array([*(np.full(len(told), level) for level in levels), ends], float).T
+    scores = np.array([*at_levels, end_scores], float).T
+    counts = (epochs < ends[:, None]) & ~np.isnan(scores)
+    counts[:, -1] = True
+    counts[[each.end is None for each in told], :-1] = False
+    places, _ = np.nonzero(counts)
     excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in told])
-    above = excesses[places.astype(int)]
-    rows = np.array([each.row for each in told])
-    return Seen(scores, places.astype(int), rows, epochs, _ranks(scores, above))
+    ranks = _ranks(scores[counts], excesses[places])
+    return Seen(scores[counts], places, [each.row for each in told], epochs[counts], ranks)
 
 
 def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:

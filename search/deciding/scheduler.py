@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+from search.deciding.ranked import Ranked
 from search.record.journal import Outcome
 from search.study import SchedulerKind
 from spaces.domains import Value
@@ -40,15 +41,6 @@ def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[in
     """
     found = (next((epoch for epoch in allowed if epoch >= each), None) for each in wanted)
     return tuple(dict.fromkeys(epoch for epoch in found if epoch is not None))
-
-
-def rank(value: float, recorded: Collection[float], direction: Mode) -> int:
-    """Returns 1 + how many recorded values are strictly better: ties share the better rank."""
-    match direction:
-        case "max":
-            return 1 + sum(other > value for other in recorded)
-        case "min":
-            return 1 + sum(other < value for other in recorded)
 
 
 def survivors(count: int, factor: int) -> int:
@@ -98,6 +90,7 @@ class Scheduler(ABC):
             raise ValueError(f"reduction_factor must be at least 2, got {reduction_factor}")
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
         """By rung, the value of each trial that reached it, in the order of arrival."""
+        self._ranked = {rung: Ranked(direction) for rung in rungs}
         self.factor = reduction_factor
         self.direction = direction
 
@@ -135,6 +128,7 @@ class Scheduler(ABC):
         if trial in self.recorded[rung]:
             raise ValueError(f"trial {trial} has reported at rung {rung} before")
         self.recorded[rung][trial] = value
+        self._ranked[rung].add(trial, value)
         return exempt or self._goes_on(trial, rung)
 
     def why(self, trial: int, epoch: int) -> str:
@@ -150,6 +144,7 @@ class Scheduler(ABC):
         """Returns the paused trial that goes on next; None where none may.
 
         `paused` has the rung of each paused trial; from a rung that has a trial, at least `least` go on.
+        A trial that has reached a rung, and is not paused there when this is asked, never will be.
         """
 
     @abstractmethod
@@ -172,9 +167,9 @@ class Asha(Scheduler):
     kind: ClassVar[SchedulerKind] = "asha"
 
     def rank_at(self, trial: int, rung: int) -> Rank:
-        values = self.recorded[rung]
-        place = rank(values[trial], values.values(), self.direction)
-        return Rank(place, len(values), survivors(len(values), self.factor))
+        place = 1 + self._ranked[rung].better(self.recorded[rung][trial])
+        among = len(self.recorded[rung])
+        return Rank(place, among, survivors(among, self.factor))
 
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
         return None
@@ -197,15 +192,15 @@ class PromotionAsha(Scheduler):
     pauses = True
 
     def rank_at(self, trial: int, rung: int) -> Rank:
-        values = self.recorded[rung]
-        return Rank(self._best_first(rung).index(trial) + 1, len(values), survivors(len(values), self.factor))
+        place, among = 1 + self._ranked[rung].before(trial), len(self.recorded[rung])
+        return Rank(place, among, survivors(among, self.factor))
 
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
         for rung in reversed(self.rungs):
             going_on = max(least, len(self.recorded[rung]) // self.factor)
-            for trial in self._best_first(rung)[:going_on]:
-                if paused.get(trial) == rung:
-                    return trial
+            found = self._ranked[rung].best_waiting(going_on, _waits_at(rung, paused))
+            if found is not None:
+                return found
         return None
 
     def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
@@ -213,16 +208,16 @@ class PromotionAsha(Scheduler):
         return [
             trial
             for rung in self.rungs
-            for trial in self._best_first(rung)[most:]
-            if paused.get(trial) == rung
+            for trial in self._ranked[rung].worst_waiting(most, _waits_at(rung, paused))
         ]
 
     def _goes_on(self, trial: int, rung: int) -> bool:
         return False
 
-    def _best_first(self, rung: int) -> list[int]:
-        values = self.recorded[rung]
-        return sorted(values, key=values.__getitem__, reverse=self.direction == "max")
+
+def _waits_at(rung: int, paused: Mapping[int, int]) -> Callable[[int], bool]:
+    """Returns what says whether a trial waits at a rung."""
+    return lambda trial: paused.get(trial) == rung
 
 
 def expected_share(rungs: Sequence[int], factor: int, epochs: int) -> float:

@@ -70,7 +70,7 @@ class Surrogate:
         """Returns candidates for a trial, even ones and mutations of the best, with what each promises."""
         found = self._observations.seen()
         process = self._process(found)
-        of_trial = found.rows[np.unique(found.places[bounded(found, MOST_SCORES)])]
+        of_trial = found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
         means, _ = process.predict(self._cube.features(of_trial), 1.0)
         best = means.max()
         if self._seconds is not None:
@@ -133,7 +133,7 @@ class Surrogate:
     def _scored(self, found: Seen, most: int) -> Scored:
         kept = bounded(found, most)
         return Scored(
-            self._cube.features(found.rows[found.places[kept]]),
+            self._cube.features(found.rows(found.places[kept])),
             self._cube.groups,
             _times(found.epochs[kept], found),
             found.normal_scores[kept],

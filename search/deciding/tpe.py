@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 
 import optuna
 from optuna.samplers import BaseSampler, TPESampler
-from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
-from search.deciding.optuna_trials import distribution, optuna_trial
+from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import Outcome
 from spaces.domains import Choice, Value
@@ -78,7 +76,7 @@ class TpeSampler(Sampler):
 
     def _study(self) -> optuna.Study:
         """Returns a study of the trials so far; a new one each time, since a study remembers them."""
-        return optuna.create_study(storage=_SharedTrials(self.trials), direction=self._direction)
+        return optuna.create_study(storage=SharedTrials(self.trials), direction=self._direction)
 
     def _record(
         self,
@@ -112,23 +110,3 @@ class _Draw:
             case _:
                 value = self._sampler.sample_independent(self._study, self._trial, name, of)
         return value
-
-
-class _SharedTrials(InMemoryStorage):
-    """Passes these trials to a sampler without copying them.
-
-    Optuna's storage in memory copies each trial in depth when it is added: half the time of a search's draws.
-    """
-
-    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
-        super().__init__()
-        self._shared = trials
-
-    def get_all_trials(
-        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
-    ) -> list[FrozenTrial]:
-        chosen = [trial for trial in self._shared if states is None or trial.state in states]
-        return copy.deepcopy(chosen) if deepcopy else chosen
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: object) -> None:
-        """Does nothing: here a sampler notes its draw for other processes that use the same storage."""

@@ -76,9 +76,11 @@ class Mirror(Consumer):
         before = len(self._ended)
         for event in events:
             self._record.apply(event)
-            if not isinstance(event, EndEvent) or event.trial in self._copied:
+            if not isinstance(event, EndEvent):
                 continue
-            if self._record.trials[event.trial].repeat is None:
+            if event.trial in self._copied or self._record.trials[event.trial].is_repeat:
+                self._record.forget_epochs(event.trial)
+            else:
                 self._ended[event.trial] = event
         return len(self._ended) - before
 
@@ -88,6 +90,7 @@ class Mirror(Consumer):
         for number in sorted(self._ended):
             self._copy.add_trial(self._frozen(self._record.trials[number], self._ended[number]))
             self._copied.add(number)
+            self._record.forget_epochs(number)
             del self._ended[number]
 
     def _frozen(self, trial: Trial, end: EndEvent) -> FrozenTrial:

@@ -204,6 +204,7 @@ class Outbox:
         trial = self.record.trials[event.trial]
         if trial.repeat is None:
             self._compare(trial, milliseconds(event.time))
+        self.record.forget_epochs(event.trial)
 
     def _compare(self, ended: Trial, at: int) -> None:
         """Compare a trial of the search itself with the best one before it; send the best so far."""
@@ -243,7 +244,7 @@ class Outbox:
         return finished.metrics[self._objective]
 
     def _open_trials(self) -> list[Trial]:
-        return [trial for trial in self.record.trials if not trial.ended]
+        return [self.record.trials[number] for number in self.record.open_trials]
 
     def _end_search(self, status: Status, state: str, reason: str | None) -> None:
         at, summary = milliseconds(self.record.latest), self._summarised()

@@ -41,17 +41,15 @@ def saved_view(record: Record, objective: str, mode: Mode) -> str:
     search with finalists their estimates too. Trials that repeat others are left out: among the best trials
     they would be the best ones again and again.
     """
-    values = [trial.values for trial in record.trials]
-    paths = list(dict.fromkeys(path for each in values for path in each))
     settled = record.settled
     final = [_id("metrics", ESTIMATE)] if settled is not None and settled.finalists is not None else []
     columns = [_id("tags", STATE), _id("metrics", objective), *final, _id("tags", EPOCHS)]
-    columns += [_id("params", path) for path in paths]
+    columns += [_id("params", path) for path in record.fields]
     state = {
         **_table(record, f"tags.`{PURPOSE}` = 'search'", columns),
         "orderByKey": _id("metrics", objective),
         "orderByAsc": mode == "min",
-        **_shown_charts([*_charts(objective, _in_all(paths, values)), *map(_removed, SINGLE_POINTS)]),
+        **_shown_charts([*_charts(objective, _in_all(record)), *map(_removed, SINGLE_POINTS)]),
     }
     return _tag(record, record.name, state)
 
@@ -114,9 +112,9 @@ def _shown_charts(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"compareRunCharts": charts, "compareRunSections": [section]}
 
 
-def _in_all(paths: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
+def _in_all(record: Record) -> list[str]:
     """Returns the paths that every trial has: MLflow draws no line of a trial that lacks one."""
-    return [path for path in paths if all(path in each for each in values)][:MOST_AXES]
+    return [path for path, trials in record.fields.items() if trials == len(record.trials)][:MOST_AXES]
 
 
 def _charts(objective: str, axes: Sequence[str]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ against those before it: an event that a search cannot have written is refused.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -41,6 +42,7 @@ from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
+from trainable.recipe.trees import sharing
 from trainable.training.metrics import EpochResult
 
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
@@ -191,6 +193,9 @@ class Record:
         """How often it was extended."""
         self.trials: list[Trial] = []
         """The trials in the order of their numbers, those among them that repeat others."""
+        self.fields: Counter[str] = Counter()
+        """By dotted path, how many trials have a value there, in the order in which these came up."""
+        self._open: dict[int, None] = {}
         self.began: float | None = None
         """When the first driver began."""
         self.latest = 0.0
@@ -208,6 +213,11 @@ class Record:
     def is_over(self) -> bool:
         """Whether the last driver has ended, in whichever way."""
         return self.state in ("finished", "interrupted", "failed")
+
+    @property
+    def open_trials(self) -> tuple[int, ...]:
+        """The trials that have not ended, rising: kept, since many more have ended."""
+        return tuple(self._open)
 
     def space(self) -> Space | None:
         """Returns the space that the search draws from; None before its settled event.
@@ -264,7 +274,7 @@ class Record:
                 self.extended_to, self.was_finished = event.trials, False
                 self.extensions, self._extended_after = self.extensions + 1, self.seconds(event.time)
             case TrialEvent():
-                self.trials.append(_queued(event))
+                self._queue(event)
             case StartEvent():
                 self._start(event)
             case CostEvent():
@@ -280,9 +290,17 @@ class Record:
             case EndEvent():
                 ended = {"end": event.state, "outcome_reason": event.reason}
                 self._change(event.trial, trains=False, waits=False, **ended)
+                del self._open[event.trial]
             case _:
                 assert_never(event)
         self.latest = event.time
+
+    def forget_epochs(self, number: int) -> None:
+        """Forget the epochs of a trial that has ended, but its last one.
+
+        For readers that never look at them again: an epoch takes 2 KB of memory.
+        """
+        self._change(number, history=self.trials[number].history[-1:])
 
     def check(self, event: Event) -> None:
         """Raises JournalError, which says what was expected, for an event that cannot come next."""
@@ -303,6 +321,23 @@ class Record:
         self.was_finished = self.was_finished or event.state == "finished"
         self.began = event.time if self.began is None else self.began
 
+    def _queue(self, event: TrialEvent) -> None:
+        others = (trial.recipe for trial in self.trials)
+        like = next((recipe for recipe in others if recipe is not None), None)
+        queued = Trial(
+            id=event.trial,
+            values=event.values,
+            own=event.own,
+            first=event.first,
+            repeat=event.repeat,
+            recipe=sharing(event.recipe, like),
+            digest=event.digest,
+            queued=event.time,
+        )
+        self.trials.append(queued)
+        self.fields.update(event.values.keys())
+        self._open[event.trial] = None
+
     def _start(self, event: StartEvent) -> None:
         assert self._driver is not None, "no trial is taken in before"
         started = self.trials[event.trial].started
@@ -319,16 +354,3 @@ class Record:
 
     def _change(self, number: int, **changes: Any) -> None:
         self.trials[number] = replace(self.trials[number], **changes)
-
-
-def _queued(event: TrialEvent) -> Trial:
-    return Trial(
-        id=event.trial,
-        values=event.values,
-        own=event.own,
-        first=event.first,
-        repeat=event.repeat,
-        recipe=event.recipe,
-        digest=event.digest,
-        queued=event.time,
-    )

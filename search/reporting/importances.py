@@ -13,7 +13,7 @@ import optuna
 from numpy.typing import NDArray
 from optuna.importance import PedAnovaImportanceEvaluator
 
-from search.deciding.optuna_trials import optuna_trial
+from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
 from search.record.trials import Trial
 from search.reporting.content import Importance, Importances
 from search.verdicts.standings import positions
@@ -79,17 +79,22 @@ def _top(trials: int) -> float:
 
 
 def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
-    """Returns the trials as a study of Optuna's, without their scores."""
+    """Returns the trials as a study of Optuna's, without their scores.
+
+    They share their distributions: Optuna compares these between trials, and equal ones option by option.
+    """
     domains = {each.name: each.domain for each in space.dimensions}
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study that it creates
-    study = optuna.create_study()
-    study.add_trials(
+    shared = {name: distribution(domain) for name, domain in domains.items()}
+    found = [
         optuna_trial(
             number, space.named(each.values), domains, "finished", {1: 0.0}, outside="ignore the trial"
         )
         for number, each in enumerate(trials)
-    )
-    return study
+    ]
+    for trial in found:
+        trial.distributions = {name: shared[name] for name in trial.params}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study that it creates
+    return optuna.create_study(storage=SharedTrials(found))
 
 
 def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.random.Generator) -> Numbers:

@@ -23,7 +23,7 @@ from search.followers.consumer import Backlog
 from search.record.chain import START
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
-from search.record.journal import read_from
+from search.record.journal import EndEvent, read_from
 from search.record.summary import Summary, duration, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
@@ -40,6 +40,8 @@ from spaces.catalog.explain import Row
 from trainable.recipe.sources import with_guide_names
 
 REFRESH_SECONDS = 0.5
+MOST_SHARE = 0.05
+"""Drawing takes at most this share of the driver's time: it looks at every trial."""
 LINES_BESIDE_ROWS = 8
 """The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
@@ -112,7 +114,8 @@ class LiveView:
         self._position = START
         self._record = Record(where=str(self._path))
         self._reported: set[int] = set()
-        self._drawn = 0.0
+        self._next = 0.0
+        """When it may be drawn again, on the monotonic clock."""
         self._began = time.monotonic()
         self._console = console()
         self._live: Live | None = None
@@ -138,15 +141,16 @@ class LiveView:
             self._live.stop()
 
     def update(self) -> None:
-        """Draw what is new, at most twice a second."""
-        if time.monotonic() - self._drawn < REFRESH_SECONDS:
+        """Draw what is new, at most twice a second, and in a search of many trials less often."""
+        began = time.monotonic()
+        if began < self._next:
             return
-        self._drawn = time.monotonic()
-        if not self._read():
-            return
-        if self._live is not None:
-            self._live.update(self._picture(), refresh=True)
-        self._report_ends()
+        if self._read():
+            if self._live is not None:
+                self._live.update(self._picture(), refresh=True)
+            self._report_ends()
+        took = time.monotonic() - began
+        self._next = began + max(REFRESH_SECONDS, took / MOST_SHARE)
 
     def _read(self) -> bool:
         if not self._path.exists():
@@ -154,6 +158,8 @@ class LiveView:
         events, self._position = read_from(self._path, self._position)
         for event in events:
             self._record.apply(event)
+            if isinstance(event, EndEvent):
+                self._record.forget_epochs(event.trial)
         return bool(events) or self._live is not None
 
     def _summary(self) -> Summary:
@@ -171,24 +177,25 @@ class LiveView:
 
     def _report_ends(self) -> None:
         summary = self._summary()
+        left = self._time_left(summary)
+        done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
         for trial in summary.all_trials:
             if not trial.ended or trial.id in self._reported:
                 continue
             self._reported.add(trial.id)
+            done += trial.repeat is None and trial.end != "infeasible"
             value = trial.metrics.get(self._metric)
             score = "" if value is None else f", {self._metric} {value:.4f}"
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
-            left = self._time_left(summary)
             epochs = counted(trial.epochs, "epoch")
-            line = f"{self._place(trial, summary)} {trial.state} after {epochs}{score}{reason}"
+            line = f"{self._place(trial, done)} {trial.state} after {epochs}{score}{reason}"
             logger.info(line)
             if self._live is None:
                 say(f"{line}; {left}" if left else line)
 
-    def _place(self, trial: Trial, summary: Summary) -> str:
-        """Returns which trial it is, and how many of its kind have ended: infeasible ones cost no budget."""
+    def _place(self, trial: Trial, done: int) -> str:
+        """Returns which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""
         if trial.repeat is None:
-            done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
             return f"[{done}/{self._study.budget.trials}] trial {trial.id}"
         return f"[{trial.repeat.purpose}] trial {trial.id}, {trial.repeat},"
 

@@ -85,7 +85,9 @@ def estimate(standings: Numbers, order: Numbers, column: Column, others: Sequenc
         raise ValueError("expected trials that agree more and trials that agree less")
     fixed = np.column_stack([np.ones(len(standings)), _standard(order), column.agreement])
     random = np.column_stack([np.empty((len(standings), 0)), *(each.adjusts for each in others)])
-    fits = [_fit(standings, fixed, random, ratio) for ratio in RATIOS]
+    design = np.column_stack([fixed, random])
+    squares, products = design.T @ design, design.T @ standings
+    fits = [_fit(standings, squares, products, fixed.shape[1], ratio) for ratio in RATIOS]
     return _averaged([each for _, each in fits], np.array([misfit for misfit, _ in fits]))
 
 
@@ -101,16 +103,21 @@ def risk_for(chances: Sequence[float], share: float) -> float:
     return share * max(found, default=1) / count
 
 
-def _fit(standings: Numbers, fixed: Numbers, random: Numbers, ratio: float) -> tuple[float, Estimate]:
-    """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect."""
-    design = np.column_stack([fixed, random])
-    squares, products = design.T @ design, design.T @ standings
-    system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed.shape[1], random.shape[1]]))
+def _fit(
+    standings: Numbers, squares: Numbers, products: Numbers, fixed: int, ratio: float
+) -> tuple[float, Estimate]:
+    """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect.
+
+    `squares` and `products` are the design's with itself and with the standings; its first columns are the
+    `fixed` effects.
+    """
+    random = len(squares) - fixed
+    system = squares + np.diag(np.repeat([0.0, 1.0 / ratio], [fixed, random]))
     inverse = np.linalg.inv(system)
     effects = inverse @ products
-    rows, at = len(standings) - fixed.shape[1], fixed.shape[1] - 1
+    rows, at = len(standings) - fixed, fixed - 1
     variance = max(float(standings @ standings - products @ effects) / rows, TINY)
-    determinant = float(np.linalg.slogdet(system)[1]) + random.shape[1] * math.log(ratio)
+    determinant = float(np.linalg.slogdet(system)[1]) + random * math.log(ratio)
     error = math.sqrt(variance * inverse[at, at])
     freedom = len(standings) - float(np.trace(inverse @ squares))
     return rows * math.log(variance) + determinant, Estimate(float(effects[at]), error, freedom)

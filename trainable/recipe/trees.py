@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 Tree = Mapping[str, Any]
@@ -41,6 +42,25 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def sharing(node: Any, like: Any) -> Any:
+    """Returns what equals `node`, also in the types of numbers, and shares with `like` all that both have.
+
+    Recipes of one search differ in a few values: sharing the rest takes a fifth of the memory.
+    """
+    match node:
+        case dict() if isinstance(like, dict):
+            shared = {name: sharing(value, like.get(name)) for name, value in node.items()}
+            same = list(shared) == list(like) and all(shared[name] is like[name] for name in like)
+            return like if same else shared
+        case list() if isinstance(like, list) and len(like) == len(node):
+            items = list(map(sharing, node, like))
+            return like if all(map(is_, items, like)) else items
+        case dict() | list():
+            return node
+        case _:
+            return like if type(node) is type(like) and repr(node) == repr(like) else node
 
 
 def as_json(tree: Tree) -> bytes:

@@ -44,7 +44,7 @@ def test_a_trial_counts_at_each_level_and_all_scores_are_ranked_together() -> No
     assert found.places.tolist() == [0, 1, 1]
     assert found.epochs.tolist() == [2, 2, 4]
     assert found.ranks.tolist() == [1.5, 1.5, 3]
-    assert found.rows.shape == (2, len(SPACE.dimensions))
+    assert found.rows(found.places).shape == (3, len(SPACE.dimensions))
 
 
 def test_diverged_trials_rank_last_and_those_that_break_a_constraint_below_them() -> None:

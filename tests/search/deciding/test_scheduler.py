@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rank, rungs, survivors
+from search.deciding.scheduler import Asha, expected_share, first_at_or_after, rungs, survivors
 from trainable.recipe.metrics import Mode
 
 REPORTS = st.lists(st.integers(0, 6).map(lambda step: step / 6), min_size=1, max_size=30)
@@ -53,23 +53,6 @@ def test_each_wanted_rung_moves_to_the_next_epoch_that_is_allowed(
     wanted: tuple[int, ...], allowed: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     assert first_at_or_after(wanted, allowed) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "recorded", "mode", "expected"),
-    [
-        (0.5, (0.5,), "max", 1),
-        (0.5, (0.5, 0.9, 0.1), "max", 2),
-        (0.5, (0.5, 0.9, 0.1), "min", 2),
-        (0.1, (0.5, 0.9, 0.1), "min", 1),
-        (0.5, (0.5, 0.5, 0.5), "max", 1),
-        (0.4, (0.4, 0.5, 0.5), "max", 3),
-    ],
-)
-def test_a_rank_counts_the_strictly_better(
-    value: float, recorded: tuple[float, ...], mode: Mode, expected: int
-) -> None:
-    assert rank(value, recorded, mode) == expected
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (2, 1), (3, 1), (5, 1), (6, 2), (8, 2), (9, 3)])

@@ -39,7 +39,8 @@ def test_hendersons_equations_solve_generalised_least_squares(
 ) -> None:
     fixed, others = random.normal(size=(ROWS, 3)), random.normal(size=(ROWS, 60))
     standings = random.normal(size=ROWS)
-    misfit, found = _fit(standings, fixed, others, ratio)
+    design = np.column_stack([fixed, others])
+    misfit, found = _fit(standings, design.T @ design, design.T @ standings, fixed.shape[1], ratio)
     inverse = np.linalg.inv(np.eye(ROWS) + ratio * others @ others.T)
     spread = np.linalg.inv(fixed.T @ inverse @ fixed)
     slopes = spread @ fixed.T @ inverse @ standings

@@ -7,6 +7,8 @@ from itertools import count
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from search.record.journal import Outcome
 from search.record.summary import Summary
@@ -115,3 +117,33 @@ def test_trials_are_compared_at_the_rungs_that_were_reached_and_the_last_epoch()
     assert compared_epochs(summary(*trials)) == (2, 6, 18)
     assert compared_epochs(summary(trials[0])) == (2, 18)
     assert compared_epochs(summary()) == (18,)
+
+
+SCORES = st.integers(0, 3).map(lambda step: step / 4)
+ENDED: st.SearchStrategy[tuple[Outcome, tuple[int, ...]]] = st.sampled_from(
+    [("stopped", (2,)), ("stopped", (2, 6)), ("finished", (2, 6, 18)), ("diverged", ())]
+)
+DRAWN = ENDED.flatmap(
+    lambda ended: st.tuples(st.just(ended[0]), st.fixed_dictionaries(dict.fromkeys(ended[1], SCORES)))
+)
+
+
+@given(
+    ended=st.lists(DRAWN, min_size=2, max_size=12), objective=st.sampled_from(("val_accuracy", "val_loss"))
+)
+def test_standings_are_those_of_comparing_every_pair(
+    ended: list[tuple[Outcome, dict[int, float]]], objective: str
+) -> None:
+    sign = 1 if objective == "val_accuracy" else -1
+
+    def wins(one: Mapping[int, float], other: Mapping[int, float]) -> int:
+        common = max(one.keys() & other.keys(), default=None)
+        mine, others = (len(one), len(other)) if common is None else (one[common], other[common])
+        return ((mine > others) - (mine < others)) * (1 if common is None else sign)
+
+    trials = [trial(number, *each) for number, each in enumerate(ended)]
+    expected = {
+        number: 50 + 50 * sum(wins(scores, other) for _, other in ended) / (len(ended) - 1)
+        for number, (_, scores) in enumerate(ended)
+    }
+    assert standing(*trials, objective=objective) == expected

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trainable.recipe.trees import NoSuchPath, leaves, value_at, with_leaf, with_value, without
+from trainable.recipe.trees import NoSuchPath, leaves, sharing, value_at, with_leaf, with_value, without
 
 TREE: dict[str, Any] = {
     "optimizer": {"kind": "sgd", "lr": 0.1},
@@ -16,6 +19,13 @@ TREE: dict[str, Any] = {
     "data.flips": ["horizontal"],
     "name": None,
 }
+
+SCALARS = st.sampled_from([None, True, False, 0, 1, 0.0, -0.0, 1.0, "", "a"])
+"""Some are equal and are written differently."""
+TREES = st.dictionaries(
+    st.sampled_from("abc"),
+    st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("abc"), inner)),
+)
 
 
 def never(section: Any) -> bool:
@@ -102,3 +112,20 @@ def test_no_edit_changes_the_tree_itself() -> None:
     with_leaf(TREE, "optimizer.lr", 0.2)
     without(TREE, "optimizer")
     assert before == TREE
+
+
+def test_what_two_trees_have_in_common_is_shared() -> None:
+    like = {"model": {"name": "a", "sizes": [1, 2]}, "optimizer": {"lr": 0.1, "kind": "sgd"}, "task": "x"}
+    tree = {"model": {"name": "a", "sizes": [1, 2]}, "optimizer": {"lr": 0.2, "kind": "sgd"}, "task": "x"}
+    found = sharing(tree, like)
+    assert found == tree
+    assert found["model"] is like["model"]
+    assert found["optimizer"] is not like["optimizer"]
+    assert sharing(like, tree) == like
+
+
+@given(tree=TREES, like=TREES)
+def test_a_shared_tree_is_written_as_before(tree: dict[str, Any], like: dict[str, Any]) -> None:
+    before = json.dumps([tree, like])
+    assert json.dumps(sharing(tree, like)) == json.dumps(tree)
+    assert json.dumps([tree, like]) == before
