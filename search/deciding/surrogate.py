@@ -96,17 +96,17 @@ class Surrogate:
         """Returns the process, conditioned also on its own means for trials that have not ended: so no two
         workers get the same proposal (Ginsbourger et al. 2010, the Kriging believer)."""
         parameters = self._parameters()
-        scored = self._scored(found, MOST_SCORES)
-        process = GaussianProcess(scored, parameters)
+        known = scored(self._cube, found, MOST_SCORES)
+        process = GaussianProcess(known, parameters)
         pending = self._cube.features(self._observations.open_rows())
         if not len(pending):
             return process
         means, _ = process.predict(pending, 1.0)
         with_pending = Scored(
-            np.vstack([scored.features, pending]),
-            scored.groups,
-            np.concatenate([scored.times, np.ones(len(pending))]),
-            np.concatenate([scored.scores, means]),
+            np.vstack([known.features, pending]),
+            known.groups,
+            np.concatenate([known.times, np.ones(len(pending))]),
+            np.concatenate([known.scores, means]),
         )
         return GaussianProcess(with_pending, parameters)
 
@@ -117,18 +117,17 @@ class Surrogate:
             times = later
         if times not in self._fits:
             known = self._observations.first_told(times)
-            self._fits[times] = fitted(self._scored(seen(known), MOST_FITTED))
+            self._fits[times] = fitted(scored(self._cube, seen(known), MOST_FITTED))
         return self._fits[times]
 
-    def _scored(self, found: Seen, most: int) -> Scored:
-        kept = bounded(found, most)
-        times = np.log(found.epochs) / max(np.log(found.epochs.max()), 1e-9)
-        return Scored(
-            self._cube.features(found.rows[found.places[kept]]),
-            self._cube.groups,
-            times[kept],
-            found.normal_scores[kept],
-        )
+
+def scored(cube: Cube, found: Seen, most: int) -> Scored:
+    """Returns at most `most` of the scores as a process learns from them; the last level's time is 1."""
+    kept = bounded(found, most)
+    times = np.log(found.epochs) / max(np.log(found.epochs.max()), 1e-9)
+    return Scored(
+        cube.features(found.rows[found.places[kept]]), cube.groups, times[kept], found.normal_scores[kept]
+    )
 
 
 def bounded(found: Seen, most: int) -> NDArray[np.int64]:
