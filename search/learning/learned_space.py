@@ -122,6 +122,9 @@ def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: dict[str, Le
     if count < LEAST_TRIALS:
         why = f"{count} of its trials say something, at least {LEAST_TRIALS} are needed"
         return f"{earlier.address}: nothing is learned: {why}"
+    if not earlier.optima:
+        why = f"luck explains the scores of its {count} trials as well as their values do"
+        return f"{earlier.address}: nothing is learned: {why}"
     common = {name: each for name, each in lessons.items() if each is not None}
     if not common:
         return f"{earlier.address}: nothing is learned: it varies none of the fields that are free here"

@@ -213,6 +213,6 @@ def _option_words(
     for lesson, odds in said:
         best = max(odds, key=odds.__getitem__)
         yield (
-            f"{lesson.search} was best with {shown(domain.options[best])}, odds {odds[best]:.2g} "
-            f"(weight {lesson.likeness.share / total:.0%})"
+            f"{lesson.search} prefers {shown(domain.options[best])}, {odds[best]:.2g} times as likely to be "
+            f"the best as a usual option (weight {lesson.likeness.share / total:.0%})"
         )

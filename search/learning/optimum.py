@@ -10,11 +10,13 @@ trials that a sampler drew close together prove nothing by that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import pearsonr
 
 from search.deciding.cube import Cube, Rows
 from search.deciding.gaussian_process import JITTER, GaussianProcess, fitted
@@ -28,6 +30,11 @@ POINTS = 33
 AMONG = 8
 """So many of the best trials give the other values."""
 DRAWS = 400
+PARTS = 5
+"""The model must foresee each of so many parts of the trials from the others."""
+CHANCE = 0.05
+"""Nothing is learned where luck alone would foresee as much of the scores with this probability; our
+choice."""
 AS_GOOD = 0.25
 """A value counts as good as the best if it loses less than this, in deviations of all scores: 10 places of
 100 in the middle; our choice. So a dimension with hardly any effect has no best value."""
@@ -44,9 +51,12 @@ class Optimum:
 def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
     """Returns where the best value of each dimension may lie, by its name; `told` is never empty.
 
-    A dimension that no trial has is left out.
+    A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
+    score from other trials: then luck explains the scores as well as their values do.
     """
     cube, found = Cube(space), seen(told)
+    if _chance(cube, told) >= CHANCE:
+        return {}
     parameters = fitted(scored(cube, found, MOST_FITTED))
     process = GaussianProcess(scored(cube, found, MOST_SCORES), parameters)
     means, _ = process.predict(cube.features(found.rows), 1.0)
@@ -59,6 +69,34 @@ def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
             positions = [fraction_of(dimension.domain, each) for each in values]
             optima[dimension.name] = Optimum(values, _shares(cube, process, at, positions, among))
     return optima
+
+
+def _chance(cube: Cube, told: Sequence[Told]) -> float:
+    """Returns how likely luck alone would foresee so much of each trial's last score from other trials.
+
+    A model that has not seen a part of the trials, nor was fitted to them, foresees these (cross-validation).
+    Scores and forecasts count by their distance from the mean of their level.
+    """
+    found = seen(told)
+    last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(told))])
+    foreseen = np.empty(len(told))
+    for part in range(PARTS):
+        out = np.arange(len(told)) % PARTS == part
+        others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
+        known = scored(cube, others, MOST_FITTED)
+        process = GaussianProcess(known, fitted(known))
+        for epoch in np.unique(found.epochs[last[out]]):
+            at = np.flatnonzero(out & (found.epochs[last] == epoch))
+            time = math.log(epoch) / max(math.log(others.epochs.max()), 1e-9)
+            foreseen[at], _ = process.predict(cube.features(found.rows[at]), time)
+    actual = found.normal_scores[last]
+    for epoch in np.unique(found.epochs[last]):
+        at = found.epochs[last] == epoch
+        actual[at] -= actual[at].mean()
+        foreseen[at] -= foreseen[at].mean()
+    if not actual.any() or not foreseen.any():
+        return 1.0
+    return float(pearsonr(actual, foreseen, alternative="greater").pvalue)
 
 
 def _looked_at(domain: Domain) -> tuple[Value, ...]:
