@@ -32,7 +32,7 @@ AMONG = 8
 DRAWS = 400
 PARTS = 5
 """The model must foresee each of so many parts of the trials from the others."""
-CHANCE = 0.05
+CHANCE = 0.01
 """Nothing is learned where luck alone would foresee as much of the scores with this probability; our
 choice."""
 AS_GOOD = 0.25
