@@ -48,6 +48,8 @@ class Target:
     cpus: int | None = None
     """The processors of a trial of the study; None for a recipe, which trains with all that the
     machine has."""
+    study: Study | None = None
+    """The study whose first trial it is; None for a recipe."""
     learned: tuple[str, ...] = ()
     """A line for each search that a study learns from: what it taught, or why nothing."""
 
@@ -149,7 +151,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     space = learned.space
     first_trials(study, space, data.info)  # what is wrong in them is said before the first of them
     recipe = space.recipe(space.own)
-    return Target(recipe, data, kind, _device(trial), trial.cpus, learned.lines)
+    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
 
 
 def _search_target(folder: Path) -> Target:
@@ -160,7 +162,7 @@ def _search_target(folder: Path) -> Target:
     base = Start.of(search.facts).recipe(study)
     base = base.model_copy(update={"data": resolve(study.data, search.info)})
     images, recipe = load_data(base, trial), space.recipe(space.own)
-    return Target(recipe, images, "study", _device(trial), trial.cpus)
+    return Target(recipe, images, "study", _device(trial), trial.cpus, study)
 
 
 def _device(trial: PerTrial) -> torch.device:
