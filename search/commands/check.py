@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.inputs import Target, load_target
-from search.results.report import console, say
+from search.learning.lessons import LEARN_FROM
+from search.results.report import budget, console, say
 from search.results.tables import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
@@ -38,6 +39,10 @@ def run_check(
     target = load_target(file, None, settings, download=download)
     if not as_json:
         say(_title(file, target))
+        if target.study is not None and target.kind == "study":
+            say(budget(target.study))
+        for line in target.learned:
+            say(f"{LEARN_FROM}: {line}")
     with threads(target.threads):
         findings = check(
             target.recipe,

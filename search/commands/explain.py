@@ -16,13 +16,14 @@ from search.deciding.pruning import Pruning, choose_pruning
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
 from search.facts.start import Start, find_start
+from search.learning.learned_space import space_of
 from search.results.report import console, rows_table, say
 from search.results.search import Search
 from search.results.verdict_tables import full_table
 from search.study import Resources, Study
 from search.study.first import First
 from search.study.first_trials import first_trials
-from search.study.space import build_space, check_trials, far_rates, space_name
+from search.study.space import check_trials, far_rates, space_name
 from spaces.catalog.explain import recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space
@@ -82,12 +83,15 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     measured = cached_or_measured(start.recipe(study), trial, download=download)
     facts = start.known_in(with_written_facts(measured.facts, study))
     facts = with_networks(facts, study, measured.info, download=download)
-    space = build_space(study, facts, measured.info)
+    learned = space_of(study, facts, measured.info)
+    space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
     final = choose_final(study, pruning)
     first = first_trials(study, space, measured.info)
-    yield from _of_space(study, space, pruning, final, facts, measured, everything, start, first)
+    yield from _of_space(
+        study, space, pruning, final, facts, measured, everything, start, first, learned.lines
+    )
 
 
 def _of_space(
@@ -100,9 +104,12 @@ def _of_space(
     everything: bool,
     start: Start | None = None,
     first: Sequence[First] = (),
+    learned: Sequence[str] = (),
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield plan_table(study, space, pruning, final, None if measured.recorded else facts, start, first)
+    yield plan_table(
+        study, space, pruning, final, None if measured.recorded else facts, start, first, learned
+    )
     if not measured.recorded and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)

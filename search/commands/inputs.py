@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
+from search.learning.learned_space import space_of
 from search.record.storage import local_folder
 from search.results.search import Search
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
-from search.study.space import build_space
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
@@ -48,6 +48,10 @@ class Target:
     cpus: int | None = None
     """The processors of a trial of the study; None for a recipe, which trains with all that the
     machine has."""
+    study: Study | None = None
+    """The study whose first trial it is; None for a recipe."""
+    learned: tuple[str, ...] = ()
+    """A line for each search that a study learns from: what it taught, or why nothing."""
 
     @property
     def threads(self) -> int | None:
@@ -143,9 +147,11 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     data = load_data(base, trial, download=download)
     facts = start.known_in(measured_anew(base, data.info, trial, download=download))
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
-    space = build_space(study, facts, data.info)
+    learned = space_of(study, facts, data.info)
+    space = learned.space
     first_trials(study, space, data.info)  # what is wrong in them is said before the first of them
-    return Target(space.recipe(space.own), data, kind, _device(trial), trial.cpus)
+    recipe = space.recipe(space.own)
+    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
 
 
 def _search_target(folder: Path) -> Target:
@@ -156,7 +162,7 @@ def _search_target(folder: Path) -> Target:
     base = Start.of(search.facts).recipe(study)
     base = base.model_copy(update={"data": resolve(study.data, search.info)})
     images, recipe = load_data(base, trial), space.recipe(space.own)
-    return Target(recipe, images, "study", _device(trial), trial.cpus)
+    return Target(recipe, images, "study", _device(trial), trial.cpus, study)
 
 
 def _device(trial: PerTrial) -> torch.device:

@@ -48,10 +48,12 @@ def plan_table(
     facts: Facts | None,
     start: Start | None = None,
     first: Sequence[First] = (),
+    learned: Sequence[str] = (),
 ) -> Table:
     """Returns the plan. Without facts the search has begun, and no rule is asked again.
 
-    `first` are the first trials of the study, `start` is what was found for a study that names no network.
+    `first` are the first trials of the study, `start` is what was found for a study that names no network,
+    `learned` says for each earlier search what it taught.
     """
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
@@ -67,6 +69,7 @@ def plan_table(
         *length,
         ("first trial", first_trial(study, space, begun=facts is None)),
         *((f"trial {at}", str(each)) for at, each in enumerate(first, start=1)),
+        *(("learned from", each) for each in learned),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),

@@ -82,12 +82,24 @@ class GaussianProcess:
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
+    def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
+        """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
+        times = np.full(len(features), time)
+        across = self._between(features, times)
+        explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
+        return across @ self._weights, self._covariance(features, times, features, times) - (
+            explained.T @ explained
+        )
+
     def _between(self, features: Array, times: Array) -> Array:
         """Returns the covariances of other scores (rows) with those seen (columns)."""
-        seen, parameters = self._seen, self._parameters
-        inverse = np.exp(-parameters[: -len(USUAL)])[seen.groups]
-        distances = cdist(features * inverse, seen.features * inverse)
-        gaps = np.abs(times[:, None] - seen.times[None, :])
+        return self._covariance(features, times, self._seen.features, self._seen.times)
+
+    def _covariance(self, features: Array, times: Array, others: Array, their_times: Array) -> Array:
+        parameters = self._parameters
+        inverse = np.exp(-parameters[: -len(USUAL)])[self._seen.groups]
+        distances = cdist(features * inverse, others * inverse)
+        gaps = np.abs(times[:, None] - their_times[None, :])
         of_trials, of_times, _ = _terms(distances, gaps, parameters)
         covariance: Array = of_trials + of_times
         return covariance

@@ -103,7 +103,7 @@ class Surrogate:
         its_own = found.normal_scores_of(np.array(list(scores.values())))
         times = _times(np.array(list(scores), float), found)
         parameters = self._parameters()
-        known = self._scored(found, MOST_SCORES).joined(features, times, its_own)
+        known = scored(self._cube, found, MOST_SCORES).joined(features, times, its_own)
         means, deviations = GaussianProcess(known, parameters).predict(features[:1], 1.0)
         above = means - found.normal_scores_of(np.array([best]))
         return float(ndtr(above / np.hypot(deviations, np.exp(parameters[NOISE] / 2)))[0])
@@ -112,13 +112,13 @@ class Surrogate:
         """Returns the process, conditioned also on its own means for trials that have not ended: so no two
         workers get the same proposal (Ginsbourger et al. 2010, the Kriging believer)."""
         parameters = self._parameters()
-        scored = self._scored(found, MOST_SCORES)
-        process = GaussianProcess(scored, parameters)
+        known = scored(self._cube, found, MOST_SCORES)
+        process = GaussianProcess(known, parameters)
         pending = self._cube.features(self._observations.open_rows())
         if not len(pending):
             return process
         means, _ = process.predict(pending, 1.0)
-        return GaussianProcess(scored.joined(pending, np.ones(len(pending)), means), parameters)
+        return GaussianProcess(known.joined(pending, np.ones(len(pending)), means), parameters)
 
     def _parameters(self) -> NDArray[np.float64]:
         """Returns the parameters that are used now: those fitted to what was known when a refit was due."""
@@ -127,17 +127,19 @@ class Surrogate:
             times = later
         if times not in self._fits:
             known = self._observations.first_told(times)
-            self._fits[times] = fitted(self._scored(seen(known), MOST_FITTED))
+            self._fits[times] = fitted(scored(self._cube, seen(known), MOST_FITTED))
         return self._fits[times]
 
-    def _scored(self, found: Seen, most: int) -> Scored:
-        kept = bounded(found, most)
-        return Scored(
-            self._cube.features(found.rows(found.places[kept])),
-            self._cube.groups,
-            _times(found.epochs[kept], found),
-            found.normal_scores[kept],
-        )
+
+def scored(cube: Cube, found: Seen, most: int) -> Scored:
+    """Returns at most `most` of the scores as a process learns from them; the last level's time is 1."""
+    kept = bounded(found, most)
+    return Scored(
+        cube.features(found.rows(found.places[kept])),
+        cube.groups,
+        _times(found.epochs[kept], found),
+        found.normal_scores[kept],
+    )
 
 
 def _times(epochs: NDArray[np.float64], found: Seen) -> NDArray[np.float64]:

@@ -82,6 +82,7 @@ def _paths(study: Study) -> Iterator[Fault]:
     chosen = {f"space.overrides.{MODEL_NAME}: {name}": folder_of_name(name) for name in study.networks}
     written |= {where: folder for where, folder in chosen.items() if folder is not None}
     written |= {f"first.{at}": entry for at, entry in enumerate(study.first) if isinstance(entry, str)}
+    written |= {f"space.learn_from.{at}": folder for at, folder in enumerate(study.space.learn_from)}
     if study.data.root is not None:
         written["data.root"] = study.data.root
     if study.data.bundled or study.data.own:

@@ -73,9 +73,7 @@ def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[Sear
         if lost:
             yield LeftAlone("diverged trials", f"{lost} of {count}, less than {LIMITS}")
         return
-    calmer = [
-        each for each in remedies("diverged", evidence.space.recipe(best.values)) if each.path in CALMER
-    ]
+    calmer = [each for each in remedies("diverged", best.whole_recipe) if each.path in CALMER]
     found = shifts(evidence, calmer, changed)
     yield SearchFinding(
         "diverged",

@@ -84,7 +84,7 @@ def _left_out(evidence: Evidence, dimension: Dimension | None, change: Remedy) -
     best = evidence.summary.best
     if best is None or (dimension is not None and change.to in dimension.domain):
         return None
-    return objection(evidence, change, evidence.space.recipe(best.values))
+    return objection(evidence, change, best.whole_recipe)
 
 
 def _is_one_value(dimension: Dimension) -> bool:
@@ -93,11 +93,13 @@ def _is_one_value(dimension: Dimension) -> bool:
 
 
 def _is_expected(evidence: Evidence, dimension: Dimension, change: Remedy) -> bool:
-    """Says whether the space believes as much already, beside the best trial's other values."""
+    """Says whether the space believes as much already, beside the best trial's other values; beside the
+    documented ones, if that is no point of the space."""
     best = evidence.summary.best
     if best is None or change.to not in dimension.domain:
         return False
-    prior = dimension.prior(best.values)
+    is_outside = best.first is not None and best.first.outside
+    prior = dimension.prior(evidence.space.own if is_outside else best.values)
     match prior:
         case Normal(centre=centre):
             return bool(centre >= change.to if change.to > change.now else centre <= change.to)

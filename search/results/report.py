@@ -65,12 +65,17 @@ def say(text: str) -> None:
 
 def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
     """Returns the search in one line, before it starts."""
-    asked = f", {len(study.first)} of them first trials of the study" if study.first else ""
-    trials, epochs = study.budget.trials, study.budget.epochs
-    line = f"{counted(trials, 'trial')}{asked} x {counted(epochs, 'epoch')} at most, {concurrent} at once"
+    line, epochs = f"{budget(study)}, {concurrent} at once", study.budget.epochs
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
     return f"{line}; {pruning.describe(epochs)}; {final.words}"
+
+
+def budget(study: Study) -> str:
+    """Returns how many trials a study asks for, how long they are, and how many are a person's own."""
+    trials, epochs = counted(study.budget.trials, "trial"), counted(study.budget.epochs, "epoch")
+    asked = f", with {counted(len(study.first), 'first trial')} of the study" if study.first else ""
+    return f"{trials} x {epochs} at most{asked}"
 
 
 def headline(summary: Summary) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from search.deciding.finalists import Final, choose_final, final_of
 from search.deciding.pruning import Pruning, choose_pruning
+from search.learning.learned_space import space_of
 from search.record.chain import JournalError
 from search.record.code import CodeRecord
 from search.record.cursor import run_ids
@@ -30,7 +31,6 @@ from search.record.verification import Verified, read_verification
 from search.study import Study
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
-from search.study.space import build_space
 from search.verdicts.diagnosis import diagnosis_of
 from search.verdicts.judging import verdicts_of
 from search.verdicts.pruning_audit import PruningAudit, audit_of
@@ -88,7 +88,7 @@ class Search:
     @cached_property
     def space(self) -> Space:
         """The search's settled space; before that is recorded, the space that this version would build."""
-        return self.record.space() or build_space(self.study, self.facts, self.info)
+        return self.record.space() or space_of(self.study, self.facts, self.info).space
 
     @cached_property
     def first(self) -> tuple[FirstTrial, ...]:

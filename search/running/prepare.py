@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -24,21 +24,24 @@ from search.facts.measured import (
 )
 from search.facts.packing import gpu_share
 from search.facts.start import Start, find_start
+from search.learning.earlier import Earlier, earlier_searches
+from search.learning.learned_space import learned_space
+from search.learning.lessons import LEARN_FROM
 from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
+from search.running.fresh_splits import fresh_splits, most_bytes
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
-from search.study.finalists import Finalists
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
-from search.study.space import build_space, check_trials, far_rates
+from search.study.space import check_trials, far_rates
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.errors import DataError, UserError
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
@@ -67,6 +70,8 @@ class Prepared:
     pruning: Pruning
     first: tuple[FirstTrial, ...] = ()
     """The trials that the study asks for, after the documented recipe."""
+    learned: tuple[str, ...] = ()
+    """A line for each search that the study learns from: what it taught, or why nothing."""
     final: Final
     """How the best trials are trained again."""
     download: bool = False
@@ -97,13 +102,14 @@ def prepare(
     range lies far from it.
     """
     check_code(study, code)
+    earlier = earlier_searches(study)
     trial = per_trial(study.resources, hardware)
     start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
     if start.hint:
         say(start.hint)
     base = start.recipe(study)
-    most_bytes = _most_bytes(study, hardware)
-    load = partial(load_data, trial=trial, download=download, most_bytes=most_bytes, make=code.data)
+    limit = most_bytes(study, hardware)
+    load = partial(load_data, trial=trial, download=download, most_bytes=limit, make=code.data)
     data = load(base)
     data.refuse_leaks(study.data)
     _say_parts(data, say)
@@ -113,25 +119,27 @@ def prepare(
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )
-    prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
+    prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     check_networks(prepared.space, data.info, code.model, download=download)
     carried = _carried(code)
     if study.space.probes:
         space = prepared.space
         own = space.recipe(space.own)
         facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
-        prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
+        prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     if study.resources.pack:
         space = prepared.space
         least = replace(trial, cpus=study.resources.cpus or 1)
         share = gpu_share(space.recipe(space.own), data, least, hardware, say, carried.model)
         trial = per_trial(study.resources, hardware, gpus=share)
         facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
-        prepared = _assemble(study, home, data, facts, trial, hardware, download=download)
+        prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
+    for line in prepared.learned:
+        say(f"{LEARN_FROM}: {line}")
     _check_first(prepared, code.model, say, download=download)
-    splits = _fresh_splits(prepared.final, base, data.info, load)
+    splits = fresh_splits(prepared.final, base, data.info, load)
     weights = weights_of(prepared.space)
     prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
     return _with_images_here(prepared, hardware, say)
@@ -181,7 +189,7 @@ def prepare_again(
         code=code,
         carried=_carried(code),
         weights=weights,
-        splits=_fresh_splits(search.final, base, info, load),
+        splits=fresh_splits(search.final, base, info, load),
     )
     return _with_images_here(prepared, hardware, say)
 
@@ -350,11 +358,13 @@ def _assemble(
     facts: Facts,
     trial: PerTrial,
     hardware: Hardware,
+    earlier: Sequence[Earlier],
     *,
     download: bool = False,
 ) -> Prepared:
     """Returns what is ready to run, with the space and the rungs that the rules give for these facts."""
-    space = build_space(study, facts, data.info)
+    learned = learned_space(study, facts, data.info, earlier)
+    space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
     return Prepared(
@@ -363,6 +373,7 @@ def _assemble(
         data=data,
         facts=facts,
         space=space,
+        learned=learned.lines,
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=pruning,
@@ -370,29 +381,3 @@ def _assemble(
         final=choose_final(study, pruning),
         download=download,
     )
-
-
-def _most_bytes(study: Study, hardware: Hardware) -> int | None:
-    """Returns how large the images may be to be held in memory, with a copy for each fresh split."""
-    fresh = isinstance(study.finalists, Finalists) and study.finalists.splits == "fresh"
-    copies = 1 + study.finalists.seeds if isinstance(study.finalists, Finalists) and fresh else 1
-    return None if hardware.shared_bytes is None else hardware.shared_bytes // copies
-
-
-def _fresh_splits(
-    final: Final, base: Recipe, info: DataInfo, load: Callable[[Recipe], DataSet]
-) -> dict[int, DataSet]:
-    """Returns the images with training and validation drawn anew for each run of a finalist, by the seed of
-    the split. Raises UserError where the data have a validation part of their own."""
-    if final.finalists is None or final.finalists.splits == "same":
-        return {}
-    spec = resolve(base.data, info)
-    first = (spec.validation_seed or 0) + 1
-    drawn = {
-        seed: base.model_copy(update={"data": spec.model_copy(update={"validation_seed": seed})})
-        for seed in range(first, first + final.finalists.seeds)
-    }
-    try:
-        return {seed: load(recipe) for seed, recipe in drawn.items()}
-    except DataError as error:  # the search's own split was loaded before, from the same images
-        raise UserError(f"finalists.splits: fresh is not possible here: {error}") from None

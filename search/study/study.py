@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from search.study.address import Address, absolute
 from search.study.finalists import FinalistsChoice
 from search.study.objective import Objective, with_objective
 from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.paths import usable_path, without_tilde
-from trainable.files.store import is_uri, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -62,6 +62,9 @@ class SpaceChoice(Spec):
 
     name: str | None = Field(None, description="by default finetune or document, as trials start")
     overrides: dict[str, Any] = Field(default_factory=dict)
+    learn_from: tuple[Address, ...] = Field(
+        (), description="earlier searches, which teach where to look first: their folders or URIs"
+    )
     probes: tuple[Probe, ...] = Field((), description="measured once, before the first trial")
 
 
@@ -197,9 +200,7 @@ class Study(Spec):
     limits: Limits = Limits()
     objective: Objective = Objective()
     tracking: Tracking = Tracking()
-    storage: Annotated[
-        str, Field(min_length=1), AfterValidator(without_credentials), AfterValidator(usable_path)
-    ] = DEFAULT_STORAGE
+    storage: Address = DEFAULT_STORAGE
 
     @model_validator(mode="after")
     def rungs_lie_in_the_budget(self) -> Self:
@@ -303,12 +304,12 @@ class Study(Spec):
 
         Raises StudyError where the initial weights are neither a file nor a folder.
         """
-        storage = self.storage if is_uri(self.storage) else str(without_tilde(self.storage).absolute())
+        storage = absolute(self.storage)
         data = self.data
-        if not data.bundled and not data.own and not is_uri(data.path):
-            data = data.model_copy(update={"path": str(without_tilde(data.path).absolute())})
-        if data.root is not None and not is_uri(data.root):
-            data = data.model_copy(update={"root": str(without_tilde(data.root).absolute())})
+        if not data.bundled and not data.own:
+            data = data.model_copy(update={"path": absolute(data.path)})
+        if data.root is not None:
+            data = data.model_copy(update={"root": absolute(data.root)})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and not is_published(weights):
@@ -319,6 +320,7 @@ class Study(Spec):
         if self.networks:
             chosen = {**space.overrides[MODEL_NAME], "choice": [*map(absolute_name, self.networks)]}
             space = space.model_copy(update={"overrides": {**space.overrides, MODEL_NAME: chosen}})
+        space = space.model_copy(update={"learn_from": tuple(map(absolute, space.learn_from))})
         first = tuple(str(without_tilde(x).absolute()) if isinstance(x, str) else x for x in self.first)
         found = {"name": name, "storage": storage, "data": data, "base": base, "space": space, "first": first}
         return self.model_copy(update=found)

@@ -20,6 +20,7 @@ from search.record.home import FACTS_FILE
 from search.record.journal import Journal
 from search.study import Study
 from search.study.finalists import Finalists
+from search.study.first_trials import first_trials
 from search.study.space import build_space
 from spaces.domains import Choice, Domain, Value, fraction_of, is_number
 from spaces.facts import Facts
@@ -124,6 +125,7 @@ def _drive(
         trials=study.budget.trials,
         epochs=study.budget.epochs,
         metric=study.objective.metric,
+        first=first_trials(study, space, info),
         finalists=study.finalists if isinstance(study.finalists, Finalists) else None,
     )
     ledger.begin("planted")

@@ -99,3 +99,14 @@ def test_gradients_are_checked_when_asked_for(tunebook: Run, tmp_path: Path) -> 
     code, out, err = tunebook("check", data, *SEEN, "--debug", "gradcheck", "--json")
     assert code == 0, out + err
     assert "gradients" in {each["check"] for each in json.loads(out)["findings"]}
+
+
+def test_a_study_s_trials_and_its_own_first_ones_are_counted_below_the_title(
+    tunebook: Run, tmp_path: Path
+) -> None:
+    arrays(tmp_path / "data.npz")
+    budget, first = "budget: {trials: 8, epochs: 3}", "first: [{optimizer.lr: 0.5}, {optimizer.lr: 0.6}]"
+    Path("study.yaml").write_text(f"data: {{path: data.npz}}\n{budget}\n{first}\n")
+    code, out, err = tunebook("check", "study.yaml", *SEEN)
+    assert code == 0, out + err
+    assert out.splitlines()[1] == "8 trials x 3 epochs at most, with 2 first trials of the study"

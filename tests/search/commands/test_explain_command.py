@@ -18,6 +18,8 @@ from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.golden_pages import assert_page
+from tests.search.planted_searches import planted
+from tests.search.refining.landscapes import towards
 from tests.spaces.small_facts import digits_facts, imagenet_facts
 from tests.trainable.data_forms import write_csv
 from trainable.data import DataInfo
@@ -315,3 +317,26 @@ def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists
     )
     assert tunebook("train", "recipe.yaml", "--out", "out")[0] == 0
     assert Path("out/model.safetensors").exists()
+
+
+# --- earlier searches -----------------------------------------------------------------------------------
+
+
+def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_them(
+    tunebook: Tunebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    base = {"optimizer.kind": "sgd"}
+    planted(tmp_path / "old", towards(0.85), trials=40, space__name="quick", base=base)
+    planted(tmp_path / "few", towards(0.85), trials=4, space__name="quick", base=base)
+    study = "space: {name: quick, learn_from: [old/planted, few/planted]}\n"
+    Path("new.yaml").write_text(f"data: {{path: digits}}\nbase: {{optimizer.kind: sgd}}\n{study}")
+    code, out, err = tunebook("explain", "new.yaml")
+    assert code == 0, err
+    assert "learned from old/planted: 40 trials teach 1 of 1 fields that both vary" in " ".join(out.split())
+    assert "few/planted: nothing is learned: 4 of its trials say something, at least 8 are needed" in out
+    assert "learned from 1 of space.learn_from:" in row(out, "optimizer.lr")
+    Path("new.yaml").write_text("data: {path: digits}\nspace: {learn_from: [nowhere]}\n")
+    code, _, err = tunebook("explain", "new.yaml")
+    assert code == 2
+    assert "space.learn_from.0: nowhere: no such folder" in err

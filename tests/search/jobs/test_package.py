@@ -56,6 +56,7 @@ def test_paths_of_the_cluster_are_left_as_they_are(values: dict[str, Any]) -> No
     [
         ({"data__path": "flowers"}, "data.path"),
         ({"storage": "searches"}, "storage"),
+        ({"space__learn_from": ["/shared/old", "s3://b/old", "searches/old"]}, "space.learn_from.2"),
         ({"base__model__weights": "weights.safetensors"}, "base.model.weights"),
         (
             {

@@ -14,8 +14,9 @@ from search.record.journal import Journal, TrialEvent, read
 from search.refining.draft import Draft
 from search.refining.ranges import below, wider, written
 from search.refining.refine import refined
+from search.results.search import Search
 from search.study import read_study
-from spaces.domains import Choice, Float, Integer
+from spaces.domains import Choice, Float, Integer, fraction_of
 from tests.search.planted_searches import Landscape, Run, planted
 from tests.search.refining.landscapes import DECAY, RANGES, RATE, SMALL, At, after, left, towards
 from tests.search.small_events import replace_journal
@@ -182,6 +183,26 @@ def test_good_trials_among_those_that_diverged_keep_their_rates(tmp_path: Path) 
     found = refined(planted(tmp_path, landscape, trials=32, **SMALL))
     assert [(each.kind, each.about) for each in found.findings] == [("diverged", "trials")]
     assert "regularisation.clipping.kind" in {each.field for each in found.edits}
+
+
+def test_the_winner_s_own_recipe_is_mended_where_it_lies_outside_the_space(tmp_path: Path) -> None:
+    first = {RATE: 0.2, "regularisation.clipping.kind": "norm", "schedule.warmup_epochs": 2.0}
+
+    place = fraction_of(Float(0.01, 1.0, log=True), 0.2)
+
+    def landscape(at: At, luck: random.Random) -> Run:
+        accuracy = 0.9 if at[RATE] == pytest.approx(place) else 0.8 + luck.gauss(0.0, 0.002)
+        return Run(accuracy, accuracy + 0.03, diverges=accuracy < 0.9 and luck.random() < 0.4)
+
+    folder = planted(tmp_path, landscape, trials=32, first=[first], finalists="none", **SMALL)
+    best = Search(folder).best
+    assert best is not None
+    assert best.first is not None
+    assert "regularisation.clipping.kind" in best.first.outside
+    found = refined(folder)
+    assert ("diverged", "trials") in [(each.kind, each.about) for each in found.findings]
+    assert "regularisation.clipping.kind" not in {each.field for each in found.edits}
+    assert "regularisation.clipping.kind" not in {each.about for each in found.left_alone}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""Opens the earlier searches that a study learns from, and says what each one knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from search.learning.lessons import LEARN_FROM
+from search.record.folder import read_facts, read_record, read_search
+from search.record.storage import local_folder
+from search.record.trials import Record
+from search.study import Study, StudyError
+from search.verdicts.standings import positions
+from spaces.facts import Facts
+from spaces.space import Dimension, Space, Values
+from trainable.errors import Fault, UserError
+from trainable.files.paths import without_tilde
+from trainable.files.store import is_uri
+from trainable.recipe.metrics import Mode
+
+if TYPE_CHECKING:  # SciPy takes a second to import
+    from search.deciding.observations import Told
+    from search.learning.optimum import Optimum
+
+LEAST_TRIALS = 8
+"""Fewer trials that say something are not enough to fit the model; as `tunebook refine` asks for."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Holds an earlier search: its facts, its settled space and its record."""
+
+    address: str
+    facts: Facts
+    space: Space
+    record: Record
+    metric: str
+    mode: Mode
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @cached_property
+    def told(self) -> list[Told]:
+        """Its trials that say something of its space: trained to the end, stopped after a score, paused, or
+        diverged."""
+        from search.deciding.cube import Cube
+        from search.deciding.observations import Observations
+
+        observations = Observations(Cube(self.space), self.mode)
+        for trial in self.record.trials:
+            if trial.is_repeat or positions(self.space, trial) is None:
+                continue
+            observations.add(trial.id, trial.values)
+            excesses = self.record.excesses(trial.id)
+            observations.tell(trial.id, trial.end or "stopped", trial.scores(self.metric), excesses)
+        return observations.told
+
+    @cached_property
+    def optima(self) -> Mapping[str, Optimum]:
+        """Where the best value of each dimension may lie, by its name; empty after too few trials."""
+        from search.learning.optimum import optima
+
+        return optima(self.space, self.told) if len(self.told) >= LEAST_TRIALS else {}
+
+    def best_values(self, dimension: Dimension) -> Values | None:
+        """Returns the values of the best trial that has a dimension; None where none has."""
+        for each in sorted(self.told, key=lambda told: told.rank):
+            values = self.record.trials[each.trial].values
+            if dimension.name in self.space.named(values):
+                return values
+        return None
+
+
+def earlier_searches(study: Study) -> tuple[Earlier, ...]:
+    """Returns the searches that a study learns from, in its order; a search in a store is copied first.
+
+    Raises StudyError with every fault: what is no search, what is damaged or of another format, what has no
+    ended trial or another objective, and what is named twice.
+    """
+    found: dict[str, Earlier] = {}
+    faults: list[Fault] = []
+    for at, address in enumerate(study.space.learn_from):
+        where = f"{LEARN_FROM}.{at}"
+        try:
+            earlier = _opened(address)
+        except UserError as error:
+            faults.append(Fault(where, str(error)))
+            continue
+        refused = list(_refusals(earlier, study))
+        if (twice := found.setdefault(str(earlier.record.search_id), earlier)) is not earlier:
+            refused.append(f"is the search {twice.address} again; leave it out")
+        faults += [Fault(where, f"{address}: {each}") for each in refused]
+    if faults:
+        raise StudyError(faults)
+    return tuple(found.values())
+
+
+def _opened(address: str) -> Earlier:
+    folder = local_folder(address) if is_uri(address) else without_tilde(address)
+    if not folder.is_dir():
+        raise UserError(f"{address}: no such folder")
+    study, record = read_search(folder), read_record(folder)
+    facts, _ = read_facts(folder)
+    space, settled = record.space(), record.settled
+    if space is None or settled is None or not any(each.ended for each in record.trials):
+        raise UserError(f"{address}: no trial of this search has ended, so there is nothing to learn")
+    metric = settled.objective
+    return Earlier(address, facts, space, record, metric, settled.mode or study.objective.direction)
+
+
+def _refusals(earlier: Earlier, study: Study) -> Iterator[str]:
+    objective = study.objective
+    ours, theirs = (objective.metric, objective.direction), (earlier.metric, earlier.mode)
+    if ours != theirs:
+        (metric, mode), (their_metric, their_mode) = ours, theirs
+        yield (
+            f"its objective is {their_metric} ({their_mode}), that of this study is {metric} ({mode}): its "
+            "trials say nothing of that"
+        )

@@ -1,0 +1,139 @@
+"""Builds the space of a study, with what earlier searches teach as beliefs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from search.learning.earlier import LEAST_TRIALS, Earlier, earlier_searches
+from search.learning.lessons import Lesson, with_lessons
+from search.learning.likeness import Likeness, likeness
+from search.study import Study
+from search.study.space import build_space
+from spaces.catalog.overrides import OVERRIDES
+from spaces.conditions import holds, kind_of, options_of, scalars_of, value_of
+from spaces.domains import Value
+from spaces.facts import Facts
+from spaces.priors import Normal
+from spaces.rules.rules import RULES
+from spaces.space import NOTHING_BELIEVED, Dimension, Space
+from trainable.data import DataInfo
+from trainable.recipe import LEARNING_RATES
+from trainable.recipe.models import MODEL_NAME
+
+
+@dataclass(frozen=True)
+class LearnedSpace:
+    """Holds a space, and a line for each search that it learns from: what it taught, or why nothing."""
+
+    space: Space
+    lines: tuple[str, ...] = ()
+
+
+def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
+    """Returns the space that a new search of a study draws from; `space.learn_from` is read.
+
+    Raises UserError (StudyError, SpaceError).
+    """
+    return learned_space(study, facts, info, earlier_searches(study))
+
+
+def learned_space(
+    study: Study, facts: Facts, info: DataInfo, earlier: Sequence[Earlier] = ()
+) -> LearnedSpace:
+    """Returns the same with the earlier searches as they have been opened."""
+    space = build_space(study, facts, info)
+    if not earlier:
+        return LearnedSpace(space)
+    alike = [likeness(each.facts, facts) for each in earlier]
+    pairs = list(zip(earlier, alike, strict=True))
+    lessons = {
+        dimension.name: [_lesson(each, likes, space, dimension, facts) for each, likes in pairs]
+        for dimension in space.dimensions
+        if not _is_persons(dimension)
+    }
+    learned = tuple(
+        with_lessons(each, [lesson for lesson in lessons.get(each.name, ()) if lesson is not None])
+        for each in space.dimensions
+    )
+    lines = tuple(
+        _line(each, likes, space, {name: found[at] for name, found in lessons.items()})
+        for at, (each, likes) in enumerate(pairs)
+    )
+    return LearnedSpace(replace(space, dimensions=learned), lines)
+
+
+def _is_persons(dimension: Dimension) -> bool:
+    """Says whether a person wrote what to expect: that is left as it is."""
+    return dimension.source.startswith(OVERRIDES) and dimension.beliefs != NOTHING_BELIEVED
+
+
+def _lesson(
+    earlier: Earlier, likes: Likeness, space: Space, dimension: Dimension, facts: Facts
+) -> Lesson | None:
+    """Returns what a search says of a dimension; None where it does not vary that field."""
+    theirs = next(
+        (
+            each
+            for each in earlier.space.dimensions
+            if each.path == dimension.path
+            and each.name in earlier.optima
+            and set(_kinds(space, dimension)) <= set(_kinds(earlier.space, each))
+        ),
+        None,
+    )
+    if theirs is None:
+        return None
+    rule = _rule_value(earlier, theirs, facts)
+    return Lesson(earlier.name, earlier.optima[theirs.name], theirs.domain, rule, likes)
+
+
+def _kinds(space: Space, dimension: Dimension) -> tuple[Value, ...]:
+    """Returns the kinds of its section that have a dimension: a rate of SGD's says nothing of Adam's."""
+    kind = kind_of(dimension.path)
+    if kind == dimension.path:
+        return ()
+    if dimension.when is not None and dimension.when.path == kind:
+        return dimension.when.values
+    return options_of(space.dimensions).get(kind, (value_of(space.base, kind),))
+
+
+def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float | None:
+    """Returns where this version's rule would look in an earlier search, beside its best trial's values.
+
+    The rule is asked anew, since that search may have been begun by another version, or have had a person's
+    beliefs. None where no rule has a centre, and where a sweep moved only one of the two rules.
+    """
+    swept = dimension.path in LEARNING_RATES and (facts.lr_band is None) != (earlier.facts.lr_band is None)
+    rules = [rule for rule in RULES if rule.path == dimension.path]
+    values = earlier.best_values(dimension)
+    if swept or not rules or values is None:
+        return None
+    recipe = earlier.space.recipe(values)
+    scalars = scalars_of(recipe)
+    network = earlier.facts.of_network(scalars.get(MODEL_NAME))
+    found = [rule.of(network, scalars) for rule in rules if holds(rule.when, recipe)]
+    priors = [each.prior for each in found if each is not None]
+    return next((each.centre for each in priors if isinstance(each, Normal)), None)
+
+
+def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: dict[str, Lesson | None]) -> str:
+    count = len(earlier.told)
+    if count < LEAST_TRIALS:
+        why = f"{count} of its trials say something, at least {LEAST_TRIALS} are needed"
+        return f"{earlier.address}: nothing is learned: {why}"
+    if not earlier.optima:
+        why = f"luck explains the scores of its {count} trials as well as their values do"
+        return f"{earlier.address}: nothing is learned: {why}"
+    common = {name: each for name, each in lessons.items() if each is not None}
+    if not common:
+        return f"{earlier.address}: nothing is learned: it varies none of the fields that are free here"
+    by_name = {each.name: each for each in space.dimensions}
+    taught = [name for name, each in common.items() if with_lessons(by_name[name], [each]) != by_name[name]]
+    apart = f": {'; '.join(likes.words)}" if likes.words else ""
+    weight = f"weight {likes.share:.0%} of one with the same facts{apart}"
+    if not taught:
+        why = f"its {count} trials show no best values of the {len(common)} fields that both vary"
+        return f"{earlier.address}: nothing is learned: {why}"
+    fields = f"{len(taught)} of {len(common)} fields that both vary"
+    return f"{earlier.address}: {count} trials teach {fields} ({weight})"

@@ -1,0 +1,218 @@
+"""Turns what earlier searches say of one dimension into what this search believes of it.
+
+A number's lesson is a shift: how far its best value lay from what the rule says for that search's facts, on
+the scale of this search's range. It is added to what the rule says here. Where either has no rule, the lesson
+is the value itself. Options have odds. Beliefs are the classes of `spaces.priors`, and never surer than the
+variance of all sources together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import mul
+from typing import TYPE_CHECKING, assert_never
+
+from search.learning.likeness import Likeness
+from search.learning.pooling import Estimate, Pooled, pooled
+from spaces.domains import Choice, Domain, Float, Integer, fraction_of, index_of, is_number, shown
+from spaces.priors import ODDS, SPREADS, Confidence, Normal, Prior, Uniform, Weights
+from spaces.space import Believed, Dimension
+from spaces.tables import mapped
+
+if TYPE_CHECKING:  # SciPy takes a second to import
+    from search.learning.optimum import Optimum
+
+LEARN_FROM = "space.learn_from"
+"""Earlier searches stand under this path in a study."""
+EVEN_VARIANCE = 1.0 / 12.0
+"""The variance of even draws, in squared shares of their range: what is known without a search."""
+LEAST_KNOWN = 0.1
+"""A source whose variance is more than ten times that of even draws says nothing; our choice."""
+MOST_ODDS = ODDS["high"]
+"""One search changes the odds of two options by this factor at most."""
+LEAST_CHANGE = 1.1
+"""Odds that change by less are left as they are; our choice."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Holds what an earlier search says of a dimension."""
+
+    search: str
+    optimum: Optimum
+    domain: Domain
+    """That of the earlier search."""
+    rule: float | None
+    """The value that the rule gives for that search's facts; None where it gives none."""
+    likeness: Likeness
+
+
+def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
+    """Returns the dimension with what lessons add to its beliefs; the same one where they add nothing."""
+
+    def learned(own: Believed) -> Believed:
+        found = _learned(dimension.domain, own.prior, lessons)
+        if found is None:
+            return own
+        prior, words = found
+        whose = "the range" if isinstance(own.prior, Uniform) else "the rule"
+        reason = own.reason if own.reason is not None else dimension.reason
+        return Believed(prior, f"{words}; {whose}: {reason}")
+
+    beliefs = mapped(dimension.beliefs, learned)
+    if beliefs == dimension.beliefs:
+        return dimension
+    return replace(dimension, beliefs=beliefs, source=f"{LEARN_FROM}; {dimension.source}")
+
+
+def _learned(domain: Domain, own: Prior, lessons: Sequence[Lesson]) -> tuple[Prior, str] | None:
+    """Returns what is believed now and why in words; None where nothing is learned."""
+    match domain:
+        case Float() | Integer():
+            assert not isinstance(own, Weights)
+            return _learned_number(domain, own, lessons)
+        case Choice():
+            assert not isinstance(own, Normal)
+            return _learned_option(domain, own, lessons)
+        case _:
+            assert_never(domain)
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+
+
+def _learned_number(
+    domain: Float | Integer, own: Uniform | Normal, lessons: Sequence[Lesson]
+) -> tuple[Prior, str] | None:
+    """Returns the belief around the mean of the rule's value and those of the searches."""
+    found = [(each, place) for each in lessons if (place := _place(domain, own, each)) is not None]
+    if not found:
+        return None
+    estimates = [place for _, place in found]
+    if isinstance(own, Normal):
+        estimates.append(Estimate(fraction_of(domain, own.centre), own.spread**2))
+    together = pooled(estimates)
+    confidence = confidence_in(together.variance)
+    words = _number_words(domain, own, found, together)
+    if confidence is None:
+        return Uniform(), f"{words}, which leaves no belief"
+    return Normal(_number_at(domain, together.value), confidence), words
+
+
+def confidence_in(variance: float) -> Confidence | None:
+    """Returns the highest confidence whose spread is at least as wide; None where even the lowest is not."""
+    wide = [name for name, spread in SPREADS.items() if spread**2 >= variance]
+    return min(wide, key=SPREADS.__getitem__, default=None)
+
+
+def _place(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> Estimate | None:
+    """Returns where a search expects the best value of this one, as a share of this range; None where it
+    cannot say.
+
+    From its variance is taken what even draws would have, since they know nothing.
+    """
+    if isinstance(lesson.domain, Choice) or (domain.log and lesson.domain.low <= 0):
+        return None
+    places = [_share(domain, value) for value in lesson.optimum.values if is_number(value)]
+    mean = sum(map(mul, lesson.optimum.shares, places))
+    variance = sum(
+        share * (place - mean) ** 2 for share, place in zip(lesson.optimum.shares, places, strict=True)
+    )
+    length = _share(domain, lesson.domain.high) - _share(domain, lesson.domain.low)
+    even = EVEN_VARIANCE * length**2
+    known = even / max(variance, 1e-6 * even) - 1.0
+    if known < LEAST_KNOWN:
+        return None
+    if isinstance(own, Normal) and lesson.rule is not None and not (domain.log and lesson.rule <= 0):
+        mean += fraction_of(domain, own.centre) - _share(domain, lesson.rule)
+    return Estimate(mean, even / known + lesson.likeness.variance)
+
+
+def _share(domain: Float | Integer, value: float) -> float:
+    """Returns a number's place on the scale of a range, 0 to 1 within it."""
+    low, high = _ends(domain)
+    if domain.log:
+        return math.log(value / low) / math.log(high / low)
+    return (value - low) / (high - low)
+
+
+def _number_at(domain: Float | Integer, share: float) -> float:
+    """Returns the number at a place of a range; beyond it, the nearer end."""
+    low, high = _ends(domain)
+    found = low * (high / low) ** share if domain.log else low + (high - low) * share
+    return min(max(found, float(domain.low)), float(domain.high))
+
+
+def _ends(domain: Float | Integer) -> tuple[float, float]:
+    """Returns the ends of a range as `fraction_of` counts them."""
+    beyond = 0.5 if isinstance(domain, Integer) else 0.0
+    return domain.low - beyond, domain.high + beyond
+
+
+def _number_words(
+    domain: Float | Integer,
+    own: Uniform | Normal,
+    found: Sequence[tuple[Lesson, Estimate]],
+    together: Pooled,
+) -> str:
+    weights = together.shares
+    said = [
+        f"{lesson.search} expects {_number_at(domain, place.value):.3g} (weight {weight:.0%})"
+        for (lesson, place), weight in zip(found, weights, strict=False)
+    ]
+    if isinstance(own, Normal):
+        said.append(f"the rule {own.centre:.3g} (weight {weights[-1]:.0%})")
+    differ = f"; they differ by ±{together.between**0.5:.0%} of the range" if together.between > 0.0 else ""
+    return f"learned from {len(found)} of {LEARN_FROM}: {', '.join(said)}{differ}"
+
+
+# --- options ------------------------------------------------------------------------------------------
+
+
+def _learned_option(
+    domain: Choice, own: Uniform | Weights, lessons: Sequence[Lesson]
+) -> tuple[Prior, str] | None:
+    """Returns the rule's odds, multiplied by the weighted geometric mean of the searches' odds (a logarithmic
+    opinion pool, Genest and Zidek, 1986, Statistical Science 1)."""
+    options = domain.options
+    said = [(each, _odds(domain, each)) for each in lessons if isinstance(each.domain, Choice)]
+    said = [(each, odds) for each, odds in said if len(odds) > 1]
+    total = max(1.0, sum(each.likeness.share for each, _ in said))
+    factors = [
+        math.prod(odds.get(at, 1.0) ** (each.likeness.share / total) for each, odds in said)
+        for at in range(len(options))
+    ]
+    if not said or max(factors) < LEAST_CHANGE * min(factors):
+        return None
+    before = own.shares if isinstance(own, Weights) else (1.0 / len(options),) * len(options)
+    after = Weights(tuple(share * factor for share, factor in zip(before, factors, strict=True)))
+    return after, f"learned from {len(said)} of {LEARN_FROM}: {', '.join(_option_words(domain, said, total))}"
+
+
+def _odds(domain: Choice, lesson: Lesson) -> dict[int, float]:
+    """Returns the odds of the options that both searches have, by their places here, 1 in the mean; the
+    largest is at most `MOST_ODDS` times the least."""
+    there = Choice(lesson.optimum.values)
+    shares = {
+        at: lesson.optimum.shares[index_of(there, option)]
+        for at, option in enumerate(domain.options)
+        if option in there
+    }
+    if not shares or max(shares.values()) == 0.0:
+        return {}
+    bounded = {at: max(share, max(shares.values()) / MOST_ODDS) for at, share in shares.items()}
+    mean = math.exp(sum(math.log(share) for share in bounded.values()) / len(bounded))
+    return {at: share / mean for at, share in bounded.items()}
+
+
+def _option_words(
+    domain: Choice, said: Sequence[tuple[Lesson, Mapping[int, float]]], total: float
+) -> Iterator[str]:
+    for lesson, odds in said:
+        best = max(odds, key=odds.__getitem__)
+        yield (
+            f"{lesson.search} prefers {shown(domain.options[best])}, {odds[best]:.2g} times as likely to be "
+            f"the best as a usual option (weight {lesson.likeness.share / total:.0%})"
+        )

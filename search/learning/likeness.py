@@ -1,0 +1,69 @@
+"""Says how far apart two searches are by their facts, and what that costs an earlier one in weight.
+
+Tasks that are alike by simple facts have good values in like places (meta-features: Vanschoren, arXiv
+1810.03548, section 3). How much the distance matters is an exponential variogram, as geostatistics uses for
+places on a map (Cressie 1993, Statistics for Spatial Data, section 2.3.1): a variance that is there for two
+searches of the same facts, and one that comes with distance, up to a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spaces.domains import shown
+from spaces.facts import Facts
+
+SAME_FACTS = 0.2
+"""The standard deviation, as a share of a range, by which the best value of a search lies elsewhere than the
+model of another search of the same task is sure of (docs/decisions/0039)."""
+OTHER_FACTS = 0.25
+"""What is added between tasks that have nothing in common: so far the best values of tables differ
+(docs/decisions/0039)."""
+COUNTS = ("train_images", "classes", "class_balance", "image_size", "parameters", "epochs")
+"""Facts by which searches are apart: one for each factor of ten."""
+KINDS = ("channels", "pretrained", "attention", "batch_norm")
+"""Facts by which searches are apart: one where they differ."""
+CLEAR = 0.05
+"""Smaller parts of a distance are not named."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Says how alike two searches are, by the distance of their facts, at least 0."""
+
+    distance: float
+    words: tuple[str, ...] = ()
+    """The facts that differ, the largest difference first: `train_images 1,257, here 60,000`."""
+
+    @property
+    def variance(self) -> float:
+        """The variance between the best values of the two, in squared shares of a range."""
+        return SAME_FACTS**2 + OTHER_FACTS**2 * -math.expm1(-self.distance)
+
+    @property
+    def share(self) -> float:
+        """The weight that the distance leaves to an earlier search, in (0, 1]; 1 where facts are equal."""
+        return SAME_FACTS**2 / self.variance
+
+
+def likeness(earlier: Facts, now: Facts) -> Likeness:
+    """Returns how alike an earlier search is to this one."""
+    apart = sorted(_differences(earlier, now), key=lambda each: -each[1])
+    words = tuple(
+        f"{name} {_fact(earlier, name)}, here {_fact(now, name)}" for name, far in apart if far >= CLEAR
+    )
+    return Likeness(sum(far for _, far in apart), words)
+
+
+def _differences(earlier: Facts, now: Facts) -> Iterator[tuple[str, float]]:
+    for name in COUNTS:
+        yield name, abs(math.log10(getattr(earlier, name) / getattr(now, name)))
+    for name in KINDS:
+        yield name, float(getattr(earlier, name) != getattr(now, name))
+
+
+def _fact(facts: Facts, name: str) -> str:
+    value = getattr(facts, name)
+    return f"{value:,}" if type(value) is int else shown(value)

@@ -1,0 +1,133 @@
+"""Says where in each range of a search its best value may lie, and how sure its trials make that.
+
+The answer comes from the model that proposes trials (`search.deciding.surrogate`): a Gaussian process over
+all trials and levels. A dimension's effect is the process along it, averaged over the best trials' other
+values (the main effect of functional ANOVA, Hutter et al. 2014, among good trials). Effects are drawn from
+the process; where each draw is highest is where the best value may lie (Thompson sampling, or p_min in Hennig
+and Schuler 2012, JMLR 13). So few trials, failed ones and a dimension that does nothing leave it wide, and
+trials that a sampler drew close together prove nothing by that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import pearsonr
+
+from search.deciding.cube import Cube, Rows
+from search.deciding.gaussian_process import JITTER, GaussianProcess, fitted
+from search.deciding.observations import Told, seen
+from search.deciding.surrogate import MOST_FITTED, MOST_SCORES, scored
+from spaces.domains import Choice, Domain, Value, fraction_of, value_at
+from spaces.space import Space
+
+POINTS = 33
+"""Values of a range at which its effect is looked at."""
+AMONG = 8
+"""So many of the best trials give the other values."""
+DRAWS = 400
+PARTS = 5
+"""The model must foresee each of so many parts of the trials from the others."""
+CHANCE = 0.01
+"""Nothing is learned where luck alone would foresee as much of the scores with this probability; our
+choice."""
+AS_GOOD = 0.25
+"""A value counts as good as the best if it loses less than this, in deviations of all scores: 10 places of
+100 in the middle; our choice. So a dimension with hardly any effect has no best value."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Holds the values of one dimension, each with the probability that it is the best of them."""
+
+    values: tuple[Value, ...]
+    shares: tuple[float, ...]
+
+
+def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
+    """Returns where the best value of each dimension may lie, by its name; `told` is never empty.
+
+    A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
+    score from other trials: then luck explains the scores as well as their values do.
+    """
+    cube, found = Cube(space), seen(told)
+    if _chance(cube, told) >= CHANCE:
+        return {}
+    parameters = fitted(scored(cube, found, MOST_FITTED))
+    process = GaussianProcess(scored(cube, found, MOST_SCORES), parameters)
+    rows = np.array(found.trials)
+    means, _ = process.predict(cube.features(rows), 1.0)
+    best_first = rows[np.argsort(-means, kind="stable")]
+    optima: dict[str, Optimum] = {}
+    for at, dimension in enumerate(space.dimensions):
+        among = best_first[~np.isnan(best_first[:, at])][:AMONG]
+        values = _looked_at(dimension.domain)
+        if len(among) and len(values) > 1:
+            positions = [fraction_of(dimension.domain, each) for each in values]
+            optima[dimension.name] = Optimum(values, _shares(cube, process, at, positions, among))
+    return optima
+
+
+def _chance(cube: Cube, told: Sequence[Told]) -> float:
+    """Returns how likely luck alone would foresee so much of each trial's last score from other trials.
+
+    A model that has not seen a part of the trials, nor was fitted to them, foresees these (cross-validation).
+    Scores and forecasts count by their distance from the mean of their level.
+    """
+    found = seen(told)
+    last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(told))])
+    foreseen = np.empty(len(told))
+    for part in range(PARTS):
+        out = np.arange(len(told)) % PARTS == part
+        others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
+        known = scored(cube, others, MOST_FITTED)
+        process = GaussianProcess(known, fitted(known))
+        for epoch in np.unique(found.epochs[last[out]]):
+            at = np.flatnonzero(out & (found.epochs[last] == epoch))
+            time = math.log(epoch) / max(math.log(others.epochs.max()), 1e-9)
+            foreseen[at], _ = process.predict(cube.features(found.rows(at)), time)
+    actual = found.normal_scores[last]
+    for epoch in np.unique(found.epochs[last]):
+        at = found.epochs[last] == epoch
+        actual[at] -= actual[at].mean()
+        foreseen[at] -= foreseen[at].mean()
+    if not actual.any() or not foreseen.any():
+        return 1.0
+    return float(pearsonr(actual, foreseen, alternative="greater").pvalue)
+
+
+def _looked_at(domain: Domain) -> tuple[Value, ...]:
+    """Returns all options of a choice, or values spread evenly over a range."""
+    if isinstance(domain, Choice):
+        return domain.options
+    return tuple(dict.fromkeys(value_at(domain, (each + 0.5) / POINTS) for each in range(POINTS)))
+
+
+def _shares(
+    cube: Cube, process: GaussianProcess, at: int, positions: Sequence[float], among: Rows
+) -> tuple[float, ...]:
+    """Returns how often each position of a dimension is the best in draws of its effect."""
+    rows = np.repeat(np.where(np.isnan(among), 0.5, among)[None], len(positions), axis=0)
+    rows[:, :, at] = np.array(positions)[:, None]
+    features = cube.features(cube.exact(rows.reshape(-1, len(cube))))
+    means, covariance = process.predict_together(features, 1.0)
+    shape = (len(positions), len(among))
+    effect = means.reshape(shape).mean(axis=1)
+    spread = covariance.reshape(*shape, *shape).mean(axis=(1, 3))
+    drawn = _draws(effect, spread)
+    good = drawn >= drawn.max(axis=1, keepdims=True) - AS_GOOD
+    shares: NDArray[np.float64] = (good / good.sum(axis=1, keepdims=True)).mean(axis=0)
+    return tuple(shares.tolist())
+
+
+def _draws(means: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns draws of a normal vector, (DRAWS, n), the same ones every time."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, JITTER))
+    normal = np.random.default_rng(0).standard_normal((DRAWS, len(means)))
+    drawn: NDArray[np.float64] = means + normal @ root.T
+    return drawn
