@@ -135,7 +135,7 @@ def test_a_new_run_needs_no_status_and_one_that_goes_on_is_set_running() -> None
 
 def test_a_trial_that_is_paused_at_a_rung_says_so_also_after_a_kill() -> None:
     first, second = STARTED
-    began = (first, second.model_copy(update={"pauses": True}))
+    began = (first, second.model_copy(update={"scheduler": "promotion"}))
     pause = epoch(1, 2, 0.7, rung=2).model_copy(update={"pauses": True})
     start = StartEvent(trial=1, attempt=1, epoch=0)
     events: list[Event] = [*began, trial(0), trial(1), start, epoch(1, 1), pause]
