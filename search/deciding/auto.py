@@ -24,7 +24,7 @@ import numpy as np
 from search.deciding.beliefs import Rank, belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube
 from search.deciding.mutation import incumbents, mutations
-from search.deciding.observations import Observations
+from search.deciding.observations import Observations, Told
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.deciding.surrogate import Surrogate
 from search.record.journal import Outcome
@@ -39,7 +39,7 @@ BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
 
 EVEN_EVERY = 5
 STARTUP = 10
-"""Before so many trials have ended, nothing is learnt from them."""
+"""Before so many trials were told of, nothing is learnt from them."""
 FIRST_SHARE = 0.5
 """The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
 UNDIMINISHED = 20
@@ -84,7 +84,7 @@ class AutoSampler(Sampler):
         """Whether a trial has the priors' likeliest values, or there are none."""
         self._values: dict[int, Mapping[str, Value]] = {}
         self._standing: dict[int, tuple[Rank, int, float]] = {}
-        """The rank and the number of each trial that ended, and how likely the priors make it."""
+        """The rank and the number of each trial that was told of, and how likely the priors make it."""
         self._best_first: list[tuple[Rank, int, float]] = []
         self._beliefs: list[float] = []
         """How likely the priors make each of them, in the same order."""
@@ -111,6 +111,9 @@ class AutoSampler(Sampler):
         self._observations.add(number, values)
         self._has_likeliest = self._has_likeliest or is_likeliest(self._space, values)
 
+    def report(self, number: int, scores: Mapping[int, float]) -> None:
+        self._learn(number, self._observations.report(number, scores))
+
     def tell(
         self,
         number: int,
@@ -119,7 +122,10 @@ class AutoSampler(Sampler):
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
     ) -> None:
-        told = self._observations.tell(number, outcome, scores, excesses or {}, seconds)
+        self._learn(number, self._observations.tell(number, outcome, scores, excesses or {}, seconds))
+
+    def _learn(self, number: int, told: Told | None) -> None:
+        """Compare what was told of a trial last with the priors; None where nothing is known of it."""
         if not self._believes:
             return
         self._trust = None

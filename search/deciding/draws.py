@@ -37,6 +37,11 @@ class Draws:
             self._sampler.add(self._numbers[event.trial], event.values)
             self._scheduler.add(event.trial, event.values)
 
+    def report(self, trial: int) -> None:
+        """Tell the sampler the scores so far of a trial that has passed a rung, if it knows the trial."""
+        if (known := self._numbers.get(trial)) is not None:
+            self._sampler.report(known, self._record.trials[trial].scores(self._metric))
+
     def tell(self, trial: int, outcome: Outcome) -> None:
         """Tell both how a trial ended or paused, by the record, if they know the trial."""
         if (known := self._numbers.get(trial)) is not None:

@@ -387,6 +387,8 @@ class Ledger:
             self._pause(event)
         elif not goes_on:
             self._decided_ends[event.trial] = ("stopped", self._why_stopped(event.trial, event.epoch))
+        elif event.rung is not None:
+            self._draws.report(event.trial)
 
     def _pause(self, event: EpochEvent) -> None:
         """Note that a trial is paused, and which paused trials end, as too many others are better."""

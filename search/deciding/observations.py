@@ -33,7 +33,10 @@ MOST_LEVELS = 6
 
 @dataclass(frozen=True)
 class Told:
-    """Holds how a trial ended. `scores` are by epoch; higher is better, whatever the metric's direction."""
+    """Holds what is known of a trial: how it ended, or how far it is.
+
+    `scores` are by epoch; higher is better, whatever the metric's direction.
+    """
 
     trial: int
     row: Rows
@@ -94,7 +97,7 @@ class Seen:
 class Observations:
     """Collects what is told of trials, in order.
 
-    A trial that paused and went on is told more than once: what was told last counts.
+    A trial that passed a rung, or paused and went on, is told of more than once: what was told last counts.
     """
 
     def __init__(self, cube: Cube, direction: Mode) -> None:
@@ -110,6 +113,12 @@ class Observations:
         """Remember a trial that has not ended."""
         self._rows[number] = self._cube.row(values)
         self._open[number] = None
+
+    def report(self, number: int, scores: Mapping[int, float]) -> Told | None:
+        """Learn the scores so far of a trial that trains on: it counts as if it had been stopped there."""
+        told = self.tell(number, "stopped", scores, {})
+        self._open[number] = None
+        return told
 
     def tell(
         self,
@@ -143,7 +152,7 @@ class Observations:
 
     @property
     def told(self) -> list[Told]:
-        """What is known now of each trial that has ended or paused."""
+        """What is known now of each trial that has ended, has paused or has passed a rung."""
         return list(self._latest.values())
 
     def first_told(self, times: int) -> list[Told]:

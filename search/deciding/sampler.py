@@ -36,6 +36,13 @@ class Sampler(ABC):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has these values and has not ended: TPE avoids its neighbourhood."""
 
+    def report(self, number: int, scores: Mapping[int, float]) -> None:
+        """Hear the objective by epoch of a trial that has passed a rung and trains on.
+
+        Unless a sampler says otherwise, it learns nothing from a trial before its end.
+        """
+        return
+
     @abstractmethod
     def tell(
         self,

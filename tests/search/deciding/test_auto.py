@@ -224,6 +224,21 @@ def test_a_paused_trial_is_told_again_and_counts_once() -> None:
     assert len(sampler._observations.told) == len(again._observations.told) == 21
 
 
+def test_a_trial_that_has_passed_a_rung_is_learnt_from_before_it_ends() -> None:
+    surprise: Values = {RATE: 1.0, DECAY: 1e-5, KIND: "none"}
+
+    def distance(*, reported: bool) -> float:
+        """Returns how far proposals are from one that trains far from all good trials, and is better."""
+        sampler, _ = searched(plain(), 20, "gp")
+        sampler.add(20, surprise)
+        if reported:
+            sampler.report(20, {1: 5.0})
+        draws = [sampler.ask(number) for number in range(21, 61) if number % EVEN_EVERY != EVEN_EVERY - 1]
+        return float(np.mean([abs(power(each, RATE)) + abs(power(each, DECAY) + 5) for each in draws]))
+
+    assert distance(reported=True) < 0.8 * distance(reported=False)
+
+
 def test_a_budget_in_hours_draws_what_trains_fast_among_what_is_as_good() -> None:
     """Here a lower decay changes the score by little, and an epoch with it takes a tenth of the time."""
 

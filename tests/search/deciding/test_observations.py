@@ -101,3 +101,14 @@ def test_what_was_told_of_a_paused_trial_is_replaced_when_it_goes_on() -> None:
     ]
     found.tell(0, "failed", {1: 0.5, 2: 0.6}, {})
     assert [each.trial for each in found.told] == [1]
+
+
+def test_a_trial_that_trains_on_counts_where_it_is_and_stays_open_until_it_ends() -> None:
+    found = Observations(Cube(SPACE), "max")
+    found.add(0, SPACE.own)
+    found.report(0, {1: 0.1})
+    assert [each.end for each in found.told] == [(1, 0.1)]
+    assert len(found.open_rows()) == 1
+    found.tell(0, "finished", {1: 0.1, 2: 0.3}, {})
+    assert [each.end for each in found.told] == [(2, 0.3)]
+    assert len(found.open_rows()) == 0

@@ -21,6 +21,7 @@ from trainable.training.metrics import EpochResult
         ("random", 1, "asha"),
         ("qmc", 5, "asha"),
         ("tpe", 9, "asha"),
+        ("auto", 9, "asha"),
         ("random", 1, "promotion"),
         ("tpe", 9, "promotion"),
     ],
