@@ -7,7 +7,8 @@
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py --peers --peer-seeds 4
 
 Every arm searches every task from every seed with the same budget of epochs; finished runs are kept in
-`--runs`, so one that was cut short goes on, and an arm that changed runs again alone.
+`--runs`, so one that was cut short goes on, and an arm that changed runs again alone. Peers take hours and do
+not depend on our samplers: their runs are kept with the results.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from report import RESULTS, environment, write
 from spaces.priors import Confidence
 
 RUNS = Path(tempfile.gettempdir()) / "tunebook-search-quality.jsonl"
+PEER_RUNS = RESULTS / "search-quality-peers.jsonl"
 STEP = 0.005
 """Regret is read at every multiple of this share of the budget."""
 
@@ -66,7 +68,10 @@ def main() -> None:
         for name, arm in arms.items()
         if isinstance(arm, Arm) or options.peer_seeds is None or seed < options.peer_seeds
     ]
-    runs = finished(jobs, settings, options.runs, options.processes)
+    ours = [job for job in jobs if isinstance(arms[job.arm], Arm)]
+    peers = [job for job in jobs if isinstance(arms[job.arm], PeerArm)]
+    runs = finished(ours, settings, options.runs, options.processes)
+    runs |= finished(peers, settings, PEER_RUNS, options.processes)
     shares = np.arange(STEP, settings.beyond + STEP / 2, STEP)
     found = regrets(jobs, runs, settings, shares)
     if options.print:

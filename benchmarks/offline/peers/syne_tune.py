@@ -5,7 +5,8 @@ Gaussian process over all rungs, arXiv 2003.10865).
 
 Schedulers are called as Syne Tune's own Tuner calls them, and stop trials, as is their default. They know no
 conditions: they always draw all dimensions, and what does not exist with the others is left out of the
-training. Syne Tune 0.13 was the last with MOBSTER.
+training. Syne Tune 0.13 was the last with MOBSTER. BOHB's kernel densities leave ranges now and then (52 for
+a whole number from 64 to 1,024); such a value is moved to the range's end.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ class SyneTune(Peer):
             random_seed=asked.seed % 2**31,
             **(WORDS_UP_TO_0_13 if self._older else CURRENT_WORDS),
         )
+        self._dimensions = asked.dimensions
         self._trials: list[Trial] = []
 
     def ask(self) -> tuple[int, Values]:
         number = len(self._trials)
         suggestion = self._scheduler.suggest(*([number] if self._older else []))
-        trial = Trial(number, suggestion.config, datetime.now())
+        config = {each.name: _within(each, suggestion.config[each.name]) for each in self._dimensions}
+        trial = Trial(number, config, datetime.now())
         self._trials.append(trial)
         self._scheduler.on_trial_add(trial)
         return number, trial.config
@@ -72,6 +75,10 @@ def _domain(dimension: Dimension) -> Any:
             return (lograndint if dimension.log else randint)(int(dimension.low), int(dimension.high))
         case "choice":
             return choice(dimension.options)
+
+
+def _within(dimension: Dimension, value: float) -> float:
+    return min(max(value, dimension.low), dimension.high)
 
 
 if __name__ == "__main__":
