@@ -52,8 +52,8 @@ class Totals:
         """Returns [2], over this rank's images so far: the loss, the right answers.
         It is a copy, on the device."""
         if self._losses:
-            self._images[0] += torch.stack(self._losses).sum(dtype=torch.float64)
-            self._images[1] += torch.cat(self._right).sum(dtype=torch.float64)
+            self._images[0] = _added(self._images[0], torch.stack(self._losses))
+            self._images[1] = _added(self._images[1], torch.cat(self._right))
             self._losses.clear()
             self._right.clear()
         return self._images.clone()
@@ -75,11 +75,19 @@ class Totals:
         if self._norms:
             norms = torch.stack(self._norms).double()
             finite = norms.isfinite()
-            self._steps[0] += norms.where(finite, 0.0).sum()
+            self._steps[0] = _added(self._steps[0], norms.where(finite, 0.0))
             self._steps[1] += finite.sum()
             self._steps[2] += (~finite).sum()
             self._norms.clear()
         return self._steps.clone()
+
+
+def _added(total: Tensor, parts: Tensor) -> Tensor:
+    """Returns the sum of a total and of all parts.
+
+    They are added in order, so on a CPU its last digit does not depend on whether it was read in between.
+    """
+    return torch.cat([total[None], parts.double().flatten()]).cumsum(0)[-1]
 
 
 @dataclass
