@@ -44,10 +44,13 @@ SOURCES_OF_OURS = (
         for name in (
             *("make", "scheduler", "points", "optuna_trials", "tpe"),
             *(
+                "acquisition",
                 "auto",
                 "beliefs",
                 "cube",
                 "gaussian_process",
+                "hurdles",
+                "input_warping",
                 "model_asha",
                 "mutation",
                 "observations",

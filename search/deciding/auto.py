@@ -7,8 +7,8 @@ It has four ways to draw a trial:
 * from the priors: the share of these draws falls as trials come in (after piBO's beta / n, Hvarfner et al.,
   arXiv 2204.11051, section 3.2) and with the evidence against the priors;
 * by mutation: one of the best trials at the highest rung is changed (`search.deciding.mutation`);
-* by the model: where a Gaussian process over all rungs expects the largest improvement
-  (`search.deciding.surrogate`), weighed by the priors, less and less.
+* by the model: where a Gaussian process expects the largest improvement (`search.deciding.acquisition`),
+  weighed by the priors, less and less.
 
 docs/decisions/0034 says why, and what it is worth.
 """
@@ -21,12 +21,12 @@ from typing import Literal, assert_never
 
 import numpy as np
 
+from search.deciding.acquisition import Acquisition
 from search.deciding.beliefs import Rank, belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube
 from search.deciding.mutation import incumbents, mutations
 from search.deciding.observations import Observations, Told
 from search.deciding.sampler import Sampler, seed_of_trial
-from search.deciding.surrogate import Surrogate
 from search.record.journal import Outcome
 from spaces.domains import Value
 from spaces.space import Space
@@ -79,7 +79,7 @@ class AutoSampler(Sampler):
         self._believes = believes
         self._cube = Cube(space)
         self._observations = Observations(self._cube, direction)
-        self._surrogate = Surrogate(self._cube, self._observations, by_time=by_time)
+        self._acquisition = Acquisition(self._cube, self._observations, by_time=by_time)
         self._has_likeliest = not believes or is_likeliest(space, space.own)
         """Whether a trial has the priors' likeliest values, or there are none."""
         self._values: dict[int, Mapping[str, Value]] = {}
@@ -168,7 +168,7 @@ class AutoSampler(Sampler):
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Returns the candidate that promises most by the model and the priors."""
-        found = self._surrogate.candidates(rng)
+        found = self._acquisition.candidates(rng)
         weight = PRIOR_WEIGHT / len(self._observations.told) * self.trust()
         if weight == 0.0:
             return self._cube.values(found.rows[found.best(1)[0]])

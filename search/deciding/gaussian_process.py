@@ -4,11 +4,11 @@ The covariance of two scores is
 
     size * matern(x, x') * exp(-|t - t'| / change) + drift * exp(-|t - t'| / pace), and noise on the diagonal:
 
-x is a trial (a row of features), t an epoch (on a logarithmic scale, in [0, 1]). The first term lets scores
-of one epoch say less and less about those of others, the second moves all trials together. `matern` has the
-smoothness 5/2 and a length scale for each dimension (Rasmussen and Williams 2006, Gaussian Processes for
-Machine Learning, section 4.2). Parameters are the likeliest ones under weak log-normal priors (section
-5.4.1)."""
+x is a trial (a row of features, on axes that are bent as scores demand: `search.deciding.input_warping`), t
+an epoch (on a logarithmic scale, in [0, 1]). The first term lets scores of one epoch say less and less about
+those of others, the second moves all trials together. `matern` has the smoothness 5/2 and a length scale for
+each dimension (Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, section 4.2). Parameters
+are the likeliest ones under weak log-normal priors (section 5.4.1)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,26 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
+from search.deciding.input_warping import slopes, warped
+
 Array = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 STEPS = 15
 """Of L-BFGS; more changed no draw for the better."""
-JITTER = 1e-6
+JITTER, CERTAIN = 1e-6, 1e-4
+"""Added to the variance of every score; of one that is taken for certain, instead of noise."""
 CHANGE, PACE, SIZE, DRIFT, NOISE = range(-5, 0)
-"""Where the parameters stand that follow the length scales. All are logarithms."""
+"""Where the parameters stand that follow a length scale and the two numbers that bend an axis, for each
+dimension. All are logarithms."""
 USUAL = {CHANGE: 1.0, PACE: 1.0, SIZE: 0.7, DRIFT: 0.3, NOISE: 0.05}
 """The medians of the priors, for scores with a variance of about 1."""
 USUAL_LENGTH = 0.25
 """The median of a length scale is this times the root of the number of dimensions, which keeps distances
 alike in spaces of any size (Hvarfner et al., arXiv 2402.02229, section 4)."""
-SPREAD = 1.0
-"""The standard deviation of each logarithm under its prior."""
+SPREAD, BENT_SPREAD = 1.0, 0.75
+"""The standard deviation of each logarithm under its prior; that of the numbers that bend axes, whose medians
+are 1."""
 REACH = 4.0
 """Parameters are searched within so many standard deviations."""
 
@@ -60,62 +65,70 @@ class Scored:
         )
 
     @cached_property
+    def bends(self) -> NDArray[np.bool_]:
+        """Which columns are positions, not options, (columns,)."""
+        bends: NDArray[np.bool_] = np.bincount(self.groups)[self.groups] == 1
+        return bends
+
+    @cached_property
     def gaps(self) -> Array:
         """The distances in time, (n, n)."""
         return np.abs(self.times[:, None] - self.times[None, :])
 
 
 class GaussianProcess:
-    """Predicts scores, conditioned on those seen; `parameters` are those of `fitted`."""
+    """Predicts scores, conditioned on those seen; `parameters` are those of `fitted`. The last `certain` ones
+    have no noise."""
 
-    def __init__(self, seen: Scored, parameters: Array) -> None:
+    def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
-        covariance = self._between(seen.features, seen.times)
-        covariance[np.diag_indices_from(covariance)] += np.exp(parameters[NOISE]) + JITTER
+        self._placed = _placed(seen.features, seen, parameters)
+        covariance = self._covariance(self._placed, seen.times, self._placed, seen.times)
+        noise = np.repeat([self.noise, CERTAIN], [len(covariance) - certain, certain])
+        covariance[np.diag_indices_from(covariance)] += noise + JITTER
         self._factor = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
         self._weights = cho_solve((self._factor, True), seen.scores, check_finite=False)
 
+    @property
+    def noise(self) -> float:
+        """The variance of a score around what is predicted."""
+        return float(np.exp(self._parameters[NOISE]))
+
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
-        across = self._between(features, np.full(len(features), time))
+        placed, times = _placed(features, self._seen, self._parameters), np.full(len(features), time)
+        across = self._covariance(placed, times, self._placed, self._seen.times)
         explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
-        times = np.full(len(features), time)
-        across = self._between(features, times)
+        placed, times = _placed(features, self._seen, self._parameters), np.full(len(features), time)
+        across = self._covariance(placed, times, self._placed, self._seen.times)
         explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
-        return across @ self._weights, self._covariance(features, times, features, times) - (
+        return across @ self._weights, self._covariance(placed, times, placed, times) - (
             explained.T @ explained
         )
 
-    def _between(self, features: Array, times: Array) -> Array:
-        """Returns the covariances of other scores (rows) with those seen (columns)."""
-        return self._covariance(features, times, self._seen.features, self._seen.times)
-
-    def _covariance(self, features: Array, times: Array, others: Array, their_times: Array) -> Array:
-        parameters = self._parameters
-        inverse = np.exp(-parameters[: -len(USUAL)])[self._seen.groups]
-        distances = cdist(features * inverse, others * inverse)
+    def _covariance(self, placed: Array, times: Array, others: Array, their_times: Array) -> Array:
         gaps = np.abs(times[:, None] - their_times[None, :])
-        of_trials, of_times, _ = _terms(distances, gaps, parameters)
+        of_trials, of_times, _ = _terms(cdist(placed, others), gaps, self._parameters)
         covariance: Array = of_trials + of_times
         return covariance
 
 
 def fitted(seen: Scored) -> Array:
-    """Returns the likeliest parameters: the logarithms of a length scale for each dimension, and of the
-    others."""
+    """Returns the likeliest parameters: three logarithms for each dimension, and those of the others."""
     start = usual(int(seen.groups.max()) + 1)
+    reach = REACH * _spreads(len(start))
     found = minimize(
         _loss,
         start,
         args=(seen, start),
         jac=True,
         method="L-BFGS-B",
-        bounds=np.column_stack([start - REACH * SPREAD, start + REACH * SPREAD]),
+        bounds=np.column_stack([start - reach, start + reach]),
         options={"maxiter": STEPS},
     )
     return np.asarray(found.x, float)
@@ -124,17 +137,37 @@ def fitted(seen: Scored) -> Array:
 def usual(dimensions: int) -> Array:
     """Returns the priors' medians: parameters for a process that has seen nothing."""
     lengths = [USUAL_LENGTH * dimensions**0.5] * dimensions
-    parameters: Array = np.log(np.array([*lengths, *USUAL.values()]))
+    parameters: Array = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
     return parameters
+
+
+def _spreads(parameters: int) -> Array:
+    """Returns the standard deviations of as many parameters under their priors."""
+    dimensions = (parameters - len(USUAL)) // 3
+    return np.repeat([SPREAD, BENT_SPREAD, SPREAD], [dimensions, 2 * dimensions, len(USUAL)])
+
+
+def _by_column(parameters: Array, groups: Groups) -> tuple[Array, Array]:
+    """Returns the logarithms of each column's length scale, (columns,), and of what bends it,
+    (2, columns)."""
+    lengths, *shapes = parameters[: -len(USUAL)].reshape(3, -1)[:, groups]
+    return lengths, np.array(shapes)
+
+
+def _placed(features: Array, seen: Scored, parameters: Array) -> Array:
+    """Returns features on bent axes, in length scales."""
+    lengths, shapes = _by_column(parameters, seen.groups)
+    placed: Array = warped(features, shapes, seen.bends) * np.exp(-lengths)
+    return placed
 
 
 def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]:
     """Returns the negative logarithm of likelihood times prior, up to a constant, and its gradient
     (Rasmussen and Williams, equations 5.8 and 5.9)."""
-    inverse = np.exp(-parameters[: -len(USUAL)])[seen.groups]
+    lengths, shapes = _by_column(parameters, seen.groups)
     change, pace, _, _, noise = np.exp(parameters[CHANGE:])
-    scaled = seen.features * inverse
-    of_trials, of_times, by_square = _terms(cdist(scaled, scaled), seen.gaps, parameters)
+    placed = _placed(seen.features, seen, parameters)
+    of_trials, of_times, by_square = _terms(cdist(placed, placed), seen.gaps, parameters)
     covariance = of_trials + of_times
     covariance[np.diag_indices_from(covariance)] += noise + JITTER
     factor = cholesky(covariance, lower=True, check_finite=False)
@@ -143,9 +176,12 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
         np.outer(weights, weights) - cho_solve((factor, True), np.eye(len(weights)), check_finite=False)
     )
     likelihood = -0.5 * seen.scores @ weights - np.log(np.diag(factor)).sum()
+    by_place = _by_place(slope * by_square, placed)
+    by_shape = (by_place * np.exp(-lengths) * slopes(seen.features, shapes, seen.bends)).sum(axis=1)
+    by_column = np.vstack([-(by_place * placed).sum(axis=0), by_shape])
     gradient = np.concatenate(
         [
-            _by_length(slope * by_square, scaled, seen.groups),
+            *(np.bincount(seen.groups, each) for each in by_column),
             [
                 (slope * of_trials * seen.gaps).sum() / change,
                 (slope * of_times * seen.gaps).sum() / pace,
@@ -155,8 +191,9 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
             ],
         ]
     )
-    off = (parameters - centre) / SPREAD
-    return float(0.5 * off @ off - likelihood), off / SPREAD - gradient
+    spreads = _spreads(len(parameters))
+    off = (parameters - centre) / spreads
+    return float(0.5 * off @ off - likelihood), off / spreads - gradient
 
 
 def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Array, Array]:
@@ -168,7 +205,8 @@ def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Arr
     return decayed * (1 + scaled + scaled**2 / 3), drift * np.exp(-gaps / pace), by_square
 
 
-def _by_length(slope: Array, scaled: Array, groups: Groups) -> Array:
-    """Returns the sums of a symmetric `slope` times squared distances, by dimension."""
-    by_column = 2 * (slope.sum(axis=1) @ scaled**2 - (scaled * (slope @ scaled)).sum(axis=0))
-    return np.asarray(np.bincount(groups, by_column), float)
+def _by_place(slope: Array, placed: Array) -> Array:
+    """Returns the derivative by each place, (n, columns), of the sum of a symmetric `slope` times the
+    covariances' first term, where it has the slope `-slope / 2` by a squared distance."""
+    by_place: Array = 2 * (slope @ placed - slope.sum(axis=1)[:, None] * placed)
+    return by_place

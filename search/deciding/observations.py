@@ -48,6 +48,8 @@ class Told:
     """What its epochs took on average; None where it trained none."""
     rank: Rank
     """Where it stands among all trials, by the epochs that it reached and then by its score."""
+    trains_on: bool
+    """Whether it has passed the rung of its last score and trains on."""
 
     @cached_property
     def end(self) -> tuple[int, float] | None:
@@ -78,7 +80,13 @@ class Seen:
         """Returns the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
-    @property
+    def at_last_level(self) -> Seen:
+        """Returns those of the last level alone."""
+        at = self.epochs == self.epochs.max()
+        ranks: NDArray[np.float64] = rankdata(self.ranks[at])
+        return Seen(self.scores[at], self.places[at], self.trials, self.epochs[at], ranks)
+
+    @cached_property
     def normal_scores(self) -> NDArray[np.float64]:
         """The quantiles of the standard normal distribution at the ranks' shares, (n,)."""
         return self._normal(self.ranks)
@@ -88,6 +96,26 @@ class Seen:
         ordered = np.sort(self.scores)
         places = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
         return self._normal(np.clip((places + 1) / 2, 1.0, len(ordered)))
+
+    @cached_property
+    def stretched(self) -> NDArray[np.float64]:
+        """The normal scores, (n,); but those above the median are as far apart as the scores themselves, with
+        the same root mean square (half-rank warping, Song et al., arXiv 2408.11527). So it does not matter
+        how bad the bad trials are, and it does how far the best are ahead."""
+        stretched = self.normal_scores.copy()
+        finite = self.scores[np.isfinite(self.scores)]
+        above = self.scores > (np.median(finite) if len(finite) else np.inf)
+        if above.any():
+            at_median = ndtri(np.mean(~above))
+            distances = self.scores[above] - np.median(finite)
+            scale = np.sqrt(np.mean((stretched[above] - at_median) ** 2) / np.mean(distances**2))
+            stretched[above] = at_median + scale * distances
+        return stretched
+
+    def times_of(self, epochs: NDArray[np.float64] | int) -> NDArray[np.float64]:
+        """Returns epochs on the logarithmic scale that ends in 1 at the last one seen."""
+        times: NDArray[np.float64] = np.log(epochs) / max(np.log(self.epochs.max()), 1e-9)
+        return times
 
     def _normal(self, ranks: NDArray[np.float64]) -> NDArray[np.float64]:
         scores: NDArray[np.float64] = ndtri((ranks - 0.5) / len(self.ranks))
@@ -116,7 +144,7 @@ class Observations:
 
     def report(self, number: int, scores: Mapping[int, float]) -> Told | None:
         """Learn the scores so far of a trial that trains on: it counts as if it had been stopped there."""
-        told = self.tell(number, "stopped", scores, {})
+        told = self._learn(number, "stopped", scores, {}, None, trains_on=True)
         self._open[number] = None
         return told
 
@@ -131,6 +159,18 @@ class Observations:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
         nothing that was told of the trial counts."""
+        return self._learn(number, outcome, scores, excesses, seconds, trains_on=False)
+
+    def _learn(
+        self,
+        number: int,
+        outcome: Outcome,
+        scores: Mapping[int, float],
+        excesses: Mapping[str, float],
+        seconds: float | None,
+        *,
+        trains_on: bool,
+    ) -> Told | None:
         self._seen = None
         self._open.pop(number, None)
         self._latest.pop(number, None)
@@ -140,7 +180,7 @@ class Observations:
             return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
-        told = Told(number, row, outcome, signed, excess, seconds, rank)
+        told = Told(number, row, outcome, signed, excess, seconds, rank, trains_on)
         self._told.append(told)
         self._latest[number] = told
         return told

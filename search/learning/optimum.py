@@ -10,7 +10,6 @@ trials that a sampler drew close together prove nothing by that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,8 +56,8 @@ def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
     cube, found = Cube(space), seen(told)
     if _chance(cube, told) >= CHANCE:
         return {}
-    parameters = fitted(scored(cube, found, MOST_FITTED))
-    process = GaussianProcess(scored(cube, found, MOST_SCORES), parameters)
+    parameters = fitted(scored(cube, found, found.normal_scores, MOST_FITTED))
+    process = GaussianProcess(scored(cube, found, found.normal_scores, MOST_SCORES), parameters)
     rows = np.array(found.trials)
     means, _ = process.predict(cube.features(rows), 1.0)
     best_first = rows[np.argsort(-means, kind="stable")]
@@ -84,12 +83,11 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
     for part in range(PARTS):
         out = np.arange(len(told)) % PARTS == part
         others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
-        known = scored(cube, others, MOST_FITTED)
+        known = scored(cube, others, others.normal_scores, MOST_FITTED)
         process = GaussianProcess(known, fitted(known))
         for epoch in np.unique(found.epochs[last[out]]):
             at = np.flatnonzero(out & (found.epochs[last] == epoch))
-            time = math.log(epoch) / max(math.log(others.epochs.max()), 1e-9)
-            foreseen[at], _ = process.predict(cube.features(found.rows(at)), time)
+            foreseen[at], _ = process.predict(cube.features(found.rows(at)), float(others.times_of(epoch)))
     actual = found.normal_scores[last]
     for epoch in np.unique(found.epochs[last]):
         at = found.epochs[last] == epoch

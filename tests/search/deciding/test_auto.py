@@ -10,13 +10,15 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from search.deciding import auto
+from search.deciding.acquisition import EVEN, Candidates, log_expected_improvement
 from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
 from search.deciding.beliefs import draw
 from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
 from search.deciding.observations import Seen, Told
 from search.deciding.seconds_model import SecondsModel
-from search.deciding.surrogate import Candidates, bounded, log_expected_improvement
+from search.deciding.surrogate import bounded
 from search.record.journal import Outcome
 from spaces.domains import Choice, Float
 from spaces.priors import Normal, Prior, Uniform
@@ -48,13 +50,13 @@ def power(values: Values, path: str) -> float:
     return math.log10(value)
 
 
-def quality(values: Values) -> float:
+def quality(values: Values, by_decay: float = 0.3) -> float:
     """Returns a score that is best at a rate of 1e-2, a decay of 1e-3 and with crops."""
-    return -abs(power(values, RATE) + 2) - 0.3 * abs(power(values, DECAY) + 3) - (values[KIND] == "none")
+    return -abs(power(values, RATE) + 2) - by_decay * abs(power(values, DECAY) + 3) - (values[KIND] == "none")
 
 
 def searched(
-    space: Space, count: int, learns: Learns = "auto", seed: int = 0
+    space: Space, count: int, learns: Learns = "auto", seed: int = 0, by_decay: float = 0.3
 ) -> tuple[AutoSampler, list[float]]:
     """Returns a sampler after a search that stops the worse half early, and the quality of each draw."""
     sampler = make_sampler(space, learns, seed, "max")
@@ -63,7 +65,7 @@ def searched(
     for number in range(count):
         values = dict(space.own) if number == 0 else sampler.ask(number)
         sampler.add(number, values)
-        found.append(quality(values))
+        found.append(quality(values, by_decay))
         if found[-1] >= np.median(found):
             sampler.tell(number, "finished", {1: found[-1] - 1, 2: found[-1] - 0.5, 3: found[-1]})
         else:
@@ -119,31 +121,34 @@ def test_a_space_without_beliefs_has_no_share_of_priors() -> None:
     assert sampler.way(3, 0.0, 0.0) == "even"
 
 
-def test_the_model_is_drawn_to_the_prior_where_it_knows_little() -> None:
-    """Beliefs about the decay, which hardly matters here, decide among candidates that promise as much."""
-    believed = Believed(Normal(1e-5, "high"))
-    space = plain(Normal(1e-2, "medium"))
-    first, second, third = space.dimensions
-    believing = replace(space, dimensions=(first, replace(second, beliefs=believed), third))
+def test_the_model_is_drawn_to_the_prior_where_it_knows_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beliefs about the decay, which does nothing here, decide among candidates that promise as much."""
+    rate, decay, option = plain(Normal(1e-2, "medium")).dimensions
+    decay = replace(decay, beliefs=Believed(Normal(1e-5, "high")))
+    believing = replace(plain(), dimensions=(rate, decay, option))
+    samplers = [searched(believing, 14, "gp", seed, by_decay=0.0)[0] for seed in range(6)]
 
-    def mean_decay(searched_space: Space) -> float:
-        decays = []
-        for seed in range(6):
-            sampler, _ = searched(searched_space, 14, "gp", seed)
-            decays += [power(sampler._promising(np.random.default_rng(each)), DECAY) for each in range(3)]
-        return float(np.mean(decays))
+    def distance() -> float:
+        rngs = map(np.random.default_rng, range(3))
+        found = [sampler._promising(rng) for rng in rngs for sampler in samplers]
+        return float(np.mean([abs(power(values, DECAY) + 5.0) for values in found]))
 
-    assert mean_decay(believing) < mean_decay(plain()) - 0.3
+    drawn_to_it = distance()
+    monkeypatch.setattr(auto, "PRIOR_WEIGHT", 0.0)
+    assert drawn_to_it < 0.8 * distance()
 
 
 def test_pending_trials_are_kept_away_from() -> None:
+    """What is being tried promises less than before, and less than something else."""
     sampler, _ = searched(plain(), 30, "gp")
-    first = sampler.ask(31)
-    sampler.add(30, first)
-    second = sampler.ask(31)
-    distance = abs(power(first, RATE) - power(second, RATE))
-    assert first != second
-    assert distance > 1e-3
+    before = sampler._acquisition.candidates(np.random.default_rng(0))
+    [first, second] = [each for each in before.best(EVEN) if each < EVEN][:2]
+    sampler.add(30, sampler._cube.values(before.rows[first]))
+    after = sampler._acquisition.candidates(np.random.default_rng(0))
+    np.testing.assert_array_equal(before.rows[:EVEN], after.rows[:EVEN])
+    lost = (before.gains - after.gains)[[first, second]]
+    assert lost[0] > 0.2
+    assert lost[0] > lost[1]
 
 
 def test_diverging_regions_are_left() -> None:
@@ -266,7 +271,7 @@ def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
 
     def told(seconds: list[float]) -> list[Told]:
         return [
-            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
+            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0), trains_on=False)
             for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
         ]
 

@@ -34,7 +34,7 @@ def some(count: int, times: list[float], seed: int = 0) -> Scored:
 
 
 def parameters(**changed: float) -> Array:
-    found: Array = np.log(np.array([0.3, 0.5, 0.8, 0.6, 0.9, 0.7, 0.4, 0.05]))
+    found: Array = np.log(np.array([0.3, 0.5, 0.8, *[1.0] * 6, 0.6, 0.9, 0.7, 0.4, 0.05]))
     for name, value in changed.items():
         found[{"change": CHANGE, "pace": PACE, "size": SIZE, "drift": DRIFT, "noise": NOISE}[name]] = np.log(
             value
@@ -84,6 +84,16 @@ def test_a_fit_finds_the_dimension_that_matters_and_beats_the_usual_parameters()
         )
 
     assert error(found) < 0.7 * error(usual(3))
+
+
+def test_where_a_score_is_certain_nothing_is_left_to_learn() -> None:
+    seen, place = some(30, [1.0]), np.full((1, 4), 0.5)
+    joined = seen.joined(place, np.array([1.0]), np.array([2.0]))
+    noisy, certain = (
+        GaussianProcess(joined, parameters(), certain=each).predict(place, 1.0) for each in (0, 1)
+    )
+    assert certain[0][0] == pytest.approx(2.0, abs=0.01)
+    assert certain[1][0] < 0.02 < noisy[1][0]
 
 
 def test_equal_trials_with_different_scores_are_no_trouble() -> None:

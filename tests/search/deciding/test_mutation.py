@@ -35,6 +35,13 @@ def test_a_smaller_step_stays_nearer(parent: np.ndarray) -> None:
     assert distance(0.02) < 0.25 * distance(0.2)
 
 
+def test_a_number_can_reach_the_end_of_its_range(parent: np.ndarray) -> None:
+    rows = mutations(CUBE, parent, 0.5, 400, np.random.default_rng(0))
+    positions = rows[:, ~CUBE.is_choice]
+    assert np.nanmin(positions) == 0.0
+    assert np.nanmax(positions) > 0.999
+
+
 def test_about_half_of_the_numbers_move_and_options_change_less_often(parent: np.ndarray) -> None:
     rows = mutations(CUBE, parent, 0.1, 2000, np.random.default_rng(0))
     changed = rows[:, OPTIMIZER] != parent[OPTIMIZER]

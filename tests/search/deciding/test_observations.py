@@ -56,7 +56,7 @@ def test_diverged_trials_rank_last_and_those_that_break_a_constraint_below_them(
     ]
     found = seen(told(*ends, excesses={0: 0.5, 3: 0.1}).told)
     assert found.ranks.tolist() == [1, 3, 4, 2]
-    assert np.isfinite(found.normal_scores).all()
+    assert np.isfinite(found.stretched).all()
 
 
 def test_what_is_minimised_is_ranked_the_other_way() -> None:
@@ -112,3 +112,31 @@ def test_a_trial_that_trains_on_counts_where_it_is_and_stays_open_until_it_ends(
     found.tell(0, "finished", {1: 0.1, 2: 0.3}, {})
     assert [each.end for each in found.told] == [(2, 0.3)]
     assert len(found.open_rows()) == 0
+
+
+def test_stretched_scores_keep_ranks_below_the_median_and_distances_above_it() -> None:
+    ends: list[Ended] = [
+        *[("finished", {1: score}) for score in (-1000.0, -5.0, 0.1, 0.2, 0.3, 0.31, 0.32, 0.4, 1.2)],
+        ("diverged", {}),
+    ]
+    found = seen(told(*ends).told)
+    below, above = found.scores <= 0.3, found.scores > 0.3
+    np.testing.assert_array_equal(found.stretched[below], found.normal_scores[below])
+    assert (np.diff(found.stretched[np.argsort(found.ranks)]) > 0).all()
+    first, second, _, last = found.stretched[above]
+    assert (last - first) / (second - first) == pytest.approx((1.2 - 0.31) / (0.32 - 0.31))
+
+
+@pytest.mark.parametrize("scores", [[0.5, 0.5, 0.5], [0.5], []])
+def test_scores_that_are_all_alike_are_not_stretched(scores: list[float]) -> None:
+    ends: list[Ended] = [*[("finished", {1: score}) for score in scores], ("diverged", {})]
+    found = seen(told(*ends).told)
+    np.testing.assert_array_equal(found.stretched, found.normal_scores)
+
+
+def test_the_scores_of_the_last_level_are_ranked_among_themselves() -> None:
+    found = seen(told(("stopped", {1: 0.9}), *[("finished", {1: 0.1, 4: each}) for each in (0.3, 0.2)]).told)
+    last = found.at_last_level()
+    assert last.scores.tolist() == [0.3, 0.2]
+    assert last.ranks.tolist() == [2, 1]
+    assert last.places.tolist() == [1, 2]

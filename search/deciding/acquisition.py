@@ -1,0 +1,113 @@
+"""Judges what a trial may gain, and looks for the one that may gain most: the acquisition function of
+Bayesian optimization, and its maximum.
+
+A trial gains what it is expected to end above the best one, times the probability that no rung stops it
+before; where the budget is in hours, for each second of training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, ndtr
+
+from search.deciding.cube import Cube, Rows
+from search.deciding.hurdles import hurdles, log_chances
+from search.deciding.mutation import mutations
+from search.deciding.observations import Observations
+from search.deciding.seconds_model import SecondsModel
+from search.deciding.surrogate import Surrogate
+
+BY_LAST, ENOUGH = 0.5, 10
+"""The share of draws that are judged by the scores at the last level alone, once there are so many of them.
+They are fewer, but forecast nothing but the end: what ends as the best may be behind at all rungs."""
+EVEN = 400
+"""Even candidates for each draw."""
+AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
+"""Candidates near the best: so many trials, so many mutations of each, at each of these steps."""
+CLIMBED, CLIMBS = 4, (0.1, 0.03, 0.01)
+"""The best so many candidates are mutated again, at each of these steps in turn."""
+FAR = -50.0
+"""So many deviations below the best, the improvement is that of its asymptote."""
+ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Holds rows with the logarithm of what each one may gain."""
+
+    rows: Rows
+    gains: NDArray[np.float64]
+
+    def best(self, count: int) -> NDArray[np.int64]:
+        """Returns the places of those that promise most, the best first."""
+        return np.argsort(-self.gains, kind="stable")[:count]
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(np.vstack([self.rows, other.rows]), np.concatenate([self.gains, other.gains]))
+
+
+class Acquisition:
+    """Proposes candidates by two models: one of all levels, and one of the last level alone."""
+
+    def __init__(self, cube: Cube, observations: Observations, *, by_time: bool = False) -> None:
+        self._cube = cube
+        self._observations = observations
+        self._of_all = Surrogate(cube, observations)
+        self._of_last = Surrogate(cube, observations, at_last=True)
+        self._seconds = SecondsModel(cube) if by_time else None
+
+    def candidates(self, rng: np.random.Generator) -> Candidates:
+        """Returns candidates for a trial, even ones and mutations of the best, with what each may gain."""
+        by_last = rng.random() < BY_LAST and len(self._of_last.seen().scores) >= ENOUGH
+        surrogate = self._of_last if by_last else self._of_all
+        over_all = self._of_all.process()
+        process = self._of_last.process() if by_last else over_all
+        trials = surrogate.trials()
+        means, _ = process.predict(self._cube.features(trials), 1.0)
+        best = means.max()
+        rungs = hurdles(self._observations.told, self._observations.seen())
+        if self._seconds is not None:
+            self._seconds.learn(self._observations.told)
+
+        def judged(rows: Rows) -> Candidates:
+            features = self._cube.features(rows)
+            gains = log_expected_improvement(*process.predict(features, 1.0), best)
+            gains += log_chances(over_all, features, rungs)
+            return Candidates(
+                rows, gains if self._seconds is None else gains - self._seconds.logarithms(features)
+            )
+
+        parents = trials[np.argsort(-means, kind="stable")[:AROUND]]
+        near = [mutations(self._cube, parent, step, NEAR, rng) for step in STEPS for parent in parents]
+        even = self._cube.exact(rng.random((EVEN, len(self._cube))))
+        candidates = judged(np.vstack([even, *near]))
+        for step in CLIMBS:
+            tops = candidates.rows[candidates.best(CLIMBED)]
+            more = [mutations(self._cube, top, step, 2 * NEAR, rng) for top in tops]
+            candidates += judged(np.vstack(more))
+        return candidates
+
+
+def log_expected_improvement(
+    means: NDArray[np.float64], deviations: NDArray[np.float64], best: float
+) -> NDArray[np.float64]:
+    """Returns the logarithm of expected improvement over `best` (Jones et al. 1998, equation 15), computed so
+    that it orders candidates also where the improvement itself is 0 in floating point (Ament et al., arXiv
+    2310.20708)."""
+    z = (means - best) / deviations
+    low = np.minimum(z, -1.0)
+    tail = np.where(
+        low < FAR,
+        -2.0 * np.log(-low),
+        np.log1p(np.maximum(low, FAR) * ROOT_HALF_PI * erfcx(-np.maximum(low, FAR) / 2**0.5)),
+    )
+    near = np.log(
+        np.exp(-0.5 * np.maximum(z, -1.0) ** 2) / ROOT_2_PI + np.maximum(z, -1.0) * ndtr(np.maximum(z, -1.0))
+    )
+    gains: NDArray[np.float64] = np.log(deviations) + np.where(
+        z > -1.0, near, tail - 0.5 * low**2 - np.log(ROOT_2_PI)
+    )
+    return gains

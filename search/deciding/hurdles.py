@@ -1,0 +1,59 @@
+"""Forecasts whether a trial passes the rungs, from the trials that were stopped there.
+
+What a trial would gain at its end is worth nothing if it is stopped before. Near the best trials this is the
+rule rather than the exception: many are alike, and most of them miss a rung by little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from search.deciding.gaussian_process import GaussianProcess
+from search.deciding.observations import Seen, Told, levels_of
+
+ENOUGH = 6
+"""A level needs so many scores before they say what passes."""
+
+
+class Hurdle(NamedTuple):
+    """Holds a level at which trials were stopped."""
+
+    time: float
+    """The level's, as the process counts it."""
+    score: float
+    """The stretched score from which on trials passed."""
+
+
+def hurdles(told: Sequence[Told], found: Seen) -> list[Hurdle]:
+    """Returns the levels at which trials were stopped. `found` are the scores of `told`.
+
+    What passes is a share of the scores at a level; it is the share of those that went on there."""
+    ends = np.array([np.inf if each.trains_on else (each.end or (0, 0.0))[0] for each in told])
+    levels = []
+    for level in levels_of(told):
+        at = found.epochs == level
+        stopped = float(np.mean(ends[found.places[at]] <= level))
+        if at.sum() >= ENOUGH and 0 < stopped < 1:
+            score = float(np.quantile(found.stretched[at], stopped))
+            levels.append(Hurdle(float(found.times_of(level)), score))
+    return levels
+
+
+def log_chances(
+    process: GaussianProcess, features: NDArray[np.float64], passed: Sequence[Hurdle]
+) -> NDArray[np.float64] | float:
+    """Returns the logarithm of each row's probability to pass the hurdle that is the hardest for it.
+
+    It counts as the probability of being feasible does in Bayesian optimization with constraints (Gelbart et
+    al., arXiv 1403.5607, section 3). Hurdles are not taken for independent: a trial that passes the hardest
+    one most likely passes the others."""
+    chances = []
+    for hurdle in passed:
+        means, deviations = process.predict(features, hurdle.time)
+        chances.append(log_ndtr((means - hurdle.score) / np.sqrt(deviations**2 + process.noise)))
+    return np.min(chances, axis=0) if chances else 0.0
