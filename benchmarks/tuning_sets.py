@@ -57,6 +57,11 @@ def _signs(folder: Path) -> TuningSet:
 
 
 def _photographs(folder: Path) -> TuningSet:
+    return _cut(*photographs(folder, TRAIN + TEST), TRAIN)
+
+
+def photographs(folder: Path, count: int, side: int = SIDE) -> tuple[Images, Labels]:
+    """Returns so many of CIFAR-10's training images, in random order, and their labels."""
     names, contents = [], []
     with tarfile.open(folder / "cifar10-jpg.tar.xz") as archive:
         for member in archive:
@@ -67,9 +72,9 @@ def _photographs(folder: Path) -> TuningSet:
                 names.append(parts[-2])
                 contents.append(file.read())
     classes = sorted(set(names))
-    chosen = np.random.default_rng(0).permutation(len(names))[: TRAIN + TEST]
-    images = np.stack([_square(Image.open(io.BytesIO(contents[each]))) for each in chosen])
-    return _cut(images, np.array([classes.index(names[each]) for each in chosen]), TRAIN)
+    chosen = np.random.default_rng(0).permutation(len(names))[:count]
+    images = np.stack([_square(Image.open(io.BytesIO(contents[each])), side) for each in chosen])
+    return images, np.array([classes.index(names[each]) for each in chosen])
 
 
 def _clothes(folder: Path) -> TuningSet:
@@ -134,8 +139,8 @@ def _cut(images: Images, labels: Labels, train: int) -> TuningSet:
     return TuningSet(images[:train], labels[:train], images[train:], labels[train:])
 
 
-def _square(image: Image.Image) -> Images:
-    return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+def _square(image: Image.Image, side: int = SIDE) -> Images:
+    return np.asarray(image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC))
 
 
 def _idx(file: Path, header: int) -> Images:
