@@ -102,12 +102,14 @@ class Cluster:
                 self.start(name, f"--address={self.address}", "--num-cpus=2", "--num-gpus=0")
 
     def kill(self, name: str) -> None:
-        """SIGKILL to all of a node's processes, as when its machine is taken away with its disk."""
+        """SIGKILL to all of a node's processes, as when its machine is taken away with its disk.
+
+        All stop first: none lives long enough to tell of another's death."""
         process = self.processes.pop(name)
-        for _ in range(3):  # what one of them has started meanwhile goes too
+        for each in (signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL):  # of those started meanwhile too
             for pid in _in_session(process.pid):
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, each)
         process.wait()
         shutil.rmtree(self.folder / f"machine-{name}", ignore_errors=True)
 
