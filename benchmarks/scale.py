@@ -147,6 +147,9 @@ class SparinglyAsked(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self._sampler.add(number, values)
 
+    def report(self, number: int, scores: Mapping[int, float]) -> None:
+        self._sampler.report(number, scores)
+
     def tell(
         self,
         number: int,
@@ -199,7 +202,7 @@ def timed_ledger(prepared: Prepared, journal: Journal, costs: Costs, asked_from:
         RandomSampler(prepared.space, study.seed),
         asked_from,
     )
-    _time(sampler, costs, "sampler", ("ask", "add", "tell"))
+    _time(sampler, costs, "sampler", ("ask", "add", "report", "tell"))
     _time(journal, costs, "journal", ("append",))
     ledger = Ledger(
         journal,

@@ -54,6 +54,9 @@ SOURCES_OF_OURS = (
                 "model_asha",
                 "mutation",
                 "observations",
+                "ranked",
+                "sampler",
+                "seconds_model",
                 "surrogate",
             ),
         )

@@ -42,6 +42,7 @@ class Replay(Search):
     def ask(self) -> tuple[int, Values]:
         if (promoted := self._scheduler.promoted(self._paused)) is not None:
             del self._paused[promoted]
+            self._sampler.report(promoted, self._scores[promoted])
             return promoted, {}
         number, own = self._next_number, self._own
         self._next_number, self._own = number + 1, None

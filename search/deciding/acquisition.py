@@ -20,9 +20,11 @@ from search.deciding.observations import Observations
 from search.deciding.seconds_model import SecondsModel
 from search.deciding.surrogate import Surrogate
 
-BY_LAST, ENOUGH = 0.5, 10
-"""The share of draws that are judged by the scores at the last level alone, once there are so many of them.
-They are fewer, but forecast nothing but the end: what ends as the best may be behind at all rungs."""
+BY_LAST = 0.5
+"""The share of draws that look at the scores of the last level alone: what ends as the best may be behind at
+all rungs."""
+ENOUGH = 10
+"""Before so many trials have finished, no draw does."""
 EVEN = 400
 """Even candidates for each draw."""
 AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
@@ -61,18 +63,18 @@ class Acquisition:
 
     def candidates(self, rng: np.random.Generator) -> Candidates:
         """Returns candidates for a trial, even ones and mutations of the best, with what each may gain."""
-        by_last = rng.random() < BY_LAST and len(self._of_last.seen().scores) >= ENOUGH
-        surrogate = self._of_last if by_last else self._of_all
+        finished = sum(each.outcome == "finished" for each in self._observations.told)
+        by_last = rng.random() < BY_LAST and finished >= ENOUGH
         over_all = self._of_all.process()
         process = self._of_last.process() if by_last else over_all
-        trials = surrogate.trials()
+        trials = (self._of_last if by_last else self._of_all).trials()
         means, _ = process.predict(self._cube.features(trials), 1.0)
         best = means.max()
         rungs = hurdles(self._observations.told, self._observations.seen())
         if self._seconds is not None:
             self._seconds.learn(self._observations.told)
 
-        def judged(rows: Rows) -> Candidates:
+        def with_gains(rows: Rows) -> Candidates:
             features = self._cube.features(rows)
             gains = log_expected_improvement(*process.predict(features, 1.0), best)
             gains += log_chances(over_all, features, rungs)
@@ -83,11 +85,11 @@ class Acquisition:
         parents = trials[np.argsort(-means, kind="stable")[:AROUND]]
         near = [mutations(self._cube, parent, step, NEAR, rng) for step in STEPS for parent in parents]
         even = self._cube.exact(rng.random((EVEN, len(self._cube))))
-        candidates = judged(np.vstack([even, *near]))
+        candidates = with_gains(np.vstack([even, *near]))
         for step in CLIMBS:
             tops = candidates.rows[candidates.best(CLIMBED)]
             more = [mutations(self._cube, top, step, 2 * NEAR, rng) for top in tops]
-            candidates += judged(np.vstack(more))
+            candidates += with_gains(np.vstack(more))
         return candidates
 
 

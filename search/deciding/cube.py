@@ -31,6 +31,8 @@ class Cube:
         self._is_present = [self._presence(each) for each in space.dimensions]
         self._options = np.array([_option_count(each.domain) for each in space.dimensions], int)
         self.is_choice = self._options > 0
+        self.varies = self._options != 1
+        """Which dimensions have more than one value."""
         self.groups = np.repeat(np.arange(len(self)), np.maximum(self._options, 1))
         """The dimension of each column of `features`."""
 

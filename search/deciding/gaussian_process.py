@@ -82,8 +82,8 @@ class GaussianProcess:
 
     def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
-        self._placed = _placed(seen.features, seen, parameters)
-        covariance = self._covariance(self._placed, seen.times, self._placed, seen.times)
+        self._scaled = _scaled(seen.features, seen, parameters)
+        covariance = self._covariance(self._scaled, seen.times, self._scaled, seen.times)
         noise = np.repeat([self.noise, CERTAIN], [len(covariance) - certain, certain])
         covariance[np.diag_indices_from(covariance)] += noise + JITTER
         self._factor = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
@@ -96,24 +96,24 @@ class GaussianProcess:
 
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
-        placed, times = _placed(features, self._seen, self._parameters), np.full(len(features), time)
-        across = self._covariance(placed, times, self._placed, self._seen.times)
+        scaled, times = _scaled(features, self._seen, self._parameters), np.full(len(features), time)
+        across = self._covariance(scaled, times, self._scaled, self._seen.times)
         explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
-        placed, times = _placed(features, self._seen, self._parameters), np.full(len(features), time)
-        across = self._covariance(placed, times, self._placed, self._seen.times)
+        scaled, times = _scaled(features, self._seen, self._parameters), np.full(len(features), time)
+        across = self._covariance(scaled, times, self._scaled, self._seen.times)
         explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
-        return across @ self._weights, self._covariance(placed, times, placed, times) - (
+        return across @ self._weights, self._covariance(scaled, times, scaled, times) - (
             explained.T @ explained
         )
 
-    def _covariance(self, placed: Array, times: Array, others: Array, their_times: Array) -> Array:
+    def _covariance(self, scaled: Array, times: Array, others: Array, their_times: Array) -> Array:
         gaps = np.abs(times[:, None] - their_times[None, :])
-        of_trials, of_times, _ = _terms(cdist(placed, others), gaps, self._parameters)
+        of_trials, of_times, _ = _terms(cdist(scaled, others), gaps, self._parameters)
         covariance: Array = of_trials + of_times
         return covariance
 
@@ -154,11 +154,11 @@ def _by_column(parameters: Array, groups: Groups) -> tuple[Array, Array]:
     return lengths, np.array(shapes)
 
 
-def _placed(features: Array, seen: Scored, parameters: Array) -> Array:
+def _scaled(features: Array, seen: Scored, parameters: Array) -> Array:
     """Returns features on bent axes, in length scales."""
     lengths, shapes = _by_column(parameters, seen.groups)
-    placed: Array = warped(features, shapes, seen.bends) * np.exp(-lengths)
-    return placed
+    scaled: Array = warped(features, shapes, seen.bends) * np.exp(-lengths)
+    return scaled
 
 
 def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]:
@@ -166,8 +166,8 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     (Rasmussen and Williams, equations 5.8 and 5.9)."""
     lengths, shapes = _by_column(parameters, seen.groups)
     change, pace, _, _, noise = np.exp(parameters[CHANGE:])
-    placed = _placed(seen.features, seen, parameters)
-    of_trials, of_times, by_square = _terms(cdist(placed, placed), seen.gaps, parameters)
+    scaled = _scaled(seen.features, seen, parameters)
+    of_trials, of_times, by_square = _terms(cdist(scaled, scaled), seen.gaps, parameters)
     covariance = of_trials + of_times
     covariance[np.diag_indices_from(covariance)] += noise + JITTER
     factor = cholesky(covariance, lower=True, check_finite=False)
@@ -176,9 +176,9 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
         np.outer(weights, weights) - cho_solve((factor, True), np.eye(len(weights)), check_finite=False)
     )
     likelihood = -0.5 * seen.scores @ weights - np.log(np.diag(factor)).sum()
-    by_place = _by_place(slope * by_square, placed)
-    by_shape = (by_place * np.exp(-lengths) * slopes(seen.features, shapes, seen.bends)).sum(axis=1)
-    by_column = np.vstack([-(by_place * placed).sum(axis=0), by_shape])
+    slope_by_row = _slope_by_row(slope * by_square, scaled)
+    by_shape = (slope_by_row * np.exp(-lengths) * slopes(seen.features, shapes, seen.bends)).sum(axis=1)
+    by_column = np.vstack([-(slope_by_row * scaled).sum(axis=0), by_shape])
     gradient = np.concatenate(
         [
             *(np.bincount(seen.groups, each) for each in by_column),
@@ -197,7 +197,7 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
 
 
 def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Array, Array]:
-    """Returns the covariance's two terms, and twice the slope of the first by a squared distance, negated."""
+    """Returns the covariance's two terms, and -2 d(first term) / d(squared distance)."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
     scaled = 5.0**0.5 * distances
     decayed = size * np.exp(-scaled - gaps / change)
@@ -205,8 +205,8 @@ def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Arr
     return decayed * (1 + scaled + scaled**2 / 3), drift * np.exp(-gaps / pace), by_square
 
 
-def _by_place(slope: Array, placed: Array) -> Array:
-    """Returns the derivative by each place, (n, columns), of the sum of a symmetric `slope` times the
-    covariances' first term, where it has the slope `-slope / 2` by a squared distance."""
-    by_place: Array = 2 * (slope @ placed - slope.sum(axis=1)[:, None] * placed)
-    return by_place
+def _slope_by_row(slope: Array, scaled: Array) -> Array:
+    """Returns the derivatives by each row x_i, (n, columns), of a sum whose derivative by the squared
+    distance of x_i and x_j is -slope_ij / 2: these are 2 sum_j slope_ij (x_j - x_i)."""
+    slope_by_row: Array = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
+    return slope_by_row

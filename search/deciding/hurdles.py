@@ -32,7 +32,7 @@ class Hurdle(NamedTuple):
 def hurdles(told: Sequence[Told], found: Seen) -> list[Hurdle]:
     """Returns the levels at which trials were stopped. `found` are the scores of `told`.
 
-    What passes is a share of the scores at a level; it is the share of those that went on there."""
+    Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
     ends = np.array([np.inf if each.trains_on else (each.end or (0, 0.0))[0] for each in told])
     levels = []
     for level in levels_of(told):

@@ -361,6 +361,7 @@ class Ledger:
                 self._decide(event)
             case PromotionEvent():
                 self._paused.pop(event.trial, None)
+                self._draws.report(event.trial)
             case EndEvent():
                 self._decided_ends.pop(event.trial, None)
                 self._paused.pop(event.trial, None)

@@ -32,16 +32,22 @@ def incumbents(told: Sequence[Told]) -> list[Told]:
 
 
 def mutations(cube: Cube, parent: Rows, step: float, count: int, rng: np.random.Generator) -> Rows:
-    """Returns `count` rows near a trial's row. At least one coordinate of each moves.
+    """Returns `count` rows near a trial's row.
 
     A number moves by a normal step with the standard deviation `step`, a share of its range, and stops at the
-    ends, where the best value may lie; an option becomes any other one. What the parent does not have, but
-    the new row does, is drawn evenly."""
+    ends, where the best value may lie; an option becomes any other one. One coordinate of each row moves in
+    any case, if it has one that can: a step of it that would leave the range is reflected. Whole numbers are
+    rounded, so they may stay as they are. What the parent does not have, but the new row does, is drawn
+    evenly."""
     shape = count, len(parent)
     has = ~np.isnan(parent)
-    kept = np.where(has, parent, rng.random(shape))
+    start = np.where(has, parent, rng.random(shape))
     moves = has & (rng.random(shape) < np.where(cube.is_choice, SWITCHED, MOVED))
-    moves[np.arange(count), rng.choice(np.flatnonzero(has), count)] = True
-    stepped = np.clip(kept + step * rng.normal(size=shape), 0.0, 1.0)
-    moved = np.where(cube.is_choice, (kept + cube.to_other_options(rng.random(shape))) % 1.0, stepped)
-    return cube.exact(np.where(moves, moved, kept))
+    forced = np.zeros(shape, bool)
+    if len(varying := np.flatnonzero(has & cube.varies)):
+        forced[np.arange(count), rng.choice(varying, count)] = True
+    stepped = start + step * rng.normal(size=shape)
+    stepped = np.where(forced, 1.0 - np.abs(1.0 - np.abs(stepped)), stepped)
+    other = (start + cube.to_other_options(rng.random(shape))) % 1.0
+    moved = np.where(cube.is_choice, other, np.clip(stepped, 0.0, 1.0))
+    return cube.exact(np.where(moves | forced, moved, start))

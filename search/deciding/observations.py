@@ -80,8 +80,9 @@ class Seen:
         """Returns the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
+    @cached_property
     def at_last_level(self) -> Seen:
-        """Returns those of the last level alone."""
+        """The scores of the last level alone."""
         at = self.epochs == self.epochs.max()
         ranks: NDArray[np.float64] = rankdata(self.ranks[at])
         return Seen(self.scores[at], self.places[at], self.trials, self.epochs[at], ranks)
@@ -99,9 +100,9 @@ class Seen:
 
     @cached_property
     def stretched(self) -> NDArray[np.float64]:
-        """The normal scores, (n,); but those above the median are as far apart as the scores themselves, with
-        the same root mean square (half-rank warping, Song et al., arXiv 2408.11527). So it does not matter
-        how bad the bad trials are, and it does how far the best are ahead."""
+        """The normal scores up to the median, and above it the scores themselves on the scale of the normal
+        ones, (n,): half-rank warping (Song et al., arXiv 2408.11527). It matters how far the best trials are
+        ahead, and not how bad the bad ones are."""
         stretched = self.normal_scores.copy()
         finite = self.scores[np.isfinite(self.scores)]
         above = self.scores > (np.median(finite) if len(finite) else np.inf)
@@ -114,8 +115,8 @@ class Seen:
 
     def times_of(self, epochs: NDArray[np.float64] | int) -> NDArray[np.float64]:
         """Returns epochs on the logarithmic scale that ends in 1 at the last one seen."""
-        times: NDArray[np.float64] = np.log(epochs) / max(np.log(self.epochs.max()), 1e-9)
-        return times
+        last = float(self.epochs.max())
+        return np.log(epochs) / np.log(last) if last > 1.0 else np.ones(np.shape(epochs))
 
     def _normal(self, ranks: NDArray[np.float64]) -> NDArray[np.float64]:
         scores: NDArray[np.float64] = ndtri((ranks - 0.5) / len(self.ranks))
@@ -133,7 +134,8 @@ class Observations:
         self._direction = direction
         self._rows: dict[int, Rows | None] = {}
         self._open: dict[int, None] = {}
-        self._told: list[Told] = []
+        self._history: list[tuple[int, Told | None]] = []
+        """What was known of a trial after each time that something was learnt or unlearnt of it."""
         self._latest: dict[int, Told] = {}
         self._seen: Seen | None = None
 
@@ -173,22 +175,24 @@ class Observations:
     ) -> Told | None:
         self._seen = None
         self._open.pop(number, None)
-        self._latest.pop(number, None)
+        known = self._latest.pop(number, None)
         excess = above_limits(excesses)
         row, rank = self._rows[number], rank_of(outcome, scores, self._direction, excess)
         if row is None or rank is None or (outcome == "stopped" and not scores):
+            if known is not None:
+                self._history.append((number, None))
             return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
         told = Told(number, row, outcome, signed, excess, seconds, rank, trains_on)
-        self._told.append(told)
+        self._history.append((number, told))
         self._latest[number] = told
         return told
 
     @property
     def times_told(self) -> int:
-        """How often something was learnt."""
-        return len(self._told)
+        """How often something was learnt or unlearnt."""
+        return len(self._history)
 
     @property
     def told(self) -> list[Told]:
@@ -196,8 +200,8 @@ class Observations:
         return list(self._latest.values())
 
     def first_told(self, times: int) -> list[Told]:
-        """Returns what was known when something had been learnt so many times."""
-        return list({each.trial: each for each in self._told[:times]}.values())
+        """Returns what was known of each trial when `times_told` was so much."""
+        return [each for each in dict(self._history[:times]).values() if each is not None]
 
     def seen(self) -> Seen:
         """Returns the scores at all levels that are known now; something must have been learnt."""
@@ -210,15 +214,19 @@ class Observations:
         return self._rows.get(number)
 
     def open_rows(self) -> Rows:
-        """Returns the rows of the trials that have not ended, (trials, dimensions)."""
+        """Returns the rows of the trials that train or wait to, (trials, dimensions)."""
         rows = [row for number in self._open if (row := self._rows[number]) is not None]
         return np.array(rows).reshape(-1, len(self._cube))
 
 
 def levels_of(told: Iterable[Told]) -> list[int]:
-    """Returns the epochs at which trials ended, rising."""
+    """Returns the epochs at which trials ended, rising. The last one is always among them."""
     ends = Counter(each.end[0] for each in told if each.end is not None)
-    return sorted(epoch for epoch, _ in ends.most_common(MOST_LEVELS))
+    if not ends:
+        return []
+    last = max(ends)
+    often = [epoch for epoch, _ in ends.most_common(MOST_LEVELS) if epoch != last]
+    return [*sorted(often[: MOST_LEVELS - 1]), last]
 
 
 def seen(told: Sequence[Told]) -> Seen:

@@ -49,10 +49,13 @@ class Surrogate:
         return found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
 
     def process(self) -> GaussianProcess:
-        """Returns the process, conditioned also on its own means for trials that have not ended: so no two
-        workers get the same proposal (Ginsbourger et al. 2010, the Kriging believer)."""
-        parameters = self._parameters()
-        known = scored(self._cube, found := self.seen(), found.stretched, MOST_SCORES)
+        """Returns the process, conditioned also on its own means for trials that have not ended: so proposals
+        for several workers keep apart (Ginsbourger et al. 2010, the Kriging believer).
+
+        Parameters are fitted to normal scores: as good as to the stretched ones, which it is conditioned on,
+        and one fit serves forecasts of both."""
+        parameters, found = self._parameters(), self.seen()
+        known = scored(self._cube, found, found.stretched, MOST_SCORES)
         process = GaussianProcess(known, parameters)
         pending = self._cube.features(self._observations.open_rows())
         if not len(pending):
@@ -87,19 +90,19 @@ class Surrogate:
         return self._fits[times]
 
     def _of(self, found: Seen) -> Seen:
-        return found.at_last_level() if self._at_last else found
+        return found.at_last_level if self._at_last else found
 
 
 def scored(cube: Cube, found: Seen, scores: NDArray[np.float64], most: int) -> Scored:
     """Returns at most `most` of the scores seen as a process learns from them; the last level's time is 1.
 
     `scores` are the normal scores, or the stretched ones."""
-    kept = bounded(found, most)
+    chosen = bounded(found, most)
     return Scored(
-        cube.features(found.rows(found.places[kept])),
+        cube.features(found.rows(found.places[chosen])),
         cube.groups,
-        found.times_of(found.epochs[kept]),
-        scores[kept],
+        found.times_of(found.epochs[chosen]),
+        scores[chosen],
     )
 
 

@@ -7,7 +7,10 @@ import pytest
 
 from search.deciding.cube import Cube
 from search.deciding.mutation import SWITCHED, mutations
+from spaces.domains import Choice, Float
+from spaces.space import Dimension, Space
 from tests.search.small_spaces import conditional_space
+from trainable.recipe import Recipe
 
 SPACE = conditional_space()
 CUBE = Cube(SPACE)
@@ -40,6 +43,17 @@ def test_a_number_can_reach_the_end_of_its_range(parent: np.ndarray) -> None:
     positions = rows[:, ~CUBE.is_choice]
     assert np.nanmin(positions) == 0.0
     assert np.nanmax(positions) > 0.999
+
+
+@pytest.mark.parametrize("end", [1e-3, 10.0])
+def test_a_row_whose_only_number_is_at_an_end_changes_too(end: float) -> None:
+    rate = Dimension("optimizer.lr", Float(1e-3, 10.0, log=True), "for the test", "none")
+    only = Dimension("augmentation.crop.kind", Choice(("none",)), "for the test", "none")
+    cube = Cube(Space(Recipe(), (rate, only), own={rate.path: end, only.path: "none"}))
+    parent = cube.exact(np.array([[float(end > 1.0), 0.5]]))[0]
+    rows = mutations(cube, parent, 0.1, 200, np.random.default_rng(0))
+    assert (rows[:, 0] != parent[0]).all()
+    assert (rows[:, 1] == parent[1]).all()
 
 
 def test_about_half_of_the_numbers_move_and_options_change_less_often(parent: np.ndarray) -> None:

@@ -33,10 +33,17 @@ def test_levels_are_the_epochs_at_which_trials_ended() -> None:
     assert levels_of(found.told) == [3, 9]
 
 
-def test_of_many_epochs_those_at_which_most_trials_ended_are_levels() -> None:
+def test_of_many_epochs_those_at_which_most_trials_ended_and_the_last_are_levels() -> None:
     rare: list[Ended] = [("stopped", {epoch: 0.1}) for epoch in range(20, 40)]
     often: list[Ended] = [("stopped", {epoch: 0.1}) for epoch in range(1, 1 + MOST_LEVELS) for _ in range(2)]
-    assert levels_of(told(*rare, *often).told) == list(range(1, 1 + MOST_LEVELS))
+    assert levels_of(told(*rare, *often).told) == [*range(1, MOST_LEVELS), 39]
+
+
+def test_where_all_scores_are_of_epoch_1_they_are_of_the_end() -> None:
+    found = seen(told(("finished", {1: 0.1}), ("finished", {1: 0.3})).told)
+    assert found.times_of(found.epochs).tolist() == [1.0, 1.0]
+    later = seen(told(("finished", {9: 0.1}), ("stopped", {3: 0.3})).told)
+    assert later.times_of(later.epochs) == pytest.approx([1.0, 0.5])
 
 
 def test_a_trial_counts_at_each_level_and_all_scores_are_ranked_together() -> None:
@@ -101,6 +108,7 @@ def test_what_was_told_of_a_paused_trial_is_replaced_when_it_goes_on() -> None:
     ]
     found.tell(0, "failed", {1: 0.5, 2: 0.6}, {})
     assert [each.trial for each in found.told] == [1]
+    assert [each.trial for each in found.first_told(found.times_told)] == [1]
 
 
 def test_a_trial_that_trains_on_counts_where_it_is_and_stays_open_until_it_ends() -> None:
@@ -136,7 +144,7 @@ def test_scores_that_are_all_alike_are_not_stretched(scores: list[float]) -> Non
 
 def test_the_scores_of_the_last_level_are_ranked_among_themselves() -> None:
     found = seen(told(("stopped", {1: 0.9}), *[("finished", {1: 0.1, 4: each}) for each in (0.3, 0.2)]).told)
-    last = found.at_last_level()
+    last = found.at_last_level
     assert last.scores.tolist() == [0.3, 0.2]
     assert last.ranks.tolist() == [2, 1]
     assert last.places.tolist() == [1, 2]

@@ -22,6 +22,7 @@ from trainable.training.metrics import EpochResult
         ("qmc", 5, "asha"),
         ("tpe", 9, "asha"),
         ("auto", 9, "asha"),
+        ("auto", 9, "promotion"),
         ("random", 1, "promotion"),
         ("tpe", 9, "promotion"),
     ],
