@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,19 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 @contextmanager
 def served(folder: Path) -> Iterator[list[str]]:
-    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does."""
+    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does.
+
+    Tests that run in the background of a shell ignore Ctrl-C; the command must not inherit that."""
     port = free_port()
     words = ["-m", "search", "ui", str(folder), "--port", str(port)]
     with (folder / "ui.errors").open("wb") as errors:
-        ui = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=errors, text=True)
+        ui = subprocess.Popen(
+            [sys.executable, *words],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )
     try:
         assert ui.stdout is not None
         lines = list(takewhile(lambda line: line != "(Ctrl-C ends it)\n", ui.stdout))
