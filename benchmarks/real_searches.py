@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from real_searches_page import ARMS, ARMS_OF, DATA, Record, page
+from real_searches_page import ARMS, ARMS_OF, DATA, Record, halfway, page
 from report import RESULTS, environment, portable, write
 from search.record.journal import EndEvent, EpochEvent, Event, TrialEvent, read
 from search.record.verification import read_verification
@@ -76,14 +76,16 @@ def run(data: str, arm: str, seed: int) -> Record:
         _tunebook(Path(storage), *command)
         folder = Path(storage) / "run"
         found = course(read(folder / "events.jsonl"))
-        trials = {"best": found["trial"], "halfway": halfway(found), "documented": 0}
-        fresh = {trial: _fresh(folder, trial) for trial in sorted(set(trials.values()) - {None})}
+        trials = {"best": found["trial"], "documented": 0}
+        if (before := halfway(found)) is not None:
+            trials["halfway"] = before[1]
+        fresh = {trial: _fresh(folder, trial) for trial in sorted(set(trials.values()))}
     shown = [each for each in command if each not in (storage, "--storage")]
     record = {
         "data": data,
         "arm": arm,
         "seed": seed,
-        "fresh": {which: fresh.get(trial) for which, trial in trials.items()},
+        "fresh": {which: fresh[trial] for which, trial in trials.items()},
         **found,
         "command": portable(" ".join(["tunebook", *shown])),
         "environment": where,
@@ -115,12 +117,6 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
                     steps.append((epochs, best, trial))
     found = {"epochs": epochs, "best": best, "trial": trial, "values": values}
     return {**found, "course": steps, "ends": ends}
-
-
-def halfway(found: Record) -> int | None:
-    """Returns the trial that was the best when half of the epochs were spent; None before any had ended."""
-    trials: list[int] = [trial for epochs, _, trial in found["course"] if epochs <= found["epochs"] / 2]
-    return trials[-1] if trials else None
 
 
 def _make(data: str, folder: Path) -> None:

@@ -114,12 +114,12 @@ def _later(found: Runs) -> Iterator[str]:
     for data in DATA:
         for arm in ARMS:
             runs = [each for each in found if (each["data"], each["arm"]) == (data, arm)]
-            if runs := [each for each in runs if each["fresh"]["halfway"]]:
+            if runs := [each for each in runs if "halfway" in each["fresh"]]:
                 yield f"| {data} | {arm} | {len(runs)} | {_gained(runs)} |"
 
 
 def _gained(runs: Runs) -> str:
-    own = [100 * (each["best"] - best_halfway(each)) for each in runs]
+    own = [100 * (each["best"] - before[0]) for each in runs if (before := halfway(each))]
     validation, test, rules = (
         [100 * (_mean(each, "best", part) - _mean(each, before, part)) for each in runs]
         for before, part in (("halfway", "validation"), ("halfway", "test"), ("documented", "test"))
@@ -141,10 +141,10 @@ def _mean(run: Record, which: str, part: str) -> float:
     return statistics.mean(scores)
 
 
-def best_halfway(run: Record) -> float:
-    """Returns the best final score once half of the epochs were spent."""
-    steps: list[tuple[int, float, int]] = run["course"]
-    return max(best for epochs, best, _ in steps if epochs <= run["epochs"] / 2)
+def halfway(run: Record) -> tuple[float, int] | None:
+    """Returns the best final score when half of the epochs were spent, and its trial; None before any."""
+    steps = [(best, trial) for epochs, best, trial in run["course"] if epochs <= run["epochs"] / 2]
+    return steps[-1] if steps else None
 
 
 def _pairs(found: Runs, data: str, ours: str, other: str) -> list[tuple[Record, Record]]:

@@ -34,31 +34,26 @@ class Replay(Search):
         self._own = own
         self._own_number = None if own is None else first
         self._next_number = first
-        self._scores: dict[int, dict[int, float]] = {}
-        """By epoch, of each trial."""
         self._paused: dict[int, int] = {}
         """The rung at which each paused trial waits."""
 
     def ask(self) -> tuple[int, Values]:
         if (promoted := self._scheduler.promoted(self._paused)) is not None:
             del self._paused[promoted]
-            self._sampler.report(promoted, self._scores[promoted])
+            self._sampler.report(promoted, self._trials[promoted].scores)
             return promoted, {}
         number, own = self._next_number, self._own
         self._next_number, self._own = number + 1, None
         return number, self._sampler.ask(number) if own is None else own
 
     def begin(self, number: int, values: Values) -> None:
-        self._scores[number] = {}
         self._sampler.add(number, values)
         self._scheduler.add(number, values)
 
     def report(self, number: int, epoch: int, score: float) -> bool:
-        scores = self._scores[number]
-        scores[epoch] = score
         goes_on = self._scheduler.report(number, epoch, score, exempt=number == self._own_number)
         if goes_on and self._scheduler.rung_at(epoch) is not None:
-            self._sampler.report(number, scores)
+            self._sampler.report(number, self._trials[number].scores)
         return goes_on
 
     def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:

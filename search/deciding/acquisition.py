@@ -70,7 +70,7 @@ class Acquisition:
         trials = (self._of_last if by_last else self._of_all).trials()
         means, _ = process.predict(self._cube.features(trials), 1.0)
         best = means.max()
-        rungs = hurdles(self._observations.told, self._observations.seen())
+        rungs = hurdles(self._observations)
         if self._seconds is not None:
             self._seconds.learn(self._observations.told)
 

@@ -96,20 +96,25 @@ class GaussianProcess:
 
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
-        scaled, times = _scaled(features, self._seen, self._parameters), np.full(len(features), time)
-        across = self._covariance(scaled, times, self._scaled, self._seen.times)
-        explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
+        across, explained = self._known_of(*self._at(features, time))
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
-        scaled, times = _scaled(features, self._seen, self._parameters), np.full(len(features), time)
+        points = self._at(features, time)
+        across, explained = self._known_of(*points)
+        return across @ self._weights, self._covariance(*points, *points) - explained.T @ explained
+
+    def _at(self, features: Array, time: float) -> tuple[Array, Array]:
+        """Returns scaled rows and their times."""
+        return _scaled(features, self._seen, self._parameters), np.full(len(features), time)
+
+    def _known_of(self, scaled: Array, times: Array) -> tuple[Array, Array]:
+        """Returns the covariances of other scores (rows) with those seen (columns), and their transpose after
+        the factor's inverse: its squares say how much of a variance is explained."""
         across = self._covariance(scaled, times, self._scaled, self._seen.times)
-        explained = solve_triangular(self._factor, across.T, lower=True, check_finite=False)
-        return across @ self._weights, self._covariance(scaled, times, scaled, times) - (
-            explained.T @ explained
-        )
+        return across, solve_triangular(self._factor, across.T, lower=True, check_finite=False)
 
     def _covariance(self, scaled: Array, times: Array, others: Array, their_times: Array) -> Array:
         gaps = np.abs(times[:, None] - their_times[None, :])

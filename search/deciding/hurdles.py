@@ -6,6 +6,7 @@ rule rather than the exception: many are alike, and most of them miss a rung by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from search.deciding.gaussian_process import GaussianProcess
-from search.deciding.observations import Seen, Told, levels_of
+from search.deciding.observations import Observations, levels_of
 
 ENOUGH = 6
 """A level needs so many scores before they say what passes."""
@@ -29,11 +30,14 @@ class Hurdle(NamedTuple):
     """The stretched score from which on trials passed."""
 
 
-def hurdles(told: Sequence[Told], found: Seen) -> list[Hurdle]:
-    """Returns the levels at which trials were stopped. `found` are the scores of `told`.
+def hurdles(observations: Observations) -> list[Hurdle]:
+    """Returns the levels at which trials were stopped.
 
     Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
-    ends = np.array([np.inf if each.trains_on else (each.end or (0, 0.0))[0] for each in told])
+    told, found = observations.told, observations.seen()
+    ends = np.array(
+        [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in told]
+    )
     levels = []
     for level in levels_of(told):
         at = found.epochs == level

@@ -48,8 +48,6 @@ class Told:
     """What its epochs took on average; None where it trained none."""
     rank: Rank
     """Where it stands among all trials, by the epochs that it reached and then by its score."""
-    trains_on: bool
-    """Whether it has passed the rung of its last score and trains on."""
 
     @cached_property
     def end(self) -> tuple[int, float] | None:
@@ -146,7 +144,7 @@ class Observations:
 
     def report(self, number: int, scores: Mapping[int, float]) -> Told | None:
         """Learn the scores so far of a trial that trains on: it counts as if it had been stopped there."""
-        told = self._learn(number, "stopped", scores, {}, None, trains_on=True)
+        told = self.tell(number, "stopped", scores, {})
         self._open[number] = None
         return told
 
@@ -161,18 +159,6 @@ class Observations:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
         nothing that was told of the trial counts."""
-        return self._learn(number, outcome, scores, excesses, seconds, trains_on=False)
-
-    def _learn(
-        self,
-        number: int,
-        outcome: Outcome,
-        scores: Mapping[int, float],
-        excesses: Mapping[str, float],
-        seconds: float | None,
-        *,
-        trains_on: bool,
-    ) -> Told | None:
         self._seen = None
         self._open.pop(number, None)
         known = self._latest.pop(number, None)
@@ -184,7 +170,7 @@ class Observations:
             return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
-        told = Told(number, row, outcome, signed, excess, seconds, rank, trains_on)
+        told = Told(number, row, outcome, signed, excess, seconds, rank)
         self._history.append((number, told))
         self._latest[number] = told
         return told
@@ -212,6 +198,10 @@ class Observations:
     def row(self, number: int) -> Rows | None:
         """Returns a trial's row; None where it has none."""
         return self._rows.get(number)
+
+    def trains(self, number: int) -> bool:
+        """Whether a trial trains or waits to: so it has passed the rung of its last score, if it has one."""
+        return number in self._open
 
     def open_rows(self) -> Rows:
         """Returns the rows of the trials that train or wait to, (trials, dimensions)."""

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from real_searches import halfway
-from real_searches_page import best_halfway, epochs_to, page
+from real_searches_page import epochs_to, halfway, page
 
 
 def record(seed: int, best: float = 0.9, arm: str = "document, auto") -> dict[str, Any]:
@@ -25,8 +24,7 @@ def record(seed: int, best: float = 0.9, arm: str = "document, auto") -> dict[st
 
 
 def test_what_was_best_when_half_of_the_epochs_were_spent() -> None:
-    assert halfway(record(0)) == 8
-    assert best_halfway(record(0)) == 0.85
+    assert halfway(record(0)) == (0.85, 8)
     assert halfway({"epochs": 100, "course": [(60, 0.8, 3)]}) is None
 
 

@@ -151,6 +151,15 @@ def test_pending_trials_are_kept_away_from() -> None:
     assert lost[0] > lost[1]
 
 
+def test_the_same_luck_proposes_something_else_while_its_proposal_is_tried() -> None:
+    sampler, _ = searched(plain(), 30, "gp")
+    first = sampler.ask(31)
+    sampler.add(30, first)
+    second = sampler.ask(31)
+    assert first != second
+    assert abs(power(first, RATE) - power(second, RATE)) > 1e-3
+
+
 def test_diverging_regions_are_left() -> None:
     space, count = plain(), 0
     sampler = make_sampler(space, "auto", 0, "max")
@@ -271,7 +280,7 @@ def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
 
     def told(seconds: list[float]) -> list[Told]:
         return [
-            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0), trains_on=False)
+            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
             for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
         ]
 

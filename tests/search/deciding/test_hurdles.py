@@ -8,7 +8,7 @@ import pytest
 from search.deciding.cube import Cube
 from search.deciding.gaussian_process import GaussianProcess, usual
 from search.deciding.hurdles import ENOUGH, Hurdle, hurdles, log_chances
-from search.deciding.observations import Observations, seen
+from search.deciding.observations import Observations
 from search.deciding.surrogate import scored
 from tests.search.small_spaces import conditional_space
 
@@ -39,7 +39,7 @@ def searched(count: int = 12, running: bool = False) -> Observations:
 def test_the_score_at_a_rung_parts_the_trials_that_went_on_from_the_others(running: bool) -> None:
     observations = searched(running=running)
     found = observations.seen()
-    [rung] = hurdles(observations.told, found)
+    [rung] = hurdles(observations)
     assert rung.time == 0.0
     first = found.epochs == 1
     passed = found.scores[first][found.stretched[first] >= rung.score]
@@ -48,12 +48,12 @@ def test_the_score_at_a_rung_parts_the_trials_that_went_on_from_the_others(runni
 
 def test_nothing_is_known_of_rungs_where_no_trial_or_too_few_trials_stopped() -> None:
     few = searched(ENOUGH - 1)
-    assert hurdles(few.told, few.seen()) == []
+    assert hurdles(few) == []
     unpruned = Observations(CUBE, "max")
     for number, score in enumerate(SCORES):
         unpruned.add(number, SPACE.own)
         unpruned.tell(number, "finished", {1: score, 9: score}, {})
-    assert hurdles(unpruned.told, seen(unpruned.told)) == []
+    assert hurdles(unpruned) == []
 
 
 def test_a_row_like_those_that_passed_is_likelier_to_pass_and_the_hardest_hurdle_counts() -> None:
@@ -61,7 +61,7 @@ def test_a_row_like_those_that_passed_is_likelier_to_pass_and_the_hardest_hurdle
     found = observations.seen()
     process = GaussianProcess(scored(CUBE, found, found.stretched, 100), usual(len(CUBE)))
     best_first = CUBE.features(np.array(found.trials)[np.argsort(-SCORES)])
-    rungs, other = hurdles(observations.told, found), Hurdle(1.0, 1.5)
+    rungs, other = hurdles(observations), Hurdle(1.0, 1.5)
     chances = log_chances(process, best_first, rungs)
     assert np.min(chances[:4]) > np.max(chances[4:])
     assert chances[0] > np.log(0.5) > chances[-1]

@@ -63,6 +63,7 @@ def test_diverged_trials_rank_last_and_those_that_break_a_constraint_below_them(
     ]
     found = seen(told(*ends, excesses={0: 0.5, 3: 0.1}).told)
     assert found.ranks.tolist() == [1, 3, 4, 2]
+    assert np.isfinite(found.normal_scores).all()
     assert np.isfinite(found.stretched).all()
 
 
