@@ -33,6 +33,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         finalists: Finalists | None = None,
         scheduler: SchedulerKind = "asha",
         first: Sequence[FirstTrial] = (),
+        by_time: bool = False,
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -40,7 +41,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         ledger = Ledger(
             journals[-1],
             space,
-            make_sampler(space, kind, 7, "max"),
+            make_sampler(space, kind, 7, "max", by_time=by_time),
             make_scheduler(space, Pruning(rungs, 3, "", scheduler), "max"),
             trials=TRIALS,
             epochs=EPOCHS,

@@ -28,17 +28,22 @@ TRIALS, EPOCHS, SLOTS = 16, 4, 3
 Open = Callable[..., Ledger]
 
 
-def result(epoch: int, accuracy: float, *, diverged: bool = False) -> EpochResult:
-    return epoch_result(epoch, accuracy, val_loss=1.0 - accuracy, diverged=diverged)
+def result(epoch: int, accuracy: float, *, diverged: bool = False, epoch_seconds: float = 1.0) -> EpochResult:
+    return epoch_result(
+        epoch, accuracy, val_loss=1.0 - accuracy, diverged=diverged, epoch_seconds=epoch_seconds
+    )
 
 
 def trained(values: dict[str, Value], epoch: int) -> EpochResult:
-    """Returns what training to an epoch would give: better near a rate of 0.1, diverged far above it."""
-    rate = values["optimizer.lr"]
+    """Returns what training to an epoch would give: better near a rate of 0.1, diverged far above it.
+    Small batches take longer."""
+    rate, batch = values["optimizer.lr"], values["loop.batch_size"]
     assert isinstance(rate, float)
+    assert isinstance(batch, int)
     if rate > 0.25:
         return result(epoch, worst("val_accuracy", 10), diverged=True)
-    return result(epoch, (1.0 - math.exp(-epoch)) * math.exp(-abs(math.log10(rate) + 1.0)))
+    accuracy = (1.0 - math.exp(-epoch)) * math.exp(-abs(math.log10(rate) + 1.0))
+    return result(epoch, accuracy, epoch_seconds=256 / batch)
 
 
 SMALL = Constraints.model_validate({"latency_ms": {"max": 10.0}})

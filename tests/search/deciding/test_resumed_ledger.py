@@ -1,5 +1,6 @@
 """Tests that a rebuilt ledger goes on exactly as the one before."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,30 +17,32 @@ from trainable.training.metrics import EpochResult
 
 
 @pytest.mark.parametrize(
-    ("kind", "every", "scheduler"),
+    ("kind", "every", "scheduler", "by_time"),
     [
-        ("random", 1, "asha"),
-        ("qmc", 5, "asha"),
-        ("tpe", 9, "asha"),
-        ("auto", 9, "asha"),
-        ("auto", 9, "promotion"),
-        ("random", 1, "promotion"),
-        ("tpe", 9, "promotion"),
+        ("random", 1, "asha", False),
+        ("qmc", 5, "asha", False),
+        ("tpe", 9, "asha", False),
+        ("auto", 9, "asha", False),
+        ("gp", 9, "asha", True),
+        ("auto", 9, "promotion", False),
+        ("random", 1, "promotion", False),
+        ("tpe", 9, "promotion", False),
     ],
 )
 def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
-    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: SchedulerKind
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: SchedulerKind, by_time: bool
 ) -> None:
+    open_one = partial(open_ledger, kind=kind, begun=False, scheduler=scheduler, by_time=by_time)
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    drive(open_ledger(whole, kind, begun=False, scheduler=scheduler))
+    drive(open_one(whole))
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     assert len(lines) > 60
     for cut in range(0, len(lines), every):
         torn = lines[cut][: len(lines[cut]) // 2]
         replace_journal(part, b"".join(lines[:cut]) + torn)
-        drive(open_ledger(part, kind, begun=False, scheduler=scheduler))
+        drive(open_one(part))
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
