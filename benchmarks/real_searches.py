@@ -68,7 +68,7 @@ def run(data: str, arm: str, seed: int) -> Record:
     """Runs one search to its end; returns its course, and what its best trial scores with fresh seeds."""
     space, sampler = ARMS[arm]
     with tempfile.TemporaryDirectory() as storage:
-        _make(data, Path(storage))
+        make_set_of(data, Path(storage))
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
         chosen = ["--set", f"space.name={space}", "--set", f"sampler.kind={sampler}"]
         command = ["search", *FLAGS[data], *CHEAP, *chosen, "--set", "finalists=none", *flags]
@@ -119,7 +119,7 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
     return {**found, "course": steps, "ends": ends}
 
 
-def _make(data: str, folder: Path) -> None:
+def make_set_of(data: str, folder: Path) -> None:
     """Writes a set that no folder holds."""
     if data == "photographs":
         images, labels = photographs(IMAGES, TRAIN + OTHERS, side=32)
