@@ -42,6 +42,7 @@ from trainable.recipe.sources import with_guide_names
 REFRESH_SECONDS = 0.5
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the driver's time: it looks at every trial."""
+ACCURACY = "val_accuracy"
 LINES_BESIDE_ROWS = 8
 """The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
@@ -287,6 +288,8 @@ def _print(search: Search) -> None:
         print_audit(search.pruning_audit, search.pruning.rungs)
     _print_frontier(summary)
     _print_diagnosis(summary)
+    if line := since_when_nothing_was_gained(summary):
+        say(f"\n{line}; `{command()} refine {quote(search.home.address)}` says what may gain more")
     _print_verdicts(summary, quote(search.home.address))
 
 
@@ -330,6 +333,24 @@ def _print_diagnosis(summary: Summary) -> None:
     say(f"\ntrial {summary.best.id} is {first}")
     for line in others:
         say(line)
+
+
+def since_when_nothing_was_gained(summary: Summary) -> str:
+    """Returns that a trial of the first half was as good as the best, but for the noise of one score; empty
+    where none was, and where the objective is not the accuracy, of which alone the noise is known."""
+    best = summary.best
+    if best is None or summary.diagnosis is None or summary.objective != ACCURACY:
+        return ""
+    noise = summary.diagnosis.figures["noise_points"]
+    least = best.metrics[ACCURACY] - noise / 100.0
+    first = min(each.id for each in summary.best_first if each.metrics[ACCURACY] >= least)
+    later = sum(each.id > first for each in summary.trials)
+    if 2 * later < len(summary.trials):
+        return ""
+    within = f"was as good within the noise ({noise:.1f} points)"
+    as_good = "has the best score" if first == best.id else within
+    lost = f"the {counted(later, 'trial')} after it gained nothing that differs from luck"
+    return f"trial {first} {as_good}: {lost}"
 
 
 def _print_verdicts(summary: Summary, address: str) -> None:

@@ -99,6 +99,26 @@ def test_show_prints_the_best_trial_the_table_and_the_verdict(
     assert_page("show.txt", page.replace(str(folder), "FOLDER"))
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "told"),
+    [
+        ((0.8, 0.9, 0.895, 0.85), "trial 1 has the best score: the 2 trials after it gained nothing"),
+        ((0.8, 0.895, 0.9, 0.85), "trial 1 was as good within the noise (0.8 points): the 2 trials after it"),
+        ((0.8, 0.85, 0.9, 0.895), None),
+        ((0.9,), None),
+    ],
+)
+def test_show_says_since_when_nothing_was_gained(
+    accuracies: tuple[float, ...], told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown(search_folder(tmp_path, {trial: (each, values()) for trial, each in enumerate(accuracies)}))
+    printed = " ".join(capsys.readouterr().out.split())
+    if told is None:
+        assert "gained nothing" not in printed
+    else:
+        assert told in printed
+
+
 def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
