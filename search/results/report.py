@@ -349,8 +349,8 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
         return ""
     within = f"was as good within the noise ({noise:.1f} points)"
     as_good = "has the best score" if first == best.id else within
-    lost = f"the {counted(later, 'trial')} after it gained nothing that differs from luck"
-    return f"trial {first} {as_good}: {lost}"
+    after = f"the {counted(later, 'trial')} after it gained nothing that differs from luck"
+    return f"trial {first} {as_good}: {after}"
 
 
 def _print_verdicts(summary: Summary, address: str) -> None:

@@ -75,14 +75,15 @@ def optimizer(facts: Facts) -> Ruling[str]:
     The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
     of 161 recipes with SGD and of 95 with AdamW ended at nearly the same accuracy on 4,000 Fashion-MNIST
     images x 9 epochs, 86.8 and 86.6 %; on 1,442 photographs x 20 epochs, near the best rates, those with SGD
-    ended at 92 to 95 % and those with AdamW at 87 to 92 % (n=9 and 6). Muon at its best rate ended about
-    3 points ahead of both on CIFAR-10's images and level with the better one on three other sets, in runs
-    that see 30,000 to 90,000 images (n=2 a rate, benchmarks/results/optimizers.md): there 4 of 10 trials
-    take an optimizer of timm's, mostly Muon, and in long runs one in eight.
-    Nets with attention take AdamW in nearly 7 of 10 trials, and an optimizer of timm's in one of eight. LAMB
-    is rare, and LARS, which was made for large batches, is tried only from batch 4,096 on. From pretrained
-    weights AdamW has most trials: at its best rate it ended ahead of SGD at its own on 9 of 10 sets, by 2.5
-    points on average (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md). The shares are ours.
+    ended at 92 to 95 % and those with AdamW at 87 to 92 % (n=9 and 6). Muon at its best rate ended 4.6 and
+    5.8 points above SGD and AdamW at theirs on CIFAR-10's images, and within 0.7 points of the better one on
+    three other sets, in runs that see 30,000 to 90,000 images (n=2 a rate,
+    benchmarks/results/optimizers.md): there 4 of 10 trials take an optimizer of timm's, mostly Muon, and in
+    long runs one in eight. Nets with attention take AdamW in nearly 7 of 10 trials, and an optimizer of
+    timm's in one of eight. LAMB is rare, and LARS, which was made for large batches, is tried only from batch
+    4,096 on. From pretrained weights AdamW has most trials: at its best rate it ended ahead of SGD at its own
+    on 9 of 10 sets, by 2.5 points on average (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md).
+    The shares are ours.
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:

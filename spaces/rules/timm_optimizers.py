@@ -73,8 +73,8 @@ def rates(facts: Facts, values: Values) -> Distribution:
     measured = not (facts.attention or facts.pretrained)
     seen = images_seen(facts)
     factor = log_log_interpolated(seen, (SHORT_RUN, MUON_FACTOR), (RUN_ON_IMAGENET, 1.0)) if measured else 1.0
-    more = f"x{factor:.2g} " if factor > 1.0 else ""
-    reason = f"{more}AdamW's, to whose steps timm scales Muon's"
+    times = f"x{factor:.2g}" if factor > 1.0 else "as"
+    reason = f"{times} AdamW's, to whose steps timm scales Muon's"
     return replace(found, prior=replace(found.prior, centre=found.prior.centre * factor), reason=reason)
 
 
