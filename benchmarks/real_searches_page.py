@@ -17,7 +17,8 @@ Runs = Sequence[Record]
 
 DATA = {"fashion-mnist": 9_000, "sign-language": 310, "photographs": 3_000, "nuclei": 300}
 """Each set's validation images."""
-SAMPLERS = ("auto", "prior-tpe", "tpe", "random")
+DEFAULT = "auto"
+SAMPLERS = (DEFAULT, "prior-tpe", "tpe", "random")
 ARMS = {
     f"{space}, {sampler}": (space, sampler)
     for space in ("document", "wide")
@@ -25,8 +26,8 @@ ARMS = {
     if (space, sampler) != ("wide", "prior-tpe")  # without priors it is TPE
 }
 AGAINST_OTHERS = [
-    *((f"{space}, auto", arm) for arm, (space, sampler) in ARMS.items() if sampler != "auto"),
-    *(("document, auto", arm) for arm, (space, _) in ARMS.items() if space == "wide"),
+    *((f"{space}, {DEFAULT}", arm) for arm, (space, sampler) in ARMS.items() if sampler != DEFAULT),
+    *((f"document, {DEFAULT}", arm) for arm, (space, _) in ARMS.items() if space == "wide"),
 ]
 """Pairs of arms that the page compares."""
 FEWER = ["document, auto", "document, random", "wide, auto"]
