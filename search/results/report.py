@@ -336,16 +336,23 @@ def _print_diagnosis(summary: Summary) -> None:
 
 
 def since_when_nothing_was_gained(summary: Summary) -> str:
-    """Returns that a trial of the first half was as good as the best, but for the noise of one score; empty
-    where none was, and where the objective is not the accuracy, of which alone the noise is known."""
+    """Returns from which trial on nothing was gained that differs from luck, in words.
+
+    That is the first trial within the noise of the best score. It is empty where more than half of the trials
+    came before it, while the search runs, and where the objective is not the accuracy: only the accuracy's
+    noise is known.
+    """
+    if summary.state == "running" or summary.objective != ACCURACY:
+        return ""
     best = summary.best
-    if best is None or summary.diagnosis is None or summary.objective != ACCURACY:
+    if best is None or summary.diagnosis is None:
         return ""
     noise = summary.diagnosis.figures["noise_points"]
     least = best.metrics[ACCURACY] - noise / 100.0
     first = min(each.id for each in summary.best_first if each.metrics[ACCURACY] >= least)
-    later = sum(each.id > first for each in summary.trials)
-    if 2 * later < len(summary.trials):
+    ended = [each.id for each in summary.trials if each.ended and each.end != "infeasible"]
+    later = sum(each > first for each in ended)
+    if 2 * later < len(ended):
         return ""
     within = f"was as good within the noise ({noise:.1f} points)"
     as_good = "has the best score" if first == best.id else within

@@ -13,7 +13,8 @@ from epoch_results import epoch_result
 from search.followers.consumer import Backlog
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
-from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
+from search.record.journal import EndEvent, EpochEvent, Journal, SearchState, StartEvent
+from search.record.lock import locked
 from search.results import report
 from search.results.search import Search
 from search.study import Study
@@ -47,8 +48,17 @@ def result(epoch: int, accuracy: float, clean: float | None) -> EpochResult:
     return epoch_result(epoch, accuracy, train_loss=0.1, train_accuracy=0.5, clean_train_accuracy=clean)
 
 
-def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]]) -> Path:
-    """Makes a finished search: trial -> (validation accuracy, values); all know their training images."""
+def search_folder(
+    folder: Path,
+    trials: dict[int, tuple[float, dict[str, Any]]],
+    *,
+    open_trials: int = 0,
+    state: SearchState = "finished",
+) -> Path:
+    """Makes a search: trial -> (validation accuracy, values); all know their training images.
+
+    So many `open_trials` come after these, and have not ended.
+    """
     study = Study.from_tree({"data": {"path": "digits"}, "budget": {"trials": 2, "epochs": EPOCHS}})
     facts = digits_facts(epochs=EPOCHS)
     (folder / FACTS_FILE).write_bytes(facts_text(facts, INFO))
@@ -64,7 +74,9 @@ def search_folder(folder: Path, trials: dict[int, tuple[float, dict[str, Any]]])
                 clean = 1.0 if epoch == EPOCHS else None
                 journal.append(EpochEvent(trial=trial, result=result(epoch, accuracy, clean)))
             journal.append(EndEvent(trial=trial, state="finished"))
-        journal.append(session("finished", name="planted"))
+        for trial in range(len(trials), len(trials) + open_trials):
+            journal.append(drawn(space, trial, space.own))
+        journal.append(session(state, name="planted"))
     return folder
 
 
@@ -117,6 +129,30 @@ def test_show_says_since_when_nothing_was_gained(
         assert "gained nothing" not in printed
     else:
         assert told in printed
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "told"),
+    [((0.9, 0.8, 0.8), "the 2 trials after it gained nothing"), ((0.9,), None), ((0.8, 0.8, 0.9), None)],
+)
+def test_a_trial_that_has_not_ended_is_not_said_to_have_gained_nothing(
+    accuracies: tuple[float, ...], told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = {trial: (each, values()) for trial, each in enumerate(accuracies)}
+    shown(search_folder(tmp_path, ended, open_trials=4, state="interrupted"))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert ("gained nothing" in printed) == (told is not None)
+    assert told is None or told in printed
+
+
+def test_while_a_search_runs_show_does_not_say_that_nothing_more_was_gained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = {0: (0.9, values()), 1: (0.8, values())}
+    folder = search_folder(tmp_path, ended, open_trials=1, state="resumed")
+    with locked(folder):
+        shown(folder)
+    assert "gained nothing" not in capsys.readouterr().out
 
 
 def test_show_as_json_adds_the_diagnosis_and_changes_nothing_else(
