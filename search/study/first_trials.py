@@ -12,7 +12,7 @@ from spaces.domains import Choice, Value, is_number
 from spaces.priors import Prior, likeliest
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
-from trainable.errors import Fault, FaultyInput
+from trainable.errors import Fault, FaultyInput, UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.trees import leaves
@@ -31,16 +31,16 @@ OF_THE_SEARCH = (
     "evaluation.batch_size",
     "evaluation.metrics",
 )
-"""Beside the data, a recipe's file gives way to the search in these fields: its trials are compared at one
-length, with one seed and one metric, and its machine decides how they are computed."""
+"""In these fields, and in its data, a recipe's file does not count: the search's own values do. Trials are
+compared at one length, with one seed and one metric, and the machine decides how they are computed."""
 
 
 def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial, ...]:
     """Returns the first trials of a study, in its order, which come after the documented recipe.
 
     An entry is a recipe's file, or values by dotted path on top of the documented recipe; where these switch
-    a kind, what it brings has the values that the space believes in. Files are read. Raises StudyError with
-    every fault of what is no recipe here, and UserError or RecipeError for a file that holds none.
+    a kind, the fields of the new kind have the values that the space believes in. Files are read. Raises
+    StudyError with every fault, also of a file that holds no recipe.
     """
     if 1 + len(study.first) > study.budget.trials:
         wanted = f"budget.trials of at least {1 + len(study.first)}, the documented recipe among them"
@@ -54,6 +54,9 @@ def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial
             trial = _first_trial(study, space, info, where, entry)
         except StudyError as error:
             faults += [Fault(f"{where}.{path}".rstrip("."), message) for path, message in error.faults]
+            continue
+        except UserError as error:  # of a file; it names that
+            faults.append(Fault(where, str(error)))
             continue
         digest = Recipe.from_tree(trial.recipe).digest()
         if digest in known:
@@ -74,18 +77,19 @@ def _first_trial(
         recipe, source = _changed(space, entry), f"{where} of the study"
     if faults := list(recipe_faults(recipe, study, info)):
         raise StudyError(faults)
-    values = _placed(space, recipe)
+    values = _varied(space, recipe)
     return FirstTrial(
         source=source, outside=_outside(space, values, recipe), values=values, recipe=recipe.tree()
     )
 
 
 def _of_search(written: Recipe, space: Space) -> Recipe:
-    """Returns the recipe of a file with the search's data and what else is the search's, unless it varies."""
+    """Returns the recipe of a file with the search's data, and with its values of `OF_THE_SEARCH`, except for
+    those that it varies."""
     varied = {each.path for each in space.dimensions}
-    taken = {path: space.base.get(path) for path in OF_THE_SEARCH if path not in varied}
+    ours = {path: space.base.get(path) for path in OF_THE_SEARCH if path not in varied}
     return _built(
-        lambda: written.model_copy(update={"data": space.base.data, "provenance": None}).with_values(taken)
+        lambda: written.model_copy(update={"data": space.base.data, "provenance": None}).with_values(ours)
     )
 
 
@@ -120,9 +124,12 @@ def _misplaced(paths: list[str]) -> Iterator[Fault]:
                 yield Fault(path, f"cannot differ in a first trial: {instead}")
 
 
-def _placed(space: Space, recipe: Recipe) -> dict[str, Value]:
-    """Returns a recipe's values of what the space varies. Raises StudyError where it has none, or an option
-    that is none of the space's: then it does not say which dimensions there are."""
+def _varied(space: Space, recipe: Recipe) -> dict[str, Value]:
+    """Returns a recipe's values of what the space varies.
+
+    Raises StudyError where the recipe lacks such a value, or has an option that the space does not have:
+    which dimensions a trial has would then be unknown.
+    """
     written, faults = dict(recipe.leaves()), list[Fault]()
 
     def value(dimension: Dimension, prior: Prior) -> Value:
@@ -152,10 +159,9 @@ def _no_option(dimension: Dimension, found: object) -> Fault:
 def _outside(space: Space, values: Mapping[str, Value], recipe: Recipe) -> tuple[str, ...]:
     """Returns the fields by which a recipe is no point of the space, in the recipe's order."""
     nearest, written = dict(space.recipe(values).leaves()), dict(recipe.leaves())
-    domains = {name: each for each in space.dimensions if (name := each.name)}
-    beyond = {
-        domains[name].path for name, value in space.named(values).items() if value not in domains[name].domain
-    }
+    dimensions = {each.name: each for each in space.dimensions}
+    drawn = [(dimensions[name], value) for name, value in space.named(values).items()]
+    beyond = {dimension.path for dimension, value in drawn if value not in dimension.domain}
     paths = [*written, *(path for path in nearest if path not in written)]
     return tuple(
         path

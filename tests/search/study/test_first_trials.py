@@ -15,7 +15,6 @@ from spaces.priors import likeliest
 from spaces.space import Space
 from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
-from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_recipe
 
@@ -140,9 +139,14 @@ def test_an_entry_that_is_neither_a_file_nor_values_is_refused(entry: object) ->
         study_of(entry)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.yaml: no such file"):
-        trials_of(str(tmp_path / "none.yaml"))
+def test_files_that_hold_no_recipe_are_named_beside_the_other_faults(tmp_path: Path) -> None:
+    missing, wrong = tmp_path / "none.yaml", tmp_path / "wrong.yaml"
+    wrong.write_text("optimizer: {lrr: 1.0}\n")
+    first, second, third = faults_of(str(missing), str(wrong), {"optimizer.lr": "many"})
+    assert first == ("first.0", f"{missing}: no such file")
+    assert second[0] == "first.1"
+    assert second[1].startswith(f"{wrong}: 1 fault")
+    assert third[0] == "first.2.optimizer.lr"
 
 
 def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
