@@ -8,7 +8,8 @@ from search.record.summary import Summary
 
 MOST_INFEASIBLE = 3
 """For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
-seconds. It is our choice; where more than three quarters of the draws break one, fewer trials are trained."""
+seconds. It is our choice; where more than three quarters of the draws break a constraint, fewer trials are
+trained than the budget has."""
 
 
 @dataclass
@@ -29,15 +30,16 @@ class TrialBudget:
 
     @property
     def spent(self) -> int:
-        """How many trials count; of those that break a constraint, `MOST_INFEASIBLE` a trial do not."""
+        """How many trials count. Those that break a constraint do not, up to `MOST_INFEASIBLE` for each trial
+        of the budget."""
         return self.proposed - min(self.infeasible, MOST_INFEASIBLE * self.trials)
 
 
 def extended(summary: Summary, trials: int, more: int) -> int:
-    """Returns the budget of a search of `trials` that goes on with so many more.
+    """Returns the new budget of a search of `trials` that goes on with so many more.
 
-    A search that is over has ended with the trials that it has: where hours ended it, those that it lacks
-    are not made up for. One that was interrupted still has the rest of its budget.
+    Where the search is over, they come on top of the trials that it has: if the hours ended it, the rest of
+    its old budget is not made up for. One that was interrupted still has that rest.
     """
     if not summary.was_finished and summary.state != "failed":
         return trials + more

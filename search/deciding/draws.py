@@ -14,8 +14,8 @@ from spaces.domains import Value
 class Draws:
     """Joins a sampler and a scheduler with the record of a search; `metric` is the objective.
 
-    Both hear of the same trials: of no repeats, and of nothing outside the space. A sampler counts these,
-    without gaps.
+    Both learn from the same trials: from no repeats, and from none outside the space. The sampler numbers
+    these without gaps; the scheduler has the search's own numbers.
     """
 
     def __init__(self, sampler: Sampler, scheduler: Scheduler, record: Record, metric: str) -> None:

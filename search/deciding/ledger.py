@@ -87,7 +87,7 @@ class Ledger:
             check_event(event, space, self._settled, began.version, str(journal.path))
             self._apply(event)
         self._end_decided()
-        self._unfinished = list(self.open_trials)  # paused ones among them are passed over
+        self._unfinished = list(self.open_trials)  # `_next` passes over paused ones
         audits = any(self._record.trials[number].purpose == "pruning" for number in self._unfinished)
         self._audits = audits and self._record.was_finished
         """Whether this driver trains stopped trials to their end, and proposes nothing new."""
@@ -127,17 +127,16 @@ class Ledger:
         self._write(SearchEvent(state=state, search_id=self.search_id, name=self._record.name, reason=reason))
 
     def propose(self) -> Proposal | None:
-        """Returns the next trial to train, or None when the whole budget has been proposed.
+        """Returns the next trial to train; None where there is none, or none until another trial has ended.
 
-        A trial that breaks a constraint later costs nothing of the budget: another one is proposed for it.
-
-        Unfinished trials of earlier drivers come first, lowest number first, with the values that they had.
-        Then come paused ones that may go on, and no new one while there is one: number 0 is the documented
-        recipe, then come those that a person asked for, and then the sampler's. A trial whose values make no
-        recipe has failed, and the next one is proposed: a space may draw values that were not tried before.
-        When nothing else is left to train, at least one trial goes on from each rung, and those that stay
-        paused end as stopped. When all of these have ended, the finalists are trained again; until then the
-        answer is None, and one asks again.
+        1. Trials that earlier drivers left unfinished, in the order of their numbers.
+        2. Paused trials that may go on.
+        3. New trials, as many as the budget has: the documented recipe, those that a person asked for, those
+           that the sampler draws. One whose values make no recipe has failed, and the next one is proposed.
+           For one that breaks a constraint another one is proposed later.
+        4. When nothing else is left to train, at least one paused trial of each rung. What stays paused ends
+           as stopped.
+        5. When all of these have ended, the runs of the finalists.
         """
         while (number := self._next()) is not None:
             try:
@@ -147,7 +146,7 @@ class Ledger:
         return None
 
     def propose_again(self, trial: int) -> Proposal | None:
-        """Returns a trial whose last attempt failed, or what `propose` returns if it has ended or paused."""
+        """Returns a trial whose last attempt failed; if it has ended or paused, what `propose` returns."""
         return self._proposal(trial) if self._decision(trial) is Decision.CONTINUE else self.propose()
 
     def start(self, trial: int, epoch: int) -> None:
@@ -171,10 +170,10 @@ class Ledger:
     def epoch(self, trial: int, result: EpochResult) -> Decision:
         """Journal an epoch and decide; if it ends the trial, or a paused one, that end is journaled too.
 
-        A trial that pauses, and is the next to go on, goes on at once. An epoch that is known already
-        (trained again after a crash, before its checkpoint) changes nothing: the first result counts. For an
-        epoch after the trial's end the decision is to stop. Raises JournalError where epochs are left out, or
-        the objective is missing.
+        A trial that pauses, and is itself the next to go on, goes on at once. An epoch that the journal has
+        already (a crash came before its checkpoint, so it was trained again) changes nothing: the first
+        result counts. For an epoch after the trial's end the decision is to stop. Raises JournalError where
+        epochs are left out, or the objective is missing.
         """
         if self._decision(trial) is Decision.CONTINUE and result.epoch > self.epochs_done(trial):
             trained = self._record.trials[trial]
@@ -213,13 +212,13 @@ class Ledger:
             self._write(EndEvent(trial=number, state="stopped", reason=reason))
 
     def audit(self, trials: Sequence[int]) -> None:
-        """Journal that stopped trials are trained to their end; if there are any, nothing else is proposed
-        from now on but what is unfinished."""
+        """Journal that these stopped trials are trained to their end. If there are any, only they and
+        unfinished trials are proposed from now on."""
         self._audits = self._audits or bool(trials)
         self._unfinished += [self._add_repeat(Repeat(of=each, purpose="pruning")) for each in trials]
 
     def extend(self, trials: int) -> None:
-        """Journal that the budget has so many trials from now on, those that exist among them."""
+        """Journal that the budget has so many trials from now on; those that exist count."""
         self._audits = False
         self._write(ExtendEvent(trials=trials))
 
@@ -245,12 +244,12 @@ class Ledger:
 
     @property
     def paused_trials(self) -> Collection[int]:
-        """Those of them that wait at a rung; their checkpoints are needed."""
+        """The open trials that wait at a rung; their checkpoints are needed."""
         return self._paused.keys()
 
     @property
     def is_complete(self) -> bool:
-        """Whether every trial of the budget, and every run of a finalist, was proposed and has ended."""
+        """Whether all trials of the budget, and all runs of finalists, were proposed and have ended."""
         return self._budget.is_spent and not self.open_trials and not any(self._missing_repeats())
 
     @property
@@ -277,7 +276,8 @@ class Ledger:
         return self._record.trials[trial].attempts
 
     def _next(self) -> int | None:
-        """Returns the next trial that has not ended; what is decided for it is journaled."""
+        """Returns the next trial that `propose` names. A promotion, a new trial and the ends of paused ones
+        are journaled."""
         while self._unfinished:
             number = self._unfinished.pop(0)
             if self._decision(number) is Decision.CONTINUE:
@@ -294,7 +294,8 @@ class Ledger:
         return number
 
     def _promoted(self) -> int | None:
-        """Returns the paused trial that goes on next; if nothing else is left, at least one of each rung."""
+        """Returns the paused trial that goes on next; if nothing else is left to train, at least one of each
+        rung does."""
         is_last = self._budget.is_spent and self._trains_nothing
         return self._scheduler.promoted(self._paused, least=1 if is_last else 0) if self._paused else None
 
@@ -310,7 +311,8 @@ class Ledger:
                 self._write(EndEvent(trial=number, state="stopped", reason=self._why_stopped(number, rung)))
 
     def _next_repeat(self) -> int | None:
-        """Returns the next run of a finalist, which is journaled; None where there is none, or none yet."""
+        """Returns the next run of a finalist, which is journaled; None where none is left, or while a trial
+        of the search itself trains."""
         if not all(self._record.trials[number].is_repeat for number in self.open_trials):
             return None
         repeat = next(self._missing_repeats(), None)
@@ -330,7 +332,7 @@ class Ledger:
         return Proposal(number, trial.values, recipe_of(self._space, trial))
 
     def _decision(self, number: int) -> Decision:
-        """Returns what the trial does now; for every epoch before its end or pause, that was to continue."""
+        """Returns what a trial does now."""
         if number in self._paused:
             return Decision.PAUSE
         return Decision.CONTINUE if self.ended(number) is None else Decision.STOP

@@ -1,4 +1,4 @@
-"""Makes the events of what is new: of a settled search, and of trials with their whole recipes."""
+"""Makes the events that a ledger writes for a settled search, and for new trials with their whole recipes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def settled_search(
     first: Sequence[FirstTrial],
     finalists: Finalists | None,
 ) -> SettledEvent:
-    """Returns the event of what a search decides before its first trial; `why` is the reason for rungs."""
+    """Returns the event of what a search decides before its first trial; `why` gives the reason for rungs."""
     return SettledEvent(
         space=tree_of(space),
         rungs=scheduler.rungs,
@@ -94,10 +94,10 @@ def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -
     )
 
 
-def recipe_of(space: Space, trial: Trial) -> Recipe:
+def recipe_of(space: Space, trial: Trial | TrialEvent) -> Recipe:
     """Returns the recipe that a trial trains. Raises FaultyInput where its values make none.
 
-    That of a first trial may be no point of the space: it is what was recorded.
+    A person's first trial may be no point of the space: its recipe is the recorded one.
     """
     if trial.first is not None and trial.recipe is not None:
         return Recipe.from_tree(trial.recipe)

@@ -1,4 +1,4 @@
-"""Defines what the ledger answers to whoever trains: which trial is next, and what a trial does now."""
+"""Defines the ledger's answers: which trial is trained next, and what a trial does now."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Decision(Enum):
 
     CONTINUE = "continue"
     PAUSE = "pause"
-    """It frees its worker, and may be proposed again: its checkpoint stays."""
+    """The trial frees its worker, and may be proposed again: its checkpoint stays."""
     STOP = "stop"
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Describes a trial to be trained: a new one, one that was paused or that a driver left unfinished."""
+    """Describes a trial to be trained: a new one, a paused one, or one that a driver left unfinished."""
 
     trial: int
     values: Mapping[str, Value]

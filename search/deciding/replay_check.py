@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from search.deciding.new_events import recipe_of
 from search.record.chain import JournalError
 from search.record.differences import first_difference
 from search.record.journal import Event, SettledEvent, TrialEvent
 from spaces.space import Space
 from trainable.errors import FaultyInput
-from trainable.recipe import Recipe
 
 UNCHECKED = {"sequence", "time", "why", "version"}
-"""The fields of a settled event on which no draw and no decision depends."""
+"""No draw and no decision depends on these fields of a settled event."""
 
 
 def check_event(event: Event, space: Space, settled: SettledEvent, version: str, where: str) -> None:
@@ -29,7 +29,7 @@ def check_event(event: Event, space: Space, settled: SettledEvent, version: str,
             was, now = (each.model_dump(mode="json", exclude=UNCHECKED) for each in (event, settled))
             found = _difference("", was, now)
         case TrialEvent():
-            found = _difference(f"trial {event.trial}: ", event.recipe, _recipe(event, space))
+            found = _difference(f"trial {event.trial}: ", event.recipe, _recipe_now(event, space))
         case _:
             return
     if found is not None:
@@ -37,13 +37,10 @@ def check_event(event: Event, space: Space, settled: SettledEvent, version: str,
         raise JournalError(f"{where}: {found}; {advice}")
 
 
-def _recipe(event: TrialEvent, space: Space) -> dict[str, Any] | None:
+def _recipe_now(event: TrialEvent, space: Space) -> dict[str, Any] | None:
     """Returns the recipe that the values make now; None where they make none."""
     try:
-        if event.first is not None and event.recipe is not None:
-            return Recipe.from_tree(event.recipe).tree()
-        recipe = space.recipe(event.values)
-        return (recipe if event.repeat is None else event.repeat.recipe(recipe)).tree()
+        return recipe_of(space, event).tree()
     except FaultyInput:
         return None
 

@@ -125,7 +125,7 @@ class ExtendEvent(Stamped):
 
     event: Literal["extend"] = "extend"
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
-    """The budget's trials from now on, those that exist among them."""
+    """The budget's trials from now on; those that exist count."""
 
 
 class TrialEvent(Stamped):
@@ -172,7 +172,8 @@ class EpochEvent(Stamped):
     """An epoch was trained; epochs count from 1. A trial has each epoch once: its first result counts.
 
     `rung` is the scheduler's rung that this epoch reached, if it reached one. `pauses` says that the trial
-    waits there for an event `promotion`; if only ends of others lie between, it has not left its process.
+    waits there for an event `promotion`. Where that follows at once, but for ends of other trials, the trial
+    never left its process.
     """
 
     event: Literal["epoch"] = "epoch"

@@ -55,8 +55,7 @@ class Summary:
     finalists: Finalists | None = None
     """How the best trials are trained again, if they are."""
     was_finished: bool = False
-    """Whether it has been finished, also where an audit of its pruning goes on now; not where it was extended
-    since then."""
+    """Whether it has been finished. An audit of its pruning does not change that, an extension does."""
 
     @property
     def best(self) -> Trial | None:
@@ -93,7 +92,7 @@ class Summary:
 
     @property
     def is_being_audited(self) -> bool:
-        """Whether only stopped trials are trained, to their end, by a driver that may have been killed."""
+        """Whether stopped trials are trained to their end and nothing else is; the driver may be dead."""
         repeats = [each.repeat for each in self.repeats if not each.ended]
         return self.was_finished and any(each is not None and each.purpose == "pruning" for each in repeats)
 

@@ -184,8 +184,8 @@ class Record:
         """The search's state by the last event of a driver."""
         self.reason: str | None = None
         self.was_finished = False
-        """Whether a driver has ended it as finished, also where an audit goes on with it now; not where it
-        was extended since then."""
+        """Whether a driver has ended it as finished. An audit of its pruning does not change that, an
+        extension does."""
         self.settled: SettledEvent | None = None
         self.extended_to: int | None = None
         """The budget's trials, where it was extended; None where it is the study's."""
@@ -196,6 +196,7 @@ class Record:
         self.fields: Counter[str] = Counter()
         """By dotted path, how many trials have a value there, in the order in which these came up."""
         self._open: dict[int, None] = {}
+        """The trials that have not ended. They are kept, so that nobody looks at all trials for them."""
         self.began: float | None = None
         """When the first driver began."""
         self.latest = 0.0
@@ -216,7 +217,7 @@ class Record:
 
     @property
     def open_trials(self) -> tuple[int, ...]:
-        """The trials that have not ended, rising: kept, since many more have ended."""
+        """The numbers of the trials that have not ended, rising."""
         return tuple(self._open)
 
     def space(self) -> Space | None:
