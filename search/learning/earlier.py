@@ -1,8 +1,8 @@
-"""Opens the earlier searches that a study learns from, and says what each one knows."""
+"""Opens the earlier searches that a study learns from, and says what their trials show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # SciPy takes a second to import
     from search.learning.optimum import Optimum
 
 LEAST_TRIALS = 8
-"""Fewer trials that say something are not enough to fit the model; as `tunebook refine` asks for."""
+"""Nothing is learned from fewer trials that have a result; `tunebook refine` asks for as many."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,13 @@ class Earlier:
 
     @property
     def name(self) -> str:
+        """The search's name."""
         return self.record.name
 
     @cached_property
     def told(self) -> list[Told]:
-        """Its trials that say something of its space: trained to the end, stopped after a score, paused, or
-        diverged."""
+        """Its trials that are points of its space and have a result: a score, or an end that says as much
+        (diverged, infeasible)."""
         from search.deciding.cube import Cube
         from search.deciding.observations import Observations
 
@@ -78,8 +79,8 @@ class Earlier:
 def earlier_searches(study: Study) -> tuple[Earlier, ...]:
     """Returns the searches that a study learns from, in its order; a search in a store is copied first.
 
-    Raises StudyError with every fault: what is no search, what is damaged or of another format, what has no
-    ended trial or another objective, and what is named twice.
+    Raises StudyError with every fault: a folder that is no search, a journal that is damaged or has another
+    format, a search without an ended trial or with another objective, and one that is named twice.
     """
     found: dict[str, Earlier] = {}
     faults: list[Fault] = []
@@ -90,16 +91,17 @@ def earlier_searches(study: Study) -> tuple[Earlier, ...]:
         except UserError as error:
             faults.append(Fault(where, str(error)))
             continue
-        refused = list(_refusals(earlier, study))
+        if fault := _objective_fault(earlier, study):
+            faults.append(Fault(where, f"{address}: {fault}"))
         if (twice := found.setdefault(str(earlier.record.search_id), earlier)) is not earlier:
-            refused.append(f"is the search {twice.address} again; leave it out")
-        faults += [Fault(where, f"{address}: {each}") for each in refused]
+            faults.append(Fault(where, f"{address}: is the search {twice.address} again; leave it out"))
     if faults:
         raise StudyError(faults)
     return tuple(found.values())
 
 
 def _opened(address: str) -> Earlier:
+    """Returns a search. Raises UserError where there is none, and where no trial of it has ended."""
     folder = local_folder(address) if is_uri(address) else without_tilde(address)
     if not folder.is_dir():
         raise UserError(f"{address}: no such folder")
@@ -112,12 +114,11 @@ def _opened(address: str) -> Earlier:
     return Earlier(address, facts, space, record, metric, settled.mode or study.objective.direction)
 
 
-def _refusals(earlier: Earlier, study: Study) -> Iterator[str]:
-    objective = study.objective
-    ours, theirs = (objective.metric, objective.direction), (earlier.metric, earlier.mode)
-    if ours != theirs:
-        (metric, mode), (their_metric, their_mode) = ours, theirs
-        yield (
-            f"its objective is {their_metric} ({their_mode}), that of this study is {metric} ({mode}): its "
-            "trials say nothing of that"
-        )
+def _objective_fault(earlier: Earlier, study: Study) -> str | None:
+    ours, theirs = (
+        f"{study.objective.metric} ({study.objective.direction})",
+        f"{earlier.metric} ({earlier.mode})",
+    )
+    if ours == theirs:
+        return None
+    return f"its objective is {theirs}, that of this study is {ours}: its trials say nothing of that"

@@ -41,7 +41,7 @@ def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
 def learned_space(
     study: Study, facts: Facts, info: DataInfo, earlier: Sequence[Earlier] = ()
 ) -> LearnedSpace:
-    """Returns the same with the earlier searches as they have been opened."""
+    """Returns what `space_of` returns, from earlier searches that are open already."""
     space = build_space(study, facts, info)
     if not earlier:
         return LearnedSpace(space)
@@ -64,14 +64,14 @@ def learned_space(
 
 
 def _is_persons(dimension: Dimension) -> bool:
-    """Says whether a person wrote what to expect: that is left as it is."""
+    """Says whether a person wrote what to believe of a field: that is left as it is."""
     return dimension.source.startswith(OVERRIDES) and dimension.beliefs != NOTHING_BELIEVED
 
 
 def _lesson(
     earlier: Earlier, likes: Likeness, space: Space, dimension: Dimension, facts: Facts
 ) -> Lesson | None:
-    """Returns what a search says of a dimension; None where it does not vary that field."""
+    """Returns what a search says of a dimension; None where that search does not vary the field."""
     theirs = next(
         (
             each
@@ -89,7 +89,7 @@ def _lesson(
 
 
 def _kinds(space: Space, dimension: Dimension) -> tuple[Value, ...]:
-    """Returns the kinds of its section that have a dimension: a rate of SGD's says nothing of Adam's."""
+    """Returns the kinds of its section that have a dimension: SGD's rate says nothing of Adam's."""
     kind = kind_of(dimension.path)
     if kind == dimension.path:
         return ()
@@ -99,10 +99,11 @@ def _kinds(space: Space, dimension: Dimension) -> tuple[Value, ...]:
 
 
 def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float | None:
-    """Returns where this version's rule would look in an earlier search, beside its best trial's values.
+    """Returns where this version's rule looks first, given an earlier search's facts and its best trial.
 
-    The rule is asked anew, since that search may have been begun by another version, or have had a person's
-    beliefs. None where no rule has a centre, and where a sweep moved only one of the two rules.
+    The rule is asked anew, since another version may have begun that search, or a person may have written
+    beliefs for it. None where no rule says where to look, and where a sweep moved the rates of only one of
+    the two searches.
     """
     swept = dimension.path in LEARNING_RATES and (facts.lr_band is None) != (earlier.facts.lr_band is None)
     rules = [rule for rule in RULES if rule.path == dimension.path]
@@ -120,7 +121,7 @@ def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float |
 def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: dict[str, Lesson | None]) -> str:
     count = len(earlier.told)
     if count < LEAST_TRIALS:
-        why = f"{count} of its trials say something, at least {LEAST_TRIALS} are needed"
+        why = f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
         return f"{earlier.address}: nothing is learned: {why}"
     if not earlier.optima:
         why = f"luck explains the scores of its {count} trials as well as their values do"
@@ -131,9 +132,13 @@ def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: dict[str, Le
     by_name = {each.name: each for each in space.dimensions}
     taught = [name for name, each in common.items() if with_lessons(by_name[name], [each]) != by_name[name]]
     apart = f": {'; '.join(likes.words)}" if likes.words else ""
-    weight = f"weight {likes.share:.0%} of one with the same facts{apart}"
+    weight = f"weight {likes.share:.0%} of that of a search with the same facts{apart}"
     if not taught:
-        why = f"its {count} trials show no best values of the {len(common)} fields that both vary"
+        why = f"its {count} trials show no best value of {_fields(len(common))} that both vary"
         return f"{earlier.address}: nothing is learned: {why}"
-    fields = f"{len(taught)} of {len(common)} fields that both vary"
-    return f"{earlier.address}: {count} trials teach {fields} ({weight})"
+    which = f"{len(taught)} of {_fields(len(common))} that both vary"
+    return f"{earlier.address}: {count} trials teach {which} ({weight})"
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"

@@ -1,9 +1,9 @@
 """Turns what earlier searches say of one dimension into what this search believes of it.
 
 A number's lesson is a shift: how far its best value lay from what the rule says for that search's facts, on
-the scale of this search's range. It is added to what the rule says here. Where either has no rule, the lesson
-is the value itself. Options have odds. Beliefs are the classes of `spaces.priors`, and never surer than the
-variance of all sources together.
+the scale of this search's range. It is added to what the rule says here. Where either search has no rule, the
+lesson is the value itself. Of options the odds are learned. No belief is surer than the variance of all
+sources together allows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:  # SciPy takes a second to import
     from search.learning.optimum import Optimum
 
 LEARN_FROM = "space.learn_from"
-"""Earlier searches stand under this path in a study."""
+"""The field of a study that names earlier searches."""
 EVEN_VARIANCE = 1.0 / 12.0
 """The variance of even draws, in squared shares of their range: what is known without a search."""
 LEAST_KNOWN = 0.1
-"""A source whose variance is more than ten times that of even draws says nothing; our choice."""
+"""A source says nothing if its variance is more than that of even draws divided by this; our choice."""
 MOST_ODDS = ODDS["high"]
 """One search changes the odds of two options by this factor at most."""
 LEAST_CHANGE = 1.1
@@ -43,14 +43,14 @@ class Lesson:
     search: str
     optimum: Optimum
     domain: Domain
-    """That of the earlier search."""
+    """The domain that the earlier search had."""
     rule: float | None
     """The value that the rule gives for that search's facts; None where it gives none."""
     likeness: Likeness
 
 
 def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
-    """Returns the dimension with what lessons add to its beliefs; the same one where they add nothing."""
+    """Returns a dimension whose beliefs heed the lessons; the dimension itself where they change nothing."""
 
     def learned(own: Believed) -> Believed:
         found = _learned(dimension.domain, own.prior, lessons)
@@ -68,7 +68,7 @@ def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
 
 
 def _learned(domain: Domain, own: Prior, lessons: Sequence[Lesson]) -> tuple[Prior, str] | None:
-    """Returns what is believed now and why in words; None where nothing is learned."""
+    """Returns what is believed now, and why in words; None where nothing is learned."""
     match domain:
         case Float() | Integer():
             assert not isinstance(own, Weights)
@@ -87,10 +87,10 @@ def _learned_number(
     domain: Float | Integer, own: Uniform | Normal, lessons: Sequence[Lesson]
 ) -> tuple[Prior, str] | None:
     """Returns the belief around the mean of the rule's value and those of the searches."""
-    found = [(each, place) for each in lessons if (place := _place(domain, own, each)) is not None]
+    found = [(each, said) for each in lessons if (said := _estimate(domain, own, each)) is not None]
     if not found:
         return None
-    estimates = [place for _, place in found]
+    estimates = [said for _, said in found]
     if isinstance(own, Normal):
         estimates.append(Estimate(fraction_of(domain, own.centre), own.spread**2))
     together = pooled(estimates)
@@ -107,41 +107,40 @@ def confidence_in(variance: float) -> Confidence | None:
     return min(wide, key=SPREADS.__getitem__, default=None)
 
 
-def _place(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> Estimate | None:
-    """Returns where a search expects the best value of this one, as a share of this range; None where it
-    cannot say.
+def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> Estimate | None:
+    """Returns where an earlier search expects the best value here, as a share of this range; None where it
+    says nothing.
 
-    From its variance is taken what even draws would have, since they know nothing.
+    Even draws know nothing, and yet their variance is finite. So their precision (1 / variance) is subtracted
+    from that of the search.
     """
     if isinstance(lesson.domain, Choice) or (domain.log and lesson.domain.low <= 0):
         return None
-    places = [_share(domain, value) for value in lesson.optimum.values if is_number(value)]
-    mean = sum(map(mul, lesson.optimum.shares, places))
-    variance = sum(
-        share * (place - mean) ** 2 for share, place in zip(lesson.optimum.shares, places, strict=True)
-    )
-    length = _share(domain, lesson.domain.high) - _share(domain, lesson.domain.low)
+    positions = [_position(domain, value) for value in lesson.optimum.values if is_number(value)]
+    mean = sum(map(mul, lesson.optimum.shares, positions))
+    variance = sum(map(mul, lesson.optimum.shares, ((each - mean) ** 2 for each in positions)))
+    length = _position(domain, lesson.domain.high) - _position(domain, lesson.domain.low)
     even = EVEN_VARIANCE * length**2
     known = even / max(variance, 1e-6 * even) - 1.0
     if known < LEAST_KNOWN:
         return None
     if isinstance(own, Normal) and lesson.rule is not None and not (domain.log and lesson.rule <= 0):
-        mean += fraction_of(domain, own.centre) - _share(domain, lesson.rule)
+        mean += fraction_of(domain, own.centre) - _position(domain, lesson.rule)
     return Estimate(mean, even / known + lesson.likeness.variance)
 
 
-def _share(domain: Float | Integer, value: float) -> float:
-    """Returns a number's place on the scale of a range, 0 to 1 within it."""
+def _position(domain: Float | Integer, value: float) -> float:
+    """Returns a number's position on the scale of a range: 0 to 1 within the range, and beyond it outside."""
     low, high = _ends(domain)
     if domain.log:
         return math.log(value / low) / math.log(high / low)
     return (value - low) / (high - low)
 
 
-def _number_at(domain: Float | Integer, share: float) -> float:
-    """Returns the number at a place of a range; beyond it, the nearer end."""
+def _number_at(domain: Float | Integer, position: float) -> float:
+    """Returns the number at a position of a range; for a position outside the range, the nearer end."""
     low, high = _ends(domain)
-    found = low * (high / low) ** share if domain.log else low + (high - low) * share
+    found = low * (high / low) ** position if domain.log else low + (high - low) * position
     return min(max(found, float(domain.low)), float(domain.high))
 
 
@@ -159,8 +158,8 @@ def _number_words(
 ) -> str:
     weights = together.shares
     said = [
-        f"{lesson.search} expects {_number_at(domain, place.value):.3g} (weight {weight:.0%})"
-        for (lesson, place), weight in zip(found, weights, strict=False)
+        f"{lesson.search} expects {_number_at(domain, estimate.value):.3g} (weight {weight:.0%})"
+        for (lesson, estimate), weight in zip(found, weights, strict=False)
     ]
     if isinstance(own, Normal):
         said.append(f"the rule {own.centre:.3g} (weight {weights[-1]:.0%})")
@@ -192,8 +191,11 @@ def _learned_option(
 
 
 def _odds(domain: Choice, lesson: Lesson) -> dict[int, float]:
-    """Returns the odds of the options that both searches have, by their places here, 1 in the mean; the
-    largest is at most `MOST_ODDS` times the least."""
+    """Returns the odds of the options that both searches have, by their numbers in this domain.
+
+    Their geometric mean is 1, and the largest is at most `MOST_ODDS` times the least. Empty where the earlier
+    search says nothing of these options.
+    """
     there = Choice(lesson.optimum.values)
     shares = {
         at: lesson.optimum.shares[index_of(there, option)]

@@ -1,9 +1,9 @@
-"""Says how far apart two searches are by their facts, and what that costs an earlier one in weight.
+"""Says how far apart two searches are by their facts, and how much less an earlier search weighs by that.
 
-Tasks that are alike by simple facts have good values in like places (meta-features: Vanschoren, arXiv
-1810.03548, section 3). How much the distance matters is an exponential variogram, as geostatistics uses for
-places on a map (Cressie 1993, Statistics for Spatial Data, section 2.3.1): a variance that is there for two
-searches of the same facts, and one that comes with distance, up to a limit.
+Tasks with similar facts have similar good values (meta-features: Vanschoren, arXiv 1810.03548, section 3).
+The variance between the best values of two tasks grows with their distance as an exponential variogram, which
+geostatistics uses for points on a map (Cressie 1993, Statistics for Spatial Data, section 2.3.1): one part is
+there for equal facts too, the other one rises from 0 with the distance, up to a limit.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from spaces.domains import shown
 from spaces.facts import Facts
 
 SAME_FACTS = 0.2
-"""The standard deviation, as a share of a range, by which the best value of a search lies elsewhere than the
-model of another search of the same task is sure of (docs/decisions/0039)."""
+"""How far the best value of a search lies from where the model of another search of the same task is sure
+that it lies: a standard deviation, as a share of the range (docs/decisions/0039)."""
 OTHER_FACTS = 0.25
-"""What is added between tasks that have nothing in common: so far the best values of tables differ
-(docs/decisions/0039)."""
+"""The standard deviation whose square is added between tasks that have nothing in common: so far apart are
+the best values of the tables in docs/decisions/0039."""
 COUNTS = ("train_images", "classes", "class_balance", "image_size", "parameters", "epochs")
-"""Facts by which searches are apart: one for each factor of ten."""
+"""For each factor of ten in one of these facts, the distance grows by 1."""
 KINDS = ("channels", "pretrained", "attention", "batch_norm")
-"""Facts by which searches are apart: one where they differ."""
+"""For each of these facts that differs, the distance grows by 1."""
 CLEAR = 0.05
-"""Smaller parts of a distance are not named."""
+"""A fact that adds less to the distance is not named."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Says where in each range of a search its best value may lie, and how sure its trials make that.
 
 The answer comes from the model that proposes trials (`search.deciding.surrogate`): a Gaussian process over
-all trials and levels. A dimension's effect is the process along it, averaged over the best trials' other
-values (the main effect of functional ANOVA, Hutter et al. 2014, among good trials). Effects are drawn from
-the process; where each draw is highest is where the best value may lie (Thompson sampling, or p_min in Hennig
-and Schuler 2012, JMLR 13). So few trials, failed ones and a dimension that does nothing leave it wide, and
-trials that a sampler drew close together prove nothing by that.
+all trials and levels. A dimension's effect is the process along that dimension, averaged over the best
+trials' other values (the main effect of functional ANOVA, Hutter et al. 2014, among good trials). Effects are
+drawn from the process, and the best value may lie where a draw is highest (Thompson sampling, or p_min in
+Hennig and Schuler 2012, JMLR 13). So the answer stays open after few or failed trials, and for a dimension
+that does nothing. It does not matter where a sampler drew most trials.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from spaces.domains import Choice, Domain, Value, fraction_of, value_at
 from spaces.space import Space
 
 POINTS = 33
-"""Values of a range at which its effect is looked at."""
+"""An effect is computed at so many values of a range."""
 AMONG = 8
-"""So many of the best trials give the other values."""
+"""It is averaged over the other values of so many of the best trials."""
 DRAWS = 400
+"""So many effects are drawn."""
 PARTS = 5
-"""The model must foresee each of so many parts of the trials from the others."""
+"""The trials are divided into so many parts, and a model of the other parts foresees each one."""
 CHANCE = 0.01
-"""Nothing is learned where luck alone would foresee as much of the scores with this probability; our
+"""Nothing is learned where luck alone would foresee the scores as well with at least this probability; our
 choice."""
 AS_GOOD = 0.25
-"""A value counts as good as the best if it loses less than this, in deviations of all scores: 10 places of
-100 in the middle; our choice. So a dimension with hardly any effect has no best value."""
+"""A value counts as good as the best one if it loses less than this, in standard deviations of all scores:
+in the middle that is 10 ranks of 100. So a dimension with hardly any effect has no best value. Our choice."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Holds the values of one dimension, each with the probability that it is the best of them."""
+    """Holds values of one dimension, and for each the probability that it is the best of them."""
 
     values: tuple[Value, ...]
     shares: tuple[float, ...]
@@ -72,10 +73,11 @@ def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
 
 
 def _chance(cube: Cube, told: Sequence[Told]) -> float:
-    """Returns how likely luck alone would foresee so much of each trial's last score from other trials.
+    """Returns how likely luck alone would foresee the trials' last scores as well as the model does.
 
-    A model that has not seen a part of the trials, nor was fitted to them, foresees these (cross-validation).
-    Scores and forecasts count by their distance from the mean of their level.
+    The scores of each part of the trials are foreseen by a model of the other parts, which is fitted to these
+    alone (cross-validation). Scores and forecasts count by their distance from the mean of their level. The
+    probability is that of so high a correlation between the two.
     """
     found = seen(told)
     last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(told))])
@@ -99,7 +101,7 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
 
 
 def _looked_at(domain: Domain) -> tuple[Value, ...]:
-    """Returns all options of a choice, or values spread evenly over a range."""
+    """Returns the values at which the effect is computed: all options, or values spread over a range."""
     if isinstance(domain, Choice):
         return domain.options
     return tuple(dict.fromkeys(value_at(domain, (each + 0.5) / POINTS) for each in range(POINTS)))
@@ -108,7 +110,10 @@ def _looked_at(domain: Domain) -> tuple[Value, ...]:
 def _shares(
     cube: Cube, process: GaussianProcess, at: int, positions: Sequence[float], among: Rows
 ) -> tuple[float, ...]:
-    """Returns how often each position of a dimension is the best in draws of its effect."""
+    """Returns, for each position of a dimension, in what share of the draws of its effect it is the best.
+
+    Where several are good in one draw, they share it.
+    """
     rows = np.repeat(np.where(np.isnan(among), 0.5, among)[None], len(positions), axis=0)
     rows[:, :, at] = np.array(positions)[:, None]
     features = cube.features(cube.exact(rows.reshape(-1, len(cube))))

@@ -1,8 +1,8 @@
 """Joins what several sources say of one number, by random-effects meta-analysis.
 
-DerSimonian and Laird, 1986, Controlled Clinical Trials 7, with the variance of what a further source would
-say (Higgins, Thompson and Spiegelhalter, 2009, J. Royal Statistical Society A 172): a new search is such a
-source.
+The method is that of DerSimonian and Laird (1986, Controlled Clinical Trials 7). The variance is that of what
+a further source would say (Higgins, Thompson and Spiegelhalter, 2009, J. Royal Statistical Society A 172): a
+new search is such a source.
 """
 
 from __future__ import annotations

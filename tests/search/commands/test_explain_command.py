@@ -333,8 +333,11 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
     Path("new.yaml").write_text(f"data: {{path: digits}}\nbase: {{optimizer.kind: sgd}}\n{study}")
     code, out, err = tunebook("explain", "new.yaml")
     assert code == 0, err
-    assert "learned from old/planted: 40 trials teach 1 of 1 fields that both vary" in " ".join(out.split())
-    assert "few/planted: nothing is learned: 4 of its trials say something, at least 8 are needed" in out
+    assert "learned from old/planted: 40 trials teach 1 of 1 field that both vary" in " ".join(out.split())
+    assert (
+        "few/planted: nothing is learned: only 4 of its trials have a result, and at least 8 are needed"
+        in out
+    )
     assert "learned from 1 of space.learn_from:" in row(out, "optimizer.lr")
     Path("new.yaml").write_text("data: {path: digits}\nspace: {learn_from: [nowhere]}\n")
     code, _, err = tunebook("explain", "new.yaml")

@@ -79,7 +79,7 @@ def test_the_belief_moves_to_where_an_earlier_search_was_best_and_says_why(high:
     assert reason.startswith("learned from 1 of space.learn_from: planted expects ")
     assert reason.endswith(rate_of(plain(study)).reason_for(found.space.own))
     (line,) = found.lines
-    assert line.startswith(f"{high}: 40 trials teach 1 of 1 fields that both vary (weight 100%")
+    assert line.startswith(f"{high}: 40 trials teach 1 of 1 field that both vary (weight 100%")
 
 
 def test_ranges_the_documented_recipe_and_fields_that_it_did_not_vary_stay(high: Path) -> None:
@@ -144,7 +144,7 @@ def test_too_few_trials_and_mere_luck_teach_nothing_and_the_line_says_so(tmp_pat
     found = learned(study)
     assert found.space == plain(study)
     assert found.lines == (
-        f"{few}: nothing is learned: 5 of its trials say something, at least 8 are needed",
+        f"{few}: nothing is learned: only 5 of its trials have a result, and at least 8 are needed",
         f"{luck}: nothing is learned: luck explains the scores of its 40 trials as well as their values do",
     )
 
