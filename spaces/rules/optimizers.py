@@ -50,7 +50,7 @@ LARS_BATCH = 4096
 TIMM = 0.125
 """This part of the trials has an optimizer of timm's, and none of AdamW's own."""
 SHORT_RUN_TIMM = 0.4
-"""It is larger where a net without attention is trained from scratch in a short run: there Muon leads."""
+"""The part in a short run from scratch of a net without attention: there Muon leads."""
 DOCUMENTS_TUNED_RATE = 0.001
 """This is SGD's rate for pretrained weights in the documents (003:88)."""
 DECADES = 1.5
@@ -70,7 +70,7 @@ def optimizer(facts: Facts) -> Ruling[str]:
 
 
 @heuristic(
-    "SGD leads with 7 of 10 trials of a long run; in a short one as many take Muon, and fewer AdamW.",
+    "SGD has 7 of 10 trials of a long run; in a short one SGD and Muon have a third each, AdamW a fifth.",
     """
     The documents find adaptive optimizers faster and SGD more accurate in the end (003:4, 001:136). The best
     of 161 recipes with SGD and of 95 with AdamW ended at nearly the same accuracy on 4,000 Fashion-MNIST
@@ -78,12 +78,12 @@ def optimizer(facts: Facts) -> Ruling[str]:
     ended at 92 to 95 % and those with AdamW at 87 to 92 % (n=9 and 6). Muon at its best rate ended 4.6 and
     5.8 points above SGD and AdamW at theirs on CIFAR-10's images, and within 0.7 points of the better one on
     three other sets, in runs that see 30,000 to 90,000 images (n=2 a rate,
-    benchmarks/results/optimizers.md): there 4 of 10 trials take an optimizer of timm's, mostly Muon, and in
-    long runs one in eight. Nets with attention take AdamW in nearly 7 of 10 trials, and an optimizer of
-    timm's in one of eight. LAMB is rare, and LARS, which was made for large batches, is tried only from batch
-    4,096 on. From pretrained weights AdamW has most trials: at its best rate it ended ahead of SGD at its own
-    on 9 of 10 sets, by 2.5 points on average (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md).
-    The shares are ours.
+    benchmarks/results/optimizers.md). So an optimizer of timm's, mostly Muon, has 4 of 10 trials in runs that
+    see up to 30,000 images, fewer in longer ones, and one in eight in the longest. Nets with attention take
+    AdamW in nearly 7 of 10 trials, and an optimizer of timm's in one of eight. LAMB is rare, and LARS, which
+    was made for large batches, is tried only from batch 4,096 on. From pretrained weights AdamW has most
+    trials: at its best rate it ended ahead of SGD at its own on 9 of 10 sets, by 2.5 points on average
+    (-0.2 to +4.4; n=1 a rate, benchmarks/results/tuning-grid.md). The shares are ours.
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:

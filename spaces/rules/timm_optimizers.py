@@ -25,11 +25,11 @@ NAME = "optimizer.name"
 MUON = "muon"
 MUON_DECAY = 0.1
 MUON_FACTOR = 2.0
-"""In short runs Muon's rate is so many times AdamW's."""
+"""In short runs the rule for Muon's rate looks at so many times what it is for AdamW."""
 
 
 @heuristic(
-    "From scratch, short runs with an optimizer of timm's mostly take Muon; long ones Muon or NAdamW alike.",
+    "From scratch, short runs with one of timm's optimizers mostly take Muon, long ones NAdamW as often.",
     """
     NAdamW is among the optimizers that set the targets of the AlgoPerf benchmark (arXiv 2306.07179). Muon
     makes the step of a matrix orthogonal (Jordan 2024, https://kellerjordan.github.io/posts/muon; arXiv
@@ -37,9 +37,9 @@ MUON_FACTOR = 2.0
     from scratch only: where a net was pretrained by Adam, full fine-tuning by Muon ends worse (arXiv
     2605.10468), and a file of weights does not say by what it was trained. {silent}
 
-    Muon has 8 of 10 such trials in a run that sees 30,000 images: up to 90,000 it ended as high as NAdamW
-    or higher (benchmarks/results/optimizers.md), with a convolutional net of 20,000 parameters. With
-    attention the two keep half each.
+    Muon has 8 of 10 such trials in runs that see up to 30,000 images, and half of them in the longest: in
+    runs of 30,000 to 90,000 images a convolutional net of 20,000 parameters ended as high with Muon as with
+    NAdamW, or higher (benchmarks/results/optimizers.md). Nets with attention take each in half of the trials.
     """,
     silent="for a model with pretrained weights: NAdamW stands alone there",
 )
@@ -62,8 +62,8 @@ def names(facts: Facts, values: Values) -> Distribution | None:
     """
     NAdamW is AdamW with a momentum that looks ahead. timm scales the steps of Muon to the size of AdamW's
     (arXiv 2502.16982, section 2.2), so that one rate means nearly the same for both. In runs that see 30,000
-    to 90,000 images, where AdamW's lies around 0.03 to 0.05, 0.05 to 0.2 suited Muon
-    (benchmarks/results/optimizers.md).
+    to 90,000 images the rule for AdamW looks around 0.03 to 0.05, and Muon ended best at 0.05 to 0.2
+    (benchmarks/results/optimizers.md; AdamW itself at 0.05 to 0.1).
     """,
 )
 def rates(facts: Facts, values: Values) -> Distribution:
