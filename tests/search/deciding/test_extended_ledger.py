@@ -73,7 +73,7 @@ def test_the_new_trials_are_those_of_a_search_that_had_the_budget_from_the_start
     assert [trial.values for trial in drawn(twice)] == [trial.values for trial in drawn(once)]
 
 
-@pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe"])
+@pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe", "auto"])
 def test_the_new_trials_depend_on_no_run_of_a_finalist(
     open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
@@ -86,22 +86,23 @@ def test_the_new_trials_depend_on_no_run_of_a_finalist(
     assert any(trial.id != at for at, trial in enumerate(drawn(with_final)))
 
 
+@pytest.mark.parametrize("kind", ["tpe", "auto"])
 def test_killed_after_any_line_an_extension_goes_on_as_if_it_had_never_stopped(
-    open_ledger: Open, tmp_path: Path
+    open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.mkdir()
     part.mkdir()
-    finish(open_ledger(whole, "tpe", begun=False, finalists=TWO_TWICE))
+    finish(open_ledger(whole, kind, begun=False, finalists=TWO_TWICE))
     before = len(read(whole / EVENTS_FILE))
-    drive_on(open_ledger(whole, "tpe", finalists=TWO_TWICE))
+    drive_on(open_ledger(whole, kind, finalists=TWO_TWICE))
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     extension = before + 1
     assert b'"extend"' in lines[extension]
     for cut in range(extension + 1, len(lines), 4):
         torn = lines[cut][: len(lines[cut]) // 2]
         replace_journal(part, b"".join(lines[:cut]) + torn)
-        ledger = open_ledger(part, "tpe", finalists=TWO_TWICE)
+        ledger = open_ledger(part, kind, finalists=TWO_TWICE)
         assert ledger.budget == MORE
         drive(ledger)
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"

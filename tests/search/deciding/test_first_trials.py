@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
+from search.deciding.proposal import Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import read
@@ -21,7 +23,7 @@ from search.verdicts.standings import positions
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.space import Believed, Dimension, Space
-from tests.search.deciding.small_ledgers import TRIALS, Open, drive, essence
+from tests.search.deciding.small_ledgers import TRIALS, Open, drive, essence, trained
 from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
@@ -65,10 +67,18 @@ def test_first_trials_come_after_the_documented_recipe_and_are_marked(
     assert first.whole_recipe == Recipe.from_tree(inside.recipe)
     assert second.whole_recipe == Recipe.from_tree(outside.recipe)
     assert [each.first for each in rest] == [None] * (TRIALS - 3)
-    assert first.end in ("finished", "stopped"), "a first trial is compared at rungs as others are"
 
 
-@pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe"])
+def test_a_first_trial_is_stopped_at_a_rung_as_others_are(
+    open_ledger: Open, tmp_path: Path, small_space: Space
+) -> None:
+    weak = written(small_space, "weak.yaml", {"optimizer.lr": 0.0011})
+    drive(open_ledger(begun=False, first=(weak,)))
+    own, first, *_ = trials_of(tmp_path)
+    assert (own.end, first.end, first.epochs) == ("finished", "stopped", 1)
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe", "auto"])
 def test_killed_after_any_line_a_search_with_first_trials_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, inside: FirstTrial, outside: FirstTrial, kind: SamplerKind
 ) -> None:
@@ -103,15 +113,14 @@ def test_a_first_trial_that_is_trained_again_has_its_own_recipe_with_another_see
     assert ledger.is_complete
 
 
-@pytest.mark.parametrize("kind", ["random", "qmc", "tpe", "prior-tpe"])
+@pytest.mark.parametrize("kind", ["random", "qmc", "tpe", "prior-tpe", "auto"])
 def test_nothing_learns_from_a_first_trial_outside_the_space(
     open_ledger: Open, tmp_path: Path, small_space: Space, outside: FirstTrial, kind: SamplerKind
 ) -> None:
     with_first, without = tmp_path / "with", tmp_path / "without"
-    for folder, first, rungs in ((with_first, (outside,), ()), (without, (), ())):
+    for folder, first in ((with_first, (outside,)), (without, ())):
         folder.mkdir()
-        ledger = open_ledger(folder, kind, rungs, first=first, begun=False)
-        drive_one_by_one(ledger)
+        drive_one_by_one(open_ledger(folder, kind, (), first=first, begun=False))
     drawn = [
         [each.values for each in trials_of(folder) if not each.first] for folder in (with_first, without)
     ]
@@ -119,11 +128,8 @@ def test_nothing_learns_from_a_first_trial_outside_the_space(
     assert positions(small_space, trials_of(with_first)[1]) is None
 
 
-def drive_one_by_one(ledger: Any) -> None:
+def drive_one_by_one(ledger: Ledger) -> None:
     """Trains one trial after the other: the order of results then depends on no number of trials."""
-    from search.deciding.proposal import Decision
-    from tests.search.deciding.small_ledgers import trained
-
     ledger.begin("test")
     while (proposal := ledger.propose()) is not None:
         epoch = 1
@@ -189,12 +195,15 @@ def test_a_reader_sees_where_first_trials_come_from(
     assert summary.json()["trials"][3]["first"] is None
 
 
-def test_the_priors_likeliest_values_are_the_first_draw_unless_a_first_trial_had_them() -> None:
+@pytest.mark.parametrize("kind", ["prior-tpe", "auto"])
+def test_the_priors_likeliest_values_are_the_first_draw_unless_a_first_trial_had_them(
+    kind: SamplerKind,
+) -> None:
     prior = Believed(Normal(0.03, "high"))
     rate = Dimension("optimizer.lr", Float(1e-3, 1.0, log=True), "for the test", "none", beliefs=prior)
     space = Space(Recipe(), (rate,), {"optimizer.lr": 0.5})
     for first, likeliest in ((0.2, True), (0.03, False)):
-        sampler = make_sampler(space, "prior-tpe", 0, "max")
+        sampler = make_sampler(space, kind, 0, "max")
         sampler.add(0, space.own)
         sampler.add(1, {"optimizer.lr": first})
         drawn = sampler.ask(2)["optimizer.lr"]
