@@ -114,7 +114,7 @@ def extend(
     address: Address = None,
     download: Download = False,
 ) -> None:
-    """Go on with a search, finished or not, with more trials; the best are then trained again anew."""
+    """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""
     with paused():
         from search.running import driver
 

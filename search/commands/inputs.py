@@ -149,7 +149,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
     learned = space_of(study, facts, data.info)
     space = learned.space
-    first_trials(study, space, data.info)  # what is wrong in them is said before the first of them
+    first_trials(study, space, data.info)  # refuses what `search` would refuse
     recipe = space.recipe(space.own)
     return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
 

@@ -1,8 +1,8 @@
 """Chooses the rungs at which trials are compared, and how many go on, for the budget and the space.
 
 The choice has a reason in words. The numbers are from benchmarks/results/pruning.md; docs/decisions/0009
-explains the choice. Pruning is as hard as possible while a search loses no more than about a fifth of its
-worth: its best trial is as good as that of four fifths as many trials, all trained to the end.
+explains the choice. As many epochs as possible are saved while a search loses no more than about a fifth of
+its worth: its best trial is then as good as that of four fifths as many trials, all trained to the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
 """No trial is stopped in the first eighth of a run. Where trials that are alike have schedules of different
 shapes, none is stopped in the first third: until then 1cycle scores too low and a constant rate too high."""
 SAME_SHAPE = frozenset({"cosine", "poly"})
-"""Schedules between which early scores are fair."""
+"""Between trials with these schedules, early scores are compared fairly."""
 BEHIND_WARMUP = BEHIND_FREEZE = 1
 """The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
 how fast it rises; before the whole model is trained, by how long the head alone was trained."""
@@ -51,19 +51,19 @@ class Pruning:
     kind: SchedulerKind = "asha"
 
     def describe(self, epochs: int) -> str:
-        """Returns all of it in a sentence, for trials of this number of epochs."""
+        """Returns the choice and its reason in words, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
         after = f"after {listed(map(str, self.rungs))} epochs, where one in {_number(self.factor)} goes on"
-        saves = f"this saves about {saved:.0%} of the epochs: {self.why}"
+        saves = f"saves about {saved:.0%} of the epochs: {self.why}"
         match self.kind:
             case "asha":
-                return f"compared {after}; {saves}"
+                return f"compared {after}; this {saves}"
             case "promotion":
-                return f"paused {after}; {saves}"
+                return f"paused {after}; this {saves}"
             case "model":
-                return f"compared {after}, and by forecasts from then on; without these {saves}"
+                return f"compared {after}, then by forecasts after each epoch; comparing alone {saves}"
             case _:
                 assert_never(self.kind)
 
@@ -148,7 +148,7 @@ def longest_warmup(space: Space) -> float:
 
 
 def has_uneven_schedules(space: Space) -> bool:
-    """Says whether trials have schedules of different shapes, between which early scores are unfair."""
+    """Says whether trials have schedules of different shapes: early scores then favour some of them."""
     kinds = {
         option
         for dimension in space.dimensions

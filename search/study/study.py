@@ -60,7 +60,9 @@ FACT_OF_PROBE: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_
 class SpaceChoice(Spec):
     """Names the space, and replaces some of its dimensions (dotted path -> domain)."""
 
-    name: str | None = Field(None, description="by default finetune or document, as trials start")
+    name: str | None = Field(
+        None, description="default: finetune where a rule chooses pretrained weights, else document"
+    )
     overrides: dict[str, Any] = Field(default_factory=dict)
     learn_from: tuple[Address, ...] = Field(
         (), description="earlier searches, which teach where to look first: their folders or URIs"
