@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from search.record.summary import Summary
@@ -43,5 +44,8 @@ def extended(summary: Summary, trials: int, more: int) -> int:
     """
     if not summary.was_finished and summary.state != "failed":
         return trials + more
+    proposed = len(summary.trials)
     infeasible = sum(trial.end == "infeasible" for trial in summary.trials)
-    return TrialBudget(trials, len(summary.trials), infeasible).spent + more
+    where_all_of_these_are_replaced = proposed - infeasible + more
+    where_too_many_are = math.ceil((proposed + more) / (1 + MOST_INFEASIBLE))
+    return max(where_all_of_these_are_replaced, where_too_many_are)

@@ -13,7 +13,7 @@ from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.study import SamplerKind
 from search.study.finalists import Finalists
-from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, drive, essence, result
+from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, cost, drive, essence, result
 from tests.search.small_events import replace_journal
 
 TWO_TWICE = Finalists(top=2, seeds=2)
@@ -191,6 +191,24 @@ def test_a_search_that_is_over_goes_on_from_the_trials_that_it_has(
         case _:
             ledger.begin("test")
     assert extended(summary_of(tmp_path), TRIALS, 8) == expected
+
+
+@pytest.mark.parametrize("more", [1, 8, 40])
+def test_an_extension_has_as_many_trials_as_asked_for_where_all_before_broke_a_constraint(
+    open_ledger: Open, tmp_path: Path, more: int
+) -> None:
+    ledger = open_ledger(constraints=SMALL)
+    while (proposal := ledger.propose()) is not None:
+        ledger.cost(proposal.trial, cost({"loop.batch_size": 256}))
+    ledger.close("failed")
+    assert ledger.trials == (1 + MOST_INFEASIBLE) * TRIALS
+    budget = extended(summary_of(tmp_path), TRIALS, more)
+    ledger.begin("test")
+    ledger.extend(budget)
+    proposed = 0
+    while ledger.propose() is not None:
+        proposed += 1
+    assert more <= proposed <= more + MOST_INFEASIBLE, "budgets are whole numbers"
 
 
 def test_infeasible_trials_do_not_count_in_the_budget_of_an_extension(
