@@ -46,6 +46,6 @@ def extended(summary: Summary, trials: int, more: int) -> int:
         return trials + more
     proposed = len(summary.trials)
     infeasible = sum(trial.end == "infeasible" for trial in summary.trials)
-    where_all_of_these_are_replaced = proposed - infeasible + more
-    where_too_many_are = math.ceil((proposed + more) / (1 + MOST_INFEASIBLE))
-    return max(where_all_of_these_are_replaced, where_too_many_are)
+    if_all_are_replaced = proposed - infeasible + more
+    if_too_many_are_infeasible = math.ceil((proposed + more) / (1 + MOST_INFEASIBLE))
+    return max(if_all_are_replaced, if_too_many_are_infeasible)
