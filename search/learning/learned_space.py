@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from search.learning.earlier import LEAST_TRIALS, Earlier, earlier_searches
@@ -118,26 +118,33 @@ def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float |
     return next((each.centre for each in priors if isinstance(each, Normal)), None)
 
 
-def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: dict[str, Lesson | None]) -> str:
-    count = len(earlier.told)
-    if count < LEAST_TRIALS:
-        why = f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
+def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: Mapping[str, Lesson | None]) -> str:
+    """Returns what a search taught and with what weight, or why it taught nothing."""
+    common = [
+        (dimension, lesson)
+        for dimension in space.dimensions
+        if (lesson := lessons.get(dimension.name)) is not None
+    ]
+    taught = sum(with_lessons(dimension, [lesson]) != dimension for dimension, lesson in common)
+    if why := _why_nothing(earlier, len(common), taught):
         return f"{earlier.address}: nothing is learned: {why}"
-    if not earlier.optima:
-        why = f"luck explains the scores of its {count} trials as well as their values do"
-        return f"{earlier.address}: nothing is learned: {why}"
-    common = {name: each for name, each in lessons.items() if each is not None}
-    if not common:
-        return f"{earlier.address}: nothing is learned: it varies none of the fields that are free here"
-    by_name = {each.name: each for each in space.dimensions}
-    taught = [name for name, each in common.items() if with_lessons(by_name[name], [each]) != by_name[name]]
     apart = f": {'; '.join(likes.words)}" if likes.words else ""
     weight = f"weight {likes.share:.0%} of that of a search with the same facts{apart}"
+    which = f"{taught} of {_fields(len(common))} that both vary"
+    return f"{earlier.address}: {len(earlier.told)} trials teach {which} ({weight})"
+
+
+def _why_nothing(earlier: Earlier, common: int, taught: int) -> str | None:
+    """Returns why a search taught nothing; None where it taught `taught` of the `common` fields."""
+    if (count := len(earlier.told)) < LEAST_TRIALS:
+        return f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
+    if not earlier.optima:
+        return f"luck explains the scores of its {count} trials as well as their values do"
+    if not common:
+        return "it varies none of the fields that are free here"
     if not taught:
-        why = f"its {count} trials show no best value of {_fields(len(common))} that both vary"
-        return f"{earlier.address}: nothing is learned: {why}"
-    which = f"{len(taught)} of {_fields(len(common))} that both vary"
-    return f"{earlier.address}: {count} trials teach {which} ({weight})"
+        return f"its {count} trials show no best value of {_fields(common)} that both vary"
+    return None
 
 
 def _fields(count: int) -> str:

@@ -81,16 +81,7 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
     """
     found = seen(told)
     last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(told))])
-    foreseen = np.empty(len(told))
-    for part in range(PARTS):
-        out = np.arange(len(told)) % PARTS == part
-        others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
-        known = scored(cube, others, others.normal_scores, MOST_FITTED)
-        process = GaussianProcess(known, fitted(known))
-        for epoch in np.unique(found.epochs[last[out]]):
-            at = np.flatnonzero(out & (found.epochs[last] == epoch))
-            foreseen[at], _ = process.predict(cube.features(found.rows(at)), float(others.times_of(epoch)))
-    actual = found.normal_scores[last]
+    actual, foreseen = found.normal_scores[last], _foreseen(cube, told, found.epochs[last])
     for epoch in np.unique(found.epochs[last]):
         at = found.epochs[last] == epoch
         actual[at] -= actual[at].mean()
@@ -98,6 +89,21 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
     if not actual.any() or not foreseen.any():
         return 1.0
     return float(pearsonr(actual, foreseen, alternative="greater").pvalue)
+
+
+def _foreseen(cube: Cube, told: Sequence[Told], epochs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the normal score that each trial should have at its epoch, by trials of the other parts."""
+    rows = np.array([each.row for each in told])
+    foreseen = np.empty(len(told))
+    for part in range(PARTS):
+        out = np.arange(len(told)) % PARTS == part
+        others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
+        known = scored(cube, others, others.normal_scores, MOST_FITTED)
+        process = GaussianProcess(known, fitted(known))
+        for epoch in np.unique(epochs[out]):
+            at = out & (epochs == epoch)
+            foreseen[at], _ = process.predict(cube.features(rows[at]), float(others.times_of(epoch)))
+    return foreseen
 
 
 def _looked_at(domain: Domain) -> tuple[Value, ...]:
