@@ -303,7 +303,10 @@ def check_networks(
 
 
 def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
-    """Say which of them the sampler ignores, and make networks that no other trial has. Raises ModelError."""
+    """Say which first trials the sampler ignores, and make networks that no other trial has.
+
+    Raises ModelError.
+    """
     from trainable.training.network import make_network
 
     for at, first in enumerate(prepared.first, start=1):

@@ -8,24 +8,27 @@ from spaces.domains import Value
 from trainable.recipe.base import Spec
 
 SHOWN = 5
-"""So many fields are named in a line."""
+"""A line names so many fields."""
 
 
 class First(Spec):
-    """Says of a trial that a person asked for it."""
+    """Marks a trial that a person asked for."""
 
     source: str
     """The recipe's file, or the place in the study."""
     outside: tuple[str, ...] = ()
-    """The fields by which it is no point of the search's space: fixed there, or drawn from other ranges.
+    """The fields because of which it lies outside the search's space: the search does not vary them, or its
+    range does not hold their values.
 
-    It is trained as written; samplers and verdicts learn nothing from it."""
+    Such a trial is trained as written; samplers and verdicts learn nothing from it."""
 
     def __str__(self) -> str:
         if not self.outside:
             return self.source
         fields = f"{', '.join(self.outside[:SHOWN])}{', ...' if len(self.outside) > SHOWN else ''}"
-        return f"{self.source}, outside the space by {fields}: no sampler and no verdict learns from it"
+        return (
+            f"{self.source}, outside the space because of {fields}: no sampler and no verdict learns from it"
+        )
 
 
 class FirstTrial(First):

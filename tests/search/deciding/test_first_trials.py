@@ -187,10 +187,8 @@ def test_a_reader_sees_where_first_trials_come_from(
     summary = summarise(record, 0.0, objective="val_accuracy", epochs=4, locked=False)
     screen = Console(width=400, record=True, file=(tmp_path / "shown").open("w"))
     screen.print(trials_table(summary, summary.trials, 400))
-    assert (
-        "trial 1: a.yaml; trial 2: b.yaml, outside the space by schedule.kind: no sampler and no verdict"
-        in screen.export_text()
-    )
+    outside_too = "trial 2: b.yaml, outside the space because of schedule.kind: no sampler and no verdict"
+    assert f"trial 1: a.yaml; {outside_too}" in screen.export_text()
     assert summary.json()["trials"][2]["first"] == {"source": "b.yaml", "outside": ["schedule.kind"]}
     assert summary.json()["trials"][3]["first"] is None
 
