@@ -18,7 +18,8 @@ from trainable.training.metrics import sign_of
 SHARE = 0.2
 """If the study says nothing, the finalists cost at most this share of the epochs that the search expects."""
 USUAL = (Finalists(top=3), Finalists(top=2), Finalists(top=1))
-"""The first of these that costs no more is taken. One finalist is still a number that holds."""
+"""The first of these that costs no more is taken. Also with one finalist the search ends with a score of
+fresh seeds."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Final:
 
 
 def choose_final(study: Study, pruning: Pruning) -> Final:
-    """Returns what the study says of finalists, and what fits the budget where it says nothing."""
+    """Returns the finalists that the study asks for; where it says nothing, those that fit the budget."""
     match study.finalists:
         case Finalists() as written:
             chosen: Finalists | None = written

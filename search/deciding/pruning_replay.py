@@ -1,7 +1,7 @@
-"""Replays ASHA over known curves: what it saves, and what it loses, counted in trials.
+"""Replays ASHA over known curves: says what it saves, and what it loses, counted in trials.
 
-The measure of loss is a search's worth: how many trials, all trained to the end, would have had as good a
-best one on average. It needs no unit, so tasks can be compared, and it says what the saved epochs cost.
+The loss is measured by a search's worth: the number of trials, all trained to the end, whose best one is as
+good on average. A worth has no unit, so tasks can be compared, and it says what the saved epochs cost.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ Curves = NDArray[np.float64]
 """Scores are of shape [recipes, epochs], higher is better; from where a run diverged it has the worst one."""
 Order = NDArray[np.int64]
 WORKERS = 4
+"""The searches train so many trials at a time."""
 
 
 class Replayed(NamedTuple):
-    """Holds means over orders: the share of all epochs that is trained, final score lost, worth by trial."""
+    """Holds means over orders: the share of all epochs that is trained, how much lower the best final score
+    is, and the worth divided by the number of trials."""
 
     spent: float
     regret: float
@@ -43,7 +45,8 @@ def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], fact
 
 
 def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) -> tuple[float, int]:
-    """Returns the best final score and the trained epochs, with four trials at a time, an epoch in turn."""
+    """Returns the best final score and the trained epochs of a search. It trains four trials at a time, all
+    of them equally fast."""
     asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
     waiting: Iterator[int] = iter(order.tolist())
     running = [(stops[0], arrival, trial, 0) for arrival, trial in zip(range(WORKERS), waiting, strict=False)]
