@@ -10,7 +10,7 @@ from typing import Any
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
 from spaces.priors import Prior, Uniform, check_prior, quantile_value
-from spaces.tables import Table, answer, answers
+from spaces.tables import Table, answer, answers, read_paths
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 
@@ -130,6 +130,12 @@ class Space:
         """Returns whether a recipe of this space may have a value at a path, in its base or by a draw."""
         drawn = any(value in each.domain for each in self.dimensions if each.path == path)
         return drawn or bool(self.base.get(path) == value)
+
+    def decides(self, path: str) -> bool:
+        """Returns whether the value at a path says which other dimensions exist, or what is believed of
+        them."""
+        conditions = {each.when.path for each in self.dimensions if each.when is not None}
+        return path in conditions or any(path in read_paths(each.beliefs) for each in self.dimensions)
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
         """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""

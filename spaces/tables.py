@@ -72,6 +72,11 @@ def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[
         yield from with_conditions(case.then, (*before, (table.path, case.values)))
 
 
+def read_paths(table: Table[T]) -> frozenset[str]:
+    """Returns the paths on whose values the answers depend."""
+    return frozenset(path for conditions, _ in with_conditions(table) for path, _ in conditions)
+
+
 def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
     """Returns the table with `function` applied to each answer; equal results share one case."""
     if not isinstance(table, ByValue):

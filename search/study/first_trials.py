@@ -102,11 +102,12 @@ def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
     def chosen(dimension: Dimension, prior: Prior) -> Value:
         if dimension.path not in values:
             return own[dimension.name] if dimension.name in own else likeliest(dimension.domain, prior)
-        if isinstance(dimension.domain, Choice) and values[dimension.path] not in dimension.domain:
-            faults.append(_no_option(dimension, values[dimension.path]))
-            return likeliest(dimension.domain, prior)
         found: Value = values[dimension.path]
-        return found
+        if _is_placed(space, dimension, found):
+            return found
+        if isinstance(dimension.domain, Choice):  # the recipe is checked below for all others
+            faults.append(_no_option(dimension, found))
+        return likeliest(dimension.domain, prior)
 
     own = space.named(space.own)
     filled = space.define(chosen)
@@ -127,28 +128,38 @@ def _misplaced(paths: list[str]) -> Iterator[Fault]:
 def _varied(space: Space, recipe: Recipe) -> dict[str, Value]:
     """Returns a recipe's values of what the space varies.
 
-    Raises StudyError where the recipe lacks such a value, or has an option that the space does not have:
-    which dimensions a trial has would then be unknown.
+    Raises StudyError where the recipe lacks such a value, or has one that does not say which dimensions there
+    are, or what is believed of them.
     """
     written, faults = dict(recipe.leaves()), list[Fault]()
 
     def value(dimension: Dimension, prior: Prior) -> Value:
+        found: Value = written.get(dimension.path)
+        if dimension.path in written and _is_placed(space, dimension, found):
+            return found
         if dimension.path not in written:
             message = "the search varies it, and this recipe has none; is a kind in its section another one?"
             faults.append(Fault(dimension.path, message))
-            return likeliest(dimension.domain, prior)
-        found: Value = written[dimension.path]
-        if isinstance(dimension.domain, Choice):
-            if found not in dimension.domain:
-                faults.append(_no_option(dimension, found))
-        elif not is_number(found):
+        elif isinstance(dimension.domain, Choice) or is_number(found):
+            faults.append(_no_option(dimension, found))
+        else:
             faults.append(Fault(dimension.path, f"expected a number, as the search varies it, got {found!r}"))
-        return found
+        return likeliest(dimension.domain, prior)
 
     values = space.define(value)
     if faults:
         raise StudyError(faults)
     return values
+
+
+def _is_placed(space: Space, dimension: Dimension, value: object) -> bool:
+    """Returns whether a recipe may have the value in place of a drawn one: another number than the space has
+    may stand where nothing else depends on it, such as a decay of averages that follows the length."""
+    if value in dimension.domain:
+        return True
+    if not is_number(value) or not all(map(is_number, dimension.domain.extremes())):
+        return False
+    return value == space.own.get(dimension.path) or not space.decides(dimension.path)
 
 
 def _no_option(dimension: Dimension, found: object) -> Fault:

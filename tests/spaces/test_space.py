@@ -56,6 +56,12 @@ def test_a_condition_is_looked_up_in_the_base_where_nothing_was_drawn() -> None:
     assert held.define(lambda each, _: 1e-3) == {"optimizer.lr": 1e-3}
 
 
+def test_a_path_decides_what_exists_under_it_and_what_is_believed_after_it() -> None:
+    varied = space()
+    assert varied.decides("optimizer.kind")
+    assert not varied.decides("optimizer.momentum")
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values
-from spaces.tables import ByValue, Case, answer, answers, mapped, with_conditions, written_out
+from spaces.tables import ByValue, Case, answer, answers, mapped, read_paths, with_conditions, written_out
 
 KIND, BATCH, RATE, FREEZE = "optimizer.kind", "loop.batch_size", "optimizer.lr", "model.freeze_norm"
 SETTLED: dict[str, Value] = {KIND: "sgd", BATCH: 32, RATE: 0.1, FREEZE: False}
@@ -30,6 +30,11 @@ def test_every_combination_is_answered_as_the_function_would() -> None:
         values: Values = {KIND: kind, BATCH: batch}
         assert answer(table, values) == by_kind_and_batch(values)
     assert answer(table, {}) == by_kind_and_batch(SETTLED)
+
+
+def test_a_table_names_the_paths_that_it_reads_and_no_others() -> None:
+    assert read_paths(written_out(by_kind_and_batch, SETTLED, DOMAINS)) == {KIND, BATCH}
+    assert read_paths(written_out(lambda values: "any", SETTLED, DOMAINS)) == frozenset()
 
 
 def test_equal_answers_are_written_once() -> None:

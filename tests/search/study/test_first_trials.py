@@ -91,6 +91,29 @@ def test_a_file_with_other_fixed_fields_is_trained_as_written(tmp_path: Path) ->
     assert trial.outside == ("model.width",)
 
 
+def test_a_number_that_is_no_option_is_trained_as_written_where_nothing_depends_on_it(tmp_path: Path) -> None:
+    file, decay = tmp_path / "best.yaml", "regularisation.averaging.decay"
+    averaged = own(study_of()).with_values({"regularisation.averaging.kind": "ema", decay: 0.123})
+    write_recipe(file, averaged)
+    mapping = {decay: 0.123, "regularisation.averaging.kind": "ema", "optimizer.lr": 1}
+    for trial in trials_of(str(file), mapping):
+        assert trial.recipe["regularisation"]["averaging"]["decay"] == 0.123
+        assert (trial.values[decay], trial.outside) == (0.123, (decay,))
+
+
+BATCHES = {"space__overrides": {"loop.batch_size": {"choice": [16, 32]}}}
+
+
+def test_a_value_on_which_beliefs_depend_must_be_one_that_the_search_may_draw(tmp_path: Path) -> None:
+    file, other = tmp_path / "best.yaml", tmp_path / "other.yaml"
+    write_recipe(file, own(study_of()).with_values({"loop.batch_size": 17}))
+    write_recipe(other, own(study_of()).with_values({"optimizer.kind": "timm", "optimizer.name": "lion"}))
+    found = dict(faults_of(str(file), {"loop.batch_size": 18}, str(other), **BATCHES))
+    assert list(found) == ["first.0.loop.batch_size", "first.1.loop.batch_size", "first.2.optimizer.name"]
+    assert found["first.0.loop.batch_size"].startswith("expected one of 16, 32, got 17")
+    assert "got 'lion'" in found["first.2.optimizer.name"]
+
+
 @pytest.mark.parametrize(
     ("entry", "path", "message"),
     [
@@ -139,14 +162,14 @@ def test_an_entry_that_is_neither_a_file_nor_values_is_refused(entry: object) ->
         study_of(entry)
 
 
-def test_files_that_hold_no_recipe_are_named_beside_the_other_faults(tmp_path: Path) -> None:
-    missing, wrong = tmp_path / "none.yaml", tmp_path / "wrong.yaml"
-    wrong.write_text("optimizer: {lrr: 1.0}\n")
-    first, second, third = faults_of(str(missing), str(wrong), {"optimizer.lr": "many"})
-    assert first == ("first.0", f"{missing}: no such file")
-    assert second[0] == "first.1"
-    assert second[1].startswith(f"{wrong}: 1 fault")
-    assert third[0] == "first.2.optimizer.lr"
+def test_files_that_hold_no_recipe_are_named_by_their_places_with_all_other_faults(tmp_path: Path) -> None:
+    study, none = tmp_path / "study.yaml", tmp_path / "none.yaml"
+    study.write_text("data: {path: digits}\nbudget: {trials: 3}\n")
+    found = dict(faults_of(str(none), {"optimizer.kind": "lars"}, str(study)))
+    assert list(found) == ["first.0", "first.1.optimizer.kind", "first.2"]
+    assert found["first.0"] == f"{none}: no such file"
+    assert "study.yaml: 1 fault" in found["first.2"]
+    assert "budget: unknown key" in found["first.2"]
 
 
 def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
