@@ -43,6 +43,10 @@ REFRESH_SECONDS = 0.5
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the driver's time: it looks at every trial."""
 ACCURACY = "val_accuracy"
+WITH_A_SCORE = ("finished", "stopped", "diverged")
+"""The ends of trials that say something of the search's scores."""
+LEAST_TRIALS = 8
+"""Fewer trials do not say whether a search gains; `tunebook refine` needs as many."""
 LINES_BESIDE_ROWS = 8
 """The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
@@ -339,23 +343,22 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     """Returns from which trial on nothing was gained that differs from luck, in words.
 
     That is the first trial within the noise of the best score. It is empty where more than half of the trials
-    came before it, while the search runs, and where the objective is not the accuracy: only the accuracy's
-    noise is known.
+    came before it, where too few have ended, where one that has not finished is better already, while the
+    search runs, and where the objective is not the accuracy: only the accuracy's noise is known.
     """
     if summary.state == "running" or summary.objective != ACCURACY:
         return ""
-    best = summary.best
+    best, ended = summary.best, [each for each in summary.trials if each.end in WITH_A_SCORE]
     if best is None or summary.diagnosis is None:
         return ""
-    noise = summary.diagnosis.figures["noise_points"]
-    least = best.metrics[ACCURACY] - noise / 100.0
-    first = min(each.id for each in summary.best_first if each.metrics[ACCURACY] >= least)
-    ended = [each.id for each in summary.trials if each.ended and each.end != "infeasible"]
-    later = sum(each > first for each in ended)
-    if 2 * later < len(ended):
+    points, accuracy = summary.diagnosis.figures["noise_points"], best.metrics[ACCURACY]
+    noise = points / 100.0
+    first = min(each.id for each in summary.best_first if each.metrics[ACCURACY] >= accuracy - noise)
+    later = sum(each.id > first for each in ended)
+    is_better = any(each.metrics.get(ACCURACY, 0.0) > accuracy + noise for each in summary.trials)
+    if len(ended) < LEAST_TRIALS or 2 * later < len(ended) or is_better:
         return ""
-    within = f"was as good within the noise ({noise:.1f} points)"
-    as_good = "has the best score" if first == best.id else within
+    as_good = "is the best" if first == best.id else f"was as good within the noise ({points:.1f} points)"
     after = f"the {counted(later, 'trial')} after it gained nothing that differs from luck"
     return f"trial {first} {as_good}: {after}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,19 +112,27 @@ def test_show_prints_the_best_trial_the_table_and_the_verdict(
     assert_page("show.txt", page.replace(str(folder), "FOLDER"))
 
 
+def with_accuracies(folder: Path, *accuracies: float) -> Path:
+    return search_folder(folder, {trial: (each, values()) for trial, each in enumerate(accuracies)})
+
+
+LATER = (0.85,) * 4
+
+
 @pytest.mark.parametrize(
     ("accuracies", "told"),
     [
-        ((0.8, 0.9, 0.895, 0.85), "trial 1 has the best score: the 2 trials after it gained nothing"),
-        ((0.8, 0.895, 0.9, 0.85), "trial 1 was as good within the noise (0.8 points): the 2 trials after it"),
-        ((0.8, 0.85, 0.9, 0.895), None),
+        ((0.8, 0.9, 0.895, 0.85, *LATER), "trial 1 is the best: the 6 trials after it gained nothing"),
+        ((0.8, 0.895, 0.9, 0.85, *LATER), "trial 1 was as good within the noise (0.8 points): the 6 trials"),
+        ((0.8, *LATER, 0.85, 0.9, 0.895), None),
+        ((0.9, 0.85, 0.85, *LATER), None),
         ((0.9,), None),
     ],
 )
 def test_show_says_since_when_nothing_was_gained(
     accuracies: tuple[float, ...], told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown(search_folder(tmp_path, {trial: (each, values()) for trial, each in enumerate(accuracies)}))
+    shown(with_accuracies(tmp_path, *accuracies))
     printed = " ".join(capsys.readouterr().out.split())
     if told is None:
         assert "gained nothing" not in printed
@@ -131,25 +140,39 @@ def test_show_says_since_when_nothing_was_gained(
         assert told in printed
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "told"),
-    [((0.9, 0.8, 0.8), "the 2 trials after it gained nothing"), ((0.9,), None), ((0.8, 0.8, 0.9), None)],
-)
-def test_a_trial_that_has_not_ended_is_not_said_to_have_gained_nothing(
-    accuracies: tuple[float, ...], told: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended = {trial: (each, values()) for trial, each in enumerate(accuracies)}
-    shown(search_folder(tmp_path, ended, open_trials=4, state="interrupted"))
-    printed = " ".join(capsys.readouterr().out.split())
-    assert ("gained nothing" in printed) == (told is not None)
-    assert told is None or told in printed
+def begin_more(folder: Path, accuracies: Sequence[float]) -> None:
+    """Begins trials in a search, each with one epoch, which have not ended."""
+    space = Search(folder).space
+    with Journal(folder) as journal:
+        journal.append(session("resumed", name="planted"))
+        for number, accuracy in enumerate(accuracies, start=8):
+            journal.append(drawn(space, number, values()))
+            journal.append(StartEvent(trial=number, attempt=1, epoch=0))
+            journal.append(EpochEvent(trial=number, result=result(1, accuracy, None)))
+
+
+def test_trials_that_have_not_ended_do_not_say_that_nothing_was_gained(tmp_path: Path) -> None:
+    folder = with_accuracies(tmp_path, *LATER, 0.9, 0.85, 0.85, 0.85)
+    begin_more(folder, (0.5,) * 8)
+    assert report.since_when_nothing_was_gained(Search(folder).summary) == ""
+
+
+def test_nothing_is_said_where_a_trial_that_has_not_finished_is_better_already(tmp_path: Path) -> None:
+    folder = with_accuracies(tmp_path, 0.8, 0.9, *LATER, 0.85, 0.85)
+    begin_more(folder, (0.905,))
+    assert report.since_when_nothing_was_gained(Search(folder).summary).startswith("trial 1 is the best")
+    other = tmp_path / "other"
+    other.mkdir()
+    begin_more(with_accuracies(other, 0.8, 0.9, *LATER, 0.85, 0.85), (0.95,))
+    assert report.since_when_nothing_was_gained(Search(other).summary) == ""
 
 
 def test_while_a_search_runs_show_does_not_say_that_nothing_more_was_gained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = {0: (0.9, values()), 1: (0.8, values())}
-    folder = search_folder(tmp_path, ended, open_trials=1, state="resumed")
+    folder = with_accuracies(tmp_path, 0.9, *LATER, 0.85, 0.85, 0.85)
+    assert "gained nothing" in report.since_when_nothing_was_gained(Search(folder).summary)
+    begin_more(folder, (0.5,))
     with locked(folder):
         shown(folder)
     assert "gained nothing" not in capsys.readouterr().out
