@@ -71,7 +71,7 @@ def _print_finding(finding: SearchFinding) -> None:
 
 def _closing(found: Refined, folder: Path, out: Path | None) -> str:
     if found.study is None:
-        return f"\nmore trials of the same space:\n  {_more(found, folder)}"
+        return f"\nmore trials of the same kind:\n  {_more(found, folder)}"
     if out is None:
         return "\nnothing is written; -o FILE writes the next study"
     written = f"\nnext study, {found.study.name}: {out}\n"
@@ -81,10 +81,10 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 
 
 def _more(found: Refined, folder: Path) -> str:
-    """Returns the command that draws as many trials again; a new seed avoids the same draws."""
+    """Returns the command that draws as many trials again, in the same search. With functions of a person's
+    own it is another search, whose seed avoids the same draws: only a search from Python has these."""
     again = found.following
     if own := functions_of(again, read_code(folder)):
         changed = f'{{"name": "{again.name}", "seed": {again.seed}, "budget.trials": {again.budget.trials}}}'
         return f'in Python: search(read_study("{folder / STUDY_FILE}").with_values({changed}), {own})'
-    asked = f"--name {again.name} --trials {again.budget.trials} --set seed={again.seed}"
-    return f"{command()} search {quote(str(folder / STUDY_FILE))} {asked}"
+    return f"{command()} extend {quote(str(folder))} --trials {again.budget.trials}"
