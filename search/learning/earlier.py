@@ -103,6 +103,8 @@ def earlier_searches(study: Study) -> tuple[Earlier, ...]:
 def _opened(address: str) -> Earlier:
     """Returns a search. Raises UserError where there is none, and where no trial of it has ended."""
     folder = local_folder(address) if is_uri(address) else without_tilde(address)
+    if folder.is_file():
+        raise UserError(f"{address}: is a file; give a search's folder, or write a recipe in first")
     if not folder.is_dir():
         raise UserError(f"{address}: no such folder")
     study, record = read_search(folder), read_record(folder)

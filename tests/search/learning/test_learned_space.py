@@ -174,6 +174,14 @@ def test_each_folder_that_is_no_search_is_named_by_its_place(high: Path, tmp_pat
     assert EVENTS_FILE in faults[2][1]
 
 
+def test_a_recipe_in_place_of_a_search_is_refused_and_says_where_it_belongs(tmp_path: Path) -> None:
+    recipe = tmp_path / "best.yaml"
+    recipe.write_text("version: 2\n")
+    assert faults_of(study_of([recipe])) == [
+        ("space.learn_from.0", f"{recipe}: is a file; give a search's folder, or write a recipe in first")
+    ]
+
+
 def test_a_journal_of_another_format_is_refused(high: Path, tmp_path: Path) -> None:
     old = tmp_path / "old"
     shutil.copytree(high, old)
