@@ -1,10 +1,11 @@
-"""Compares optimizers at several rates, in short runs from scratch.
+"""Compares optimizers at several rates, and batches, in short runs from scratch.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/optimizers.py
 
 The sets, the network and the epochs are those of real_searches.py; the batch is the one that the rules settle
-there, weights are averaged, and runs of 20 epochs shift images by up to 1.5 of 32 pixels. Results are written
-after each run, and runs that are there are not repeated.
+there, weights are averaged, and runs of 20 epochs shift images by up to 1.5 of 32 pixels. Two of them run
+again with a half and with a quarter of that batch. Results are written after each run, and runs that are
+there are not repeated.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ FILES: dict[str, dict[str, Any]] = {
 }
 RUNS = {"sign-language": (20, 32), "nuclei": (20, 64), "fashion-mnist": (9, 128), "photographs": (9, 128)}
 """The epochs and the batch of each set's runs."""
+IMAGES_OF = {"sign-language": 1_442, "nuclei": 2_700, "fashion-mnist": 10_000, "photographs": 10_000}
+"""The training images of each set."""
 OPTIMIZERS: dict[str, tuple[dict[str, Any], Sequence[tuple[float, float]]]] = {
     "SGD": ({"kind": "sgd", "momentum": 0.9}, [(0.5, 2e-4), (1.0, 2e-4), (2.0, 2e-4), (4.0, 2e-4)]),
     "AdamW": ({"kind": "adamw"}, [(0.01, 0.02), (0.02, 0.02), (0.05, 0.02), (0.1, 0.02)]),
@@ -45,6 +48,10 @@ OPTIMIZERS: dict[str, tuple[dict[str, Any], Sequence[tuple[float, float]]]] = {
     ),
 }
 """The fields of each optimizer, and its rates at batch 256 with their decays."""
+SMALLER = {"SGD": (1.0, 2e-4), "Muon": (0.1, 0.3)}
+"""The rate and the decay of those that run with smaller batches."""
+PARTS = (2, 4)
+"""The rule's batch is divided by these."""
 
 HEAD = """# Optimizers in short runs from scratch
 
@@ -69,6 +76,11 @@ def settings() -> Iterator[dict[str, Any]]:
             for optimizer, (_, rates) in OPTIMIZERS.items():
                 for rate, decay in rates:
                     yield {"data": data, "optimizer": optimizer, "lr": rate, "decay": decay, "seed": seed}
+    for seed in SEEDS:
+        for data in FILES:
+            for optimizer, (rate, decay) in SMALLER.items():
+                setting = {"data": data, "optimizer": optimizer, "lr": rate, "decay": decay, "seed": seed}
+                yield from ({**setting, "part": part} for part in PARTS)
 
 
 @cache
@@ -89,7 +101,7 @@ def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
         "regularisation.averaging": {"kind": "ema", "decay": 0.95},
         "augmentation.crop": {"kind": "pad", "fraction": 1.5 / 32} if epochs >= 10 else {"kind": "none"},
         "precision.kind": "fp32",
-        "loop.batch_size": batch,
+        "loop.batch_size": batch // setting.get("part", 1),
         "loop.epochs": epochs,
         "loop.seed": setting["seed"],
     }
@@ -112,15 +124,30 @@ def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
     tables = [
         f"## {title}\n\n{columns}{chr(10).join(rows)}\n" for title, rows in (("Best", best), ("All", every))
     ]
-    return f"{HEAD}{chr(10).join(tables)}\n{described(where)}"
+    return f"{HEAD}{tables[0]}\n{_batches(runs)}\n{tables[1]}\n{described(where)}"
+
+
+def _batches(runs: Sequence[dict[str, Any]]) -> str:
+    """Returns the table of smaller batches, at the same rate for 256 images."""
+    columns = "| data | optimizer | batch | steps a run | validation | test | from, to | n |"
+    rows = []
+    for data, (epochs, batch) in RUNS.items():
+        images = IMAGES_OF[data]
+        for optimizer, rate in SMALLER.items():
+            for part in (1, *PARTS):
+                if found := _of(runs, data, optimizer, rate, part):
+                    size = batch // part
+                    rows.append(_row((data, optimizer, str(size), f"{images // size * epochs:,}"), found))
+    return f"## Smaller batches\n\n{columns}\n|-|-|-|-|-|-|-|-|\n{chr(10).join(rows)}\n"
 
 
 def _of(
-    runs: Sequence[dict[str, Any]], data: str, optimizer: str, rate: tuple[float, float]
+    runs: Sequence[dict[str, Any]], data: str, optimizer: str, rate: tuple[float, float], part: int = 1
 ) -> list[dict[str, Any]]:
-    """Returns the runs with this optimizer at this rate and decay."""
+    """Returns the runs with this optimizer at this rate and decay, and with this part of the rule's batch."""
     wanted = {"data": data, "optimizer": optimizer, "lr": rate[0], "decay": rate[1]}
-    return [each for each in runs if wanted.items() <= each["setting"].items()]
+    found = [each for each in runs if wanted.items() <= each["setting"].items()]
+    return [each for each in found if each["setting"].get("part", 1) == part]
 
 
 def _row(names: Sequence[str], runs: Sequence[dict[str, Any]]) -> str:
