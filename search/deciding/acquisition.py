@@ -24,7 +24,7 @@ BY_LAST = 0.5
 """The share of draws that look at the scores of the last level alone: what ends as the best may be behind at
 all rungs."""
 ENOUGH = 10
-"""Before so many trials have finished, no draw does."""
+"""Before so many trials have finished, every draw looks at all levels."""
 EVEN = 400
 """Even candidates for each draw."""
 AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)

@@ -15,17 +15,17 @@ docs/decisions/0034 says why, and what it is worth.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Literal, assert_never
 
 import numpy as np
 
 from search.deciding.acquisition import Acquisition
-from search.deciding.beliefs import Rank, belief, draw, is_likeliest, trust
+from search.deciding.beliefs import belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube
 from search.deciding.mutation import incumbents, mutations
-from search.deciding.observations import Observations, Told
+from search.deciding.observations import Observations, levels_of
+from search.deciding.pairwise import wins
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import Outcome
 from spaces.domains import Value
@@ -56,8 +56,8 @@ Way = Literal["likeliest", "prior", "even", "mutation", "model"]
 
 
 class AutoSampler(Sampler):
-    """Draws evenly, from the priors, by mutation and by a model; without priors (`believes`) by the other
-    three.
+    """Draws evenly, from the priors, by mutation and by a model; without priors (`believes` is false) in the
+    other three ways.
 
     Trial 0 is the documented recipe. So the first trial that is drawn has the priors' likeliest values, as
     PriorBand's first trial has (Mallik et al., arXiv 2306.12370), unless that is the same recipe, or a
@@ -83,11 +83,8 @@ class AutoSampler(Sampler):
         self._has_likeliest = not believes or is_likeliest(space, space.own)
         """Whether a trial has the priors' likeliest values, or there are none."""
         self._values: dict[int, Mapping[str, Value]] = {}
-        self._standing: dict[int, tuple[Rank, int, float]] = {}
-        """The rank and the number of each trial that was told of, and how likely the priors make it."""
-        self._best_first: list[tuple[Rank, int, float]] = []
-        self._beliefs: list[float] = []
-        """How likely the priors make each of them, in the same order."""
+        self._beliefs: dict[int, float] = {}
+        """How likely the priors make each trial that was told of."""
         self._trust: float | None = None
         """What `trust` returns; None where something was told since."""
 
@@ -112,7 +109,8 @@ class AutoSampler(Sampler):
         self._has_likeliest = self._has_likeliest or is_likeliest(self._space, values)
 
     def report(self, number: int, scores: Mapping[int, float]) -> None:
-        self._learn(number, self._observations.report(number, scores))
+        self._trust = None
+        self._observations.report(number, scores)
 
     def tell(
         self,
@@ -122,22 +120,8 @@ class AutoSampler(Sampler):
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
     ) -> None:
-        self._learn(number, self._observations.tell(number, outcome, scores, excesses or {}, seconds))
-
-    def _learn(self, number: int, told: Told | None) -> None:
-        """Compare what was told of a trial last with the priors; None where nothing is known of it."""
-        if not self._believes:
-            return
         self._trust = None
-        if (before := self._standing.pop(number, None)) is not None:
-            place = bisect_left(self._best_first, before)
-            del self._best_first[place], self._beliefs[place]
-        if told is not None:
-            likelihood = belief(self._space, self._values[number])
-            self._standing[number] = standing = told.rank, number, likelihood
-            place = bisect_left(self._best_first, standing)
-            self._best_first.insert(place, standing)
-            self._beliefs.insert(place, likelihood)
+        self._observations.tell(number, outcome, scores, excesses or {}, seconds)
 
     def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
         """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
@@ -163,8 +147,22 @@ class AutoSampler(Sampler):
         if not self._believes:
             return 0.0
         if self._trust is None:
-            self._trust = trust(self._beliefs)
+            self._trust = self._measured_trust()
         return self._trust
+
+    def _measured_trust(self) -> float:
+        """Returns how far it is now. Trials are compared in pairs at equal epochs: the documented recipe
+        trains to its end, and the first trials pass the rungs, whatever they are worth."""
+        told = self._observations.told
+        if not told:
+            return 1.0
+        standings = wins(self._observations.seen().by_level(levels_of(told)))
+        return trust([self._belief(each.trial) for each in told], standings)
+
+    def _belief(self, number: int) -> float:
+        if number not in self._beliefs:
+            self._beliefs[number] = belief(self._space, self._values[number])
+        return self._beliefs[number]
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Returns the candidate that promises most by the model and the priors."""

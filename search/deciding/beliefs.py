@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm, spearmanr
 
 from search.record.journal import Outcome
@@ -44,15 +45,16 @@ def belief(space: Space, values: Mapping[str, Value]) -> float:
     return total
 
 
-def trust(beliefs: Sequence[float]) -> float:
-    """Returns how far the trials support the priors, in [0, 1]; `beliefs` holds the best trial's first.
+def trust(beliefs: Sequence[float], standings: Sequence[float] | NDArray[np.int64]) -> float:
+    """Returns how far the trials support the priors, in [0, 1].
 
-    It is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is
-    twice the probability of a rank correlation at least so low if the two were independent.
+    `standings` say how good each trial is, higher is better, and `beliefs` how likely the priors make it. It
+    is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is twice
+    the probability of a rank correlation at least so low if the two were independent.
     """
-    if len(beliefs) < 4 or len(set(beliefs)) == 1:
+    if len(beliefs) < 4 or len(set(beliefs)) == 1 or len(set(standings)) == 1:
         return 1.0
-    correlation = float(spearmanr(beliefs, np.arange(len(beliefs), 0, -1)).statistic)
+    correlation = float(spearmanr(beliefs, standings).statistic)
     return min(1.0, 2.0 * float(norm.cdf(correlation * math.sqrt(len(beliefs) - 1))))
 
 

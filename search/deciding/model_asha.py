@@ -30,8 +30,8 @@ at least the second, which is ours."""
 
 
 class ModelAsha(Asha):
-    """Stops trials as ASHA does at rungs, unless the model gives them a good chance to end as the best; and
-    from the first rung on after each epoch, once they have next to none.
+    """Decides as ASHA does at rungs, but keeps a trial that the model gives a good chance to end as the best.
+    From the first rung on it also stops a trial after any epoch, once its chance is next to none.
 
     The chance depends only on what was reported and told, in this order.
     """
@@ -49,7 +49,7 @@ class ModelAsha(Asha):
         self._best = -math.inf
         """The best last score of a finished trial."""
         self._chances: dict[int, float] = {}
-        """Those by which trials were stopped that have not ended yet."""
+        """The chance of each trial that was stopped by it and whose end was not told yet."""
 
     def add(self, trial: int, values: Mapping[str, Value]) -> None:
         self._observations.add(trial, values)

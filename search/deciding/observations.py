@@ -78,6 +78,14 @@ class Seen:
         """Returns the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
+    def by_level(self, levels: Sequence[int]) -> NDArray[np.float64]:
+        """Returns each trial's scores at these levels, (trials, levels); NaN where it has none."""
+        scores = np.full((len(self.trials), len(levels)), np.nan)
+        for column, level in enumerate(levels):
+            at = (self.epochs == level) & np.isfinite(self.scores)
+            scores[self.places[at], column] = self.scores[at]
+        return scores
+
     @cached_property
     def at_last_level(self) -> Seen:
         """The scores of the last level alone."""
@@ -133,7 +141,7 @@ class Observations:
         self._rows: dict[int, Rows | None] = {}
         self._open: dict[int, None] = {}
         self._history: list[tuple[int, Told | None]] = []
-        """What was known of a trial after each time that something was learnt or unlearnt of it."""
+        """For each change, in order: the trial, and what is known of it since then; None where nothing is."""
         self._latest: dict[int, Told] = {}
         self._seen: Seen | None = None
 

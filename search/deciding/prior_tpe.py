@@ -97,7 +97,7 @@ class PriorTpeSampler(Sampler):
         """Returns the probability that a trial which is not drawn evenly is drawn from the priors."""
         best_first = [likelihood for _, (_, likelihood) in sorted(self._ended.items(), key=_rank_then_number)]
         decay = min(1.0, UNDIMINISHED / max(len(best_first), 1))
-        return FIRST_SHARE * decay * trust(best_first)
+        return FIRST_SHARE * decay * trust(best_first, range(len(best_first), 0, -1))
 
 
 def _rank_then_number(ended: tuple[int, tuple[Rank, float]]) -> tuple[Rank, int]:

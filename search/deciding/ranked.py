@@ -21,7 +21,7 @@ class Ranked:
         """Of each trial its value, lower for better, how many came before it, and its number."""
         self._keys: dict[int, tuple[float, int, int]] = {}
         self._waiting: list[tuple[float, int, int]] = []
-        """Those of the order that may wait."""
+        """The entries of the order whose trials may still wait."""
 
     def __len__(self) -> int:
         return len(self._order)

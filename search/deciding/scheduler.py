@@ -75,7 +75,8 @@ class Scheduler(ABC):
     cannot spoil an earlier rung.
 
     It is asked twice: by `report` after each epoch of a trial, and by `promoted` whenever a worker is free.
-    Which trials are paused it is told, so what it remembers is `recorded` alone.
+    It is told which trials are paused. What it remembers follows from its reports alone; `ModelAsha`
+    remembers what is added and told, too.
     """
 
     kind: ClassVar[SchedulerKind]

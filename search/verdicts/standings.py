@@ -14,9 +14,6 @@ from spaces.domains import SpaceError
 from spaces.space import Space
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from search.record.summary import Summary
     from search.record.trials import Trial
 
@@ -35,19 +32,17 @@ def standings(summary: Summary) -> Mapping[int, float]:
     """
     import numpy as np
 
+    from search.deciding.pairwise import wins
+
     epochs = compared_epochs(summary)
     compared = [trial for trial in summary.trials if trial.state == "diverged" or _lasted(trial, epochs[0])]
     if len(compared) < 2:
         return {}
-    scores = [_scores(trial, epochs, summary.objective) for trial in compared]
-    reached = np.array([len(each) for each in scores])
-    wins = np.where(reached > 0, (reached == 0).sum(), -(reached > 0).sum())
-    for number in range(len(epochs)):
-        there = np.array([summary.sign * each[number] if number < len(each) else 0.0 for each in scores])
-        has, goes_on = reached > number, reached > number + 1
-        wins[has] += _wins(there[has])
-        wins[goes_on] -= _wins(there[goes_on])  # these meet later
-    share = 50.0 + 50.0 * wins / (len(compared) - 1)
+    scores = np.full((len(compared), len(epochs)), np.nan)
+    for row, trial in zip(scores, compared, strict=True):
+        its_own = _scores(trial, epochs, summary.objective)
+        row[: len(its_own)] = summary.sign * np.array(its_own)
+    share = 50.0 + 50.0 * wins(scores) / (len(compared) - 1)
     return {trial.id: float(each) for trial, each in zip(compared, share, strict=True)}
 
 
@@ -59,15 +54,6 @@ def positions(space: Space, trial: Trial) -> dict[str, float] | None:
         return space.encode(trial.values)
     except SpaceError:
         return None
-
-
-def _wins(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Returns how many of the scores each one is above, less how many are above it: by sorting, since 10,000
-    trials make 50 million pairs."""
-    import numpy as np
-
-    ranked = np.sort(scores)
-    return np.searchsorted(ranked, scores, "left") + np.searchsorted(ranked, scores, "right") - len(ranked)
 
 
 def _lasted(trial: Trial, mark: int) -> bool:

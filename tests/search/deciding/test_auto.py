@@ -289,3 +289,17 @@ def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
     assert np.sqrt(np.mean(errors**2)) < 0.25 * np.std(3 * asked[:, 0])
     model.learn(told([2.0] * 60))
     np.testing.assert_allclose(model.logarithms(cube.features(asked)), math.log(2.0))
+
+
+def test_trust_falls_also_where_the_trials_that_the_priors_like_are_the_longest() -> None:
+    space = plain(Normal(1.0, "high"))
+    sampler = make_sampler(space, "auto", 0, "max")
+    assert isinstance(sampler, AutoSampler)
+    for number in range(24):
+        liked = number < 6
+        sampler.add(number, {**space.own, RATE: 1.0 if liked else 1e-2})
+        early = {1: 0.1 + 0.01 * number}
+        sampler.tell(
+            number, "finished" if liked else "stopped", {**early, 2: 0.2, 3: 0.3} if liked else early
+        )
+    assert sampler.trust() < 0.05

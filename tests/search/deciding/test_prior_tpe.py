@@ -214,9 +214,10 @@ def test_trials_rank_as_tpe_ranks_them() -> None:
 
 
 def test_trust_falls_only_where_the_better_trials_are_the_less_likely_ones() -> None:
-    assert trust([3.0, 2.0, 1.0, 0.0, -1.0]) == 1.0
-    assert trust([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(0.0143, abs=1e-3)
-    assert trust([0.0, 0.0, 0.0, 0.0, 0.0]) == trust([1.0, 2.0]) == 1.0
+    assert trust([3.0, 2.0, 1.0, 0.0, -1.0], [5, 4, 3, 2, 1]) == 1.0
+    assert trust([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], range(7, 0, -1)) == pytest.approx(0.0143, abs=1e-3)
+    assert trust([0.0, 0.0, 0.0, 0.0, 0.0], [5, 4, 3, 2, 1]) == trust([1.0, 2.0], [2, 1]) == 1.0
+    assert trust([1.0, 2.0, 3.0, 4.0], [7, 7, 7, 7]) == 1.0
 
 
 def test_the_first_drawn_trial_of_a_search_is_the_priors_mode(small_space: Space) -> None:
